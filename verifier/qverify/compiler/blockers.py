@@ -18,11 +18,12 @@ VARIES = re.compile(r"'[^']*'|\[[^]]*\]|\d+")  # names, dims and numbers: the sa
 
 class Blockers:
     """Collects the refusals of a model's nodes. nodes: names of those that are refused, which no page is asked about
-    again."""
+    again. why: the text of each node to which a refusal applies."""
 
     def __init__(self, view: View):
         self._view, self._groups = view, dict[tuple[str, str], list[str]]()
         self.nodes: set[str] = set()
+        self.why: dict[str, str] = {}
 
     @contextmanager
     def at(self, node: Any) -> Iterator[None]:
@@ -37,10 +38,11 @@ class Blockers:
         text, kind = str(error), node.op_type
         self.nodes.add(node.name)
         named = NAMED.fullmatch(text)
-        reason = text
+        reason, apart = text, node.name
         if named is not None and named[1] in self._view.order:
             self.nodes.add(named[1])
-            kind, reason = named[2], named[3]
+            apart, kind, reason = named[1], named[2], named[3]
+        self.why.setdefault(apart, text)
         same = self._groups.setdefault((kind, VARIES.sub("", reason.partition(". ")[0])), [])
         if text not in same:
             same.append(text)

@@ -44,7 +44,7 @@ def infer(
     if side == "simulator":
         from qverify.sides.simulator import Simulator
 
-        recording = Simulator(models.graph).run(prepared)
+        recording = Simulator(models.graph, models.islands).run(prepared)
     elif side == "reference":
         if models.integer_onnx is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
@@ -54,7 +54,7 @@ def infer(
     else:
         from qverify.sides.board import Board
 
-        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options)
+        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options, None, models.islands)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":

@@ -86,7 +86,7 @@ def soak(
     ends it before anything ran; later link errors are counted, and the board is connected again."""
     models = open_models(request.models)
     prepared = prepared_inputs(models.graph, request.inputs)
-    expected = Simulator(models.graph).run(prepared, keep=set()).digests
+    expected = Simulator(models.graph, models.islands).run(prepared, keep=set()).digests
     if not expected:
         raise UsageError("the model has no tensor by which to check a board")
     start, result = time.monotonic(), SoakResult()
@@ -157,7 +157,7 @@ def _utc() -> str:
 def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
     """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
     LinkError where that run did not end."""
-    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
+    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
     try:
         first = board.run(prepared)
     except BaseException:

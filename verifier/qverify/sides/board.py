@@ -18,7 +18,9 @@ from qverify_agents.protocol.messages import NodeEvent
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
+from qverify.sides.board_islands import BoardIslands
 from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
+from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -30,7 +32,7 @@ FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 class Board:
     """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. The constructor raises LinkError where no agent answers."""
+    one in each run. islands: of the graph. The constructor raises LinkError where no agent answers."""
 
     def __init__(
         self,
@@ -40,9 +42,10 @@ class Board:
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
+        islands: HostIslands | None = None,
     ):
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
-        self._spot_seed = spot_seed
+        self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = hashlib.sha256(model).hexdigest()
         self._connect = partial(connect, uri, deadline_s, options)
         self._agent = self._connect()
@@ -99,9 +102,8 @@ class Board:
                 f"{count(len(recording.missing), 'tensor', 'was', 'were')} not received: {first}",
             )
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
-            recording.notes.append(
-                "the board has no place for a lock file, so another host can use it at the same time"
-            )
+            lock = "the board has no place for a lock file, so another host can use it at the same time"
+            recording.notes.append(lock)
         if self._agent.generation:
             recording.notes.append(
                 f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
@@ -116,10 +118,14 @@ class Board:
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         self._agent.put(self._sha256, self._model)
-        self._contents = {self._sha256: self._model, **{i.sha256: i.data for i in prepared.inputs}}
-        for item in prepared.inputs:
-            self._agent.put(item.sha256, item.data)
-        self._inputs = [i.sha256 for i in prepared.inputs]
+        fed = {i.sha256: i.data for i in prepared.inputs}
+        self._contents, self._inputs = {self._sha256: self._model, **fed}, [i.sha256 for i in prepared.inputs]
+        for sha256, data in fed.items():
+            self._agent.put(sha256, data)
+        for sha256, data in self._islands.compute(prepared, self.run_unit, self.capabilities):
+            self._agent.put(sha256, data)
+            self._contents[sha256] = data
+            self._inputs.append(sha256)
         observable = self.graph.observable()
         done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
 
@@ -161,6 +167,7 @@ class Board:
                 tensors |= self.pull([name])
             except DigestMismatch as error:
                 recording.missing |= error.broken
+        self._islands.check(recording, tensors)
         if spot and others[0] in tensors:
             recording.settings["spot_seed"] = seed
             recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")

@@ -179,7 +179,7 @@ def _board(request: RejudgeRequest, models: Models) -> Any:
         return None
     from qverify.sides.board import Board
 
-    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
+    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
 
 
 def _board_again(request: RejudgeRequest, models: Models) -> Any:

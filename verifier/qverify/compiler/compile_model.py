@@ -38,7 +38,6 @@ from qverify.onnx_model.view import View
 from qverify.ops import page, simulate_node
 from qverify.tensors.spec import TensorSpec
 
-
 KEPT = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")  # options that model.bin stores
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar
 
 from qverify.errors import BadFileError
+from qverify.plural import count
 
 MOST_ISLANDS, MOST_NAMES = 4096, 65536  # in all; names of one island
 
@@ -46,9 +47,7 @@ class _Step(Protocol):
 Step = TypeVar("Step", bound=_Step)
 
 
-def in_order(
-    islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]
-) -> Iterator[Step | HostIsland]:
+def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
     """Yields the steps in their order, and each island as soon as everything that it reads is known; an island that
     waits for ever is left out. known: names of graph inputs and constants."""
     waiting, have = list(islands), set(known)
@@ -69,6 +68,14 @@ def _due(waiting: list[HostIsland], have: set[str]) -> Iterator[HostIsland]:
             yield island
 
 
+def describe_islands(islands: Sequence[HostIsland]) -> str:
+    """Returns what every verdict states of a graph's islands."""
+    nodes = sum(len(island.nodes) for island in islands)
+    finals = [name for island in islands for name in island.finals]
+    ends = f", with {count(len(finals), 'final output')} among them ({', '.join(finals[:3])})" if finals else ""
+    return f"{count(nodes, 'node')} computed on the host, not verified{ends}"
+
+
 def to_meta(islands: Sequence[HostIsland]) -> list[dict[str, Any]]:
     """Returns the islands as model.bin's meta section has them."""
     return [asdict(island) for island in islands]
@@ -85,11 +92,11 @@ def from_meta(rows: Any) -> tuple[HostIsland, ...]:
 
 
 def _island(row: Any) -> HostIsland:
-    names = [_names(row[key]) for key in ("inputs", "outputs", "finals")]
+    inputs, outputs, finals = (_names(row[key]) for key in ("inputs", "outputs", "finals"))
     nodes = tuple(HostNode(*_names([node[key] for key in ("name", "op", "why")])) for node in row["nodes"])
     if not nodes or len(nodes) > MOST_NAMES:
         raise ValueError(f"an island of {len(nodes)} nodes")
-    return HostIsland(*names, nodes)
+    return HostIsland(inputs, outputs, finals, nodes)
 
 
 def _names(values: Any) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from qverify.compiler.compile_model import Compiled, CompileOptions, compile_mod
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
+from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_model
-from qverify.plural import count
 from qverify.session.model_claims import contradiction
 from qverify.sides.host_islands import HostIslands
 
@@ -104,15 +104,15 @@ def open_models(
             raise UsageError("--shape is for a dynamic ONNX; -m names only a model.bin, whose shapes are fixed")
         if graph.islands:
             raise UsageError(
-                f"{binary[0]}: {describe_islands(graph)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
+                f"{binary[0]}: {describe_islands(graph.islands)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
             )
         return Models(graph, binary[1], rows=rows, caveats=_check_compiled(graph, binary[0]))
     compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host)
     known = compiled.graph if graph is None else graph
     if known.islands:
         if not host:
-            raise UsageError(f"{describe_islands(known)}, which --no-host refuses")
-        caveats = [describe_islands(known), *caveats]
+            raise UsageError(f"{describe_islands(known.islands)}, which --no-host refuses")
+        caveats = [describe_islands(known.islands), *caveats]
     if graph is None or binary is None:
         return Models(
             compiled.graph,
@@ -197,11 +197,3 @@ def _check_compiled(graph: Graph, name: str) -> list[str]:
             f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified"
         )
     return []
-
-
-def describe_islands(graph: Graph) -> str:
-    """Returns what every verdict states of the graph's host islands."""
-    nodes = [node for island in graph.islands for node in island.nodes]
-    finals = [name for island in graph.islands for name in island.finals]
-    ends = f", with {count(len(finals), 'final output')} among them ({', '.join(finals[:3])})" if finals else ""
-    return f"{count(len(nodes), 'node')} computed on the host, not verified{ends}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal
@@ -18,8 +18,8 @@ from qverify_agents.protocol.messages import NodeEvent
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.sides.board_islands import BoardIslands
 from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
+from qverify.sides.board_islands import BoardIslands
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -105,9 +105,8 @@ class Board:
             lock = "the board has no place for a lock file, so another host can use it at the same time"
             recording.notes.append(lock)
         if self._agent.generation:
-            recording.notes.append(
-                f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
-            )
+            times = count(self._agent.generation, "time")
+            recording.notes.append(f"the connection to the board was lost and made again {times}")
         recording.notes += quote_troubles(self._agent.messages_between())
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
@@ -118,14 +117,9 @@ class Board:
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         self._agent.put(self._sha256, self._model)
-        fed = {i.sha256: i.data for i in prepared.inputs}
-        self._contents, self._inputs = {self._sha256: self._model, **fed}, [i.sha256 for i in prepared.inputs]
-        for sha256, data in fed.items():
-            self._agent.put(sha256, data)
-        for sha256, data in self._islands.compute(prepared, self.run_unit, self.capabilities):
-            self._agent.put(sha256, data)
-            self._contents[sha256] = data
-            self._inputs.append(sha256)
+        self._contents, self._inputs = {self._sha256: self._model}, []
+        self._feed((i.sha256, i.data) for i in prepared.inputs)
+        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
         observable = self.graph.observable()
         done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
 
@@ -171,6 +165,13 @@ class Board:
         if spot and others[0] in tensors:
             recording.settings["spot_seed"] = seed
             recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
+
+    def _feed(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Sends further inputs of the run."""
+        for sha256, data in contents:
+            self._agent.put(sha256, data)
+            self._contents[sha256] = data
+            self._inputs.append(sha256)
 
     def _computed(self, names: Collection[str]) -> list[str]:
         """Returns those of `names` that nodes compute, in running order: the events of a run that reports them."""

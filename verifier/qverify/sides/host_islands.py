@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from qverify.errors import BadFileError
@@ -42,11 +43,16 @@ class HostIslands:
         return made
 
 
-def after_islands(graph: Graph, islands: HostIslands | None, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns what the islands make of one side's recorded values; without those whose inputs are not all recorded."""
+def after_islands(
+    graph: Graph, islands: HostIslands, inputs: Mapping[str, Array], recorded: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Returns what the islands make of the inputs and of one side's recorded values; nothing of an island whose inputs are not recorded,
+    or with which onnxruntime fails."""
     made: dict[str, Array] = {}
-    for island in graph.islands if islands is not None else ():
-        given = {n: made[n] if n in made else values[n] for n in island.inputs if n in made or n in values}
-        if islands is not None and len(given) == len(island.inputs):
-            made |= islands.run(island, given)
+    for island in graph.islands:
+        sources = (made, inputs, recorded)  # what is recorded is read only where it is used
+        given = {n: next(s for s in sources if n in s)[n] for n in island.inputs if any(n in s for s in sources)}
+        if len(given) == len(island.inputs):
+            with contextlib.suppress(BadFileError):
+                made |= islands.run(island, given)
     return made

@@ -50,7 +50,9 @@ class Reference:
         """Returns every observable tensor; digests: with their digests."""
         start = time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values = network_inputs | self._engine.run({**prepared.arrays(), **network_inputs}, [*self.names, *self._by_host])
+        values = network_inputs | self._engine.run(
+            {**prepared.arrays(), **network_inputs}, [*self.names, *self._by_host]
+        )
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}

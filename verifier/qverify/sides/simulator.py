@@ -108,7 +108,9 @@ class Simulator:
 
     def _island(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
         if self._islands is None:
-            raise BadFileError(f"model.bin: {island.nodes[0].name} is computed on the host, which needs its quantized ONNX")
+            raise BadFileError(
+                f"model.bin: {island.nodes[0].name} is computed on the host, which needs its quantized ONNX"
+            )
         return self._islands.run(island, values)
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:

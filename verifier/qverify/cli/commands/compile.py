@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     help="what the board is fed for this input, which model.bin converts to the network's: data=nv12,train=rgb,mean=128,scale=0.0078125; keys as in `qverify inputs prepare`; featuremap: quantized on the host",
 )
 @click.option("--description", metavar="FILE", help="TOML with [inputs.NAME] tables; --input overrides it")
+@click.option(
+    "--no-host",
+    is_flag=True,
+    help="refuse nodes that no kernel serves; without it the host computes them, and they are named as not verified",
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="check every node against the original ONNX")
 def command(
     model: str,
@@ -55,6 +60,7 @@ def command(
     strip_io_quant: bool,
     inputs: tuple[str, ...],
     description: str | None,
+    no_host: bool,
     check: bool,
 ) -> int:
     import os
@@ -82,9 +88,10 @@ def command(
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
         _merge(tables(description), parsed(inputs)),
+        not no_host,
     )
     if output is None or only_list:
-        return _list(model, replace(options, check=False))
+        return _list(model, replace(options, check=False, host=False))
     with progress_bars() as watch:
         compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
@@ -144,6 +151,8 @@ def _say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
 
     without = [n for n in graph.nodes if not n.integer_reference]
     say(f"{output}: {size_bytes} bytes, {count(len(graph.nodes), 'node')}, rounding {graph.rounding}")
+    for node in (n for island in graph.islands for n in island.nodes):
+        say(f"computed on the host, not verified: {node.why}")
     if without:
         ops = ", ".join(sorted({n.op for n in without}))
         say(f"{count(len(without), 'node', 'has', 'have')} no integer reference: {ops}")

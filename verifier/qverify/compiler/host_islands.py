@@ -8,9 +8,11 @@ from collections.abc import Mapping
 import onnx
 from onnx import numpy_helper
 
+from qverify.compiler.lowerings import lowerings
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, HostNode
+from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.fold_constants import RANDOM
 from qverify.onnx_model.node_order import inner_nodes, reads, sort_nodes
@@ -31,6 +33,7 @@ class HostNodes:
         for node in self._model.graph.node:
             if node.op_type != "Constant":
                 node.name = next(named).name  # parts of the model must not be numbered anew
+        pin_shapes(self._model, name)
         self._view = view = View(self._model, name)
         self._reads = {node.name: [n for n in dict.fromkeys(reads(node)) if n in view.tensors] for node in view.nodes}
         self._fixed = set(view.constants)  # and what is dequantized of them, which both parts have
@@ -38,10 +41,11 @@ class HostNodes:
             if node.op_type == "DequantizeLinear" and self._fixed.issuperset(self._reads[node.name]):
                 self._fixed.update(node.output)
 
-    def take(self, why: Mapping[str, str]) -> None:
-        """Adds nodes, and those that read a tensor of them that model.bin cannot describe. Raises UnsupportedError for
-        a node that draws random numbers, which no two sides could agree on."""
-        self.why |= why
+    def take(self, refused: Mapping[str, str]) -> None:
+        """Adds the refused nodes, and those that read a tensor of them that model.bin cannot describe. refused: node
+        name to the reason. Raises UnsupportedError for a node that draws random numbers, which no two sides could agree
+        on."""
+        self.why |= self._first_of(refused)
         for node in self._view.nodes:
             if node.name in self.why:
                 continue
@@ -56,6 +60,19 @@ class HostNodes:
                     f"{node.name} ({node.op_type}): {drawn.op_type} draws random numbers, so that it cannot be computed "
                     "on the host for each side, either; replace it by a constant, or cut the model before it"
                 )
+
+    def _first_of(self, refused: Mapping[str, str]) -> dict[str, str]:
+        """Returns the reasons of those nodes that are refused for what they are themselves: no page has their operator,
+        or nothing before them is refused. Once those are taken out, others may not be refused any more."""
+        behind, first, known = set[str](), dict[str, str](), lowerings().read
+        for node in self._view.nodes:
+            follows = not behind.isdisjoint(self._reads[node.name])
+            if node.name in refused and (node.op_type not in known or not follows):
+                start, text = f"{node.name} ({node.op_type}): ", refused[node.name]
+                first[node.name] = text if text.startswith(start) else start + text
+            if node.name in refused or follows:
+                behind.update(node.output)
+        return first
 
     def _by_host(self, name: str) -> bool:
         maker = self._view.producer.get(name)

@@ -97,10 +97,8 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             first = next(iter(recording.missing.values()))
-            recording.state, recording.why = (
-                "partial",
-                f"{count(len(recording.missing), 'tensor', 'was', 'were')} not received: {first}",
-            )
+            lost = count(len(recording.missing), "tensor", "was", "were")
+            recording.state, recording.why = "partial", f"{lost} not received: {first}"
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
             lock = "the board has no place for a lock file, so another host can use it at the same time"
             recording.notes.append(lock)
@@ -167,7 +165,6 @@ class Board:
             recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
 
     def _feed(self, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Sends further inputs of the run."""
         for sha256, data in contents:
             self._agent.put(sha256, data)
             self._contents[sha256] = data
@@ -208,9 +205,8 @@ class Board:
             values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
             if lacking := [n for n in names if n not in digests]:
-                raise LinkError(
-                    f"{lacking[0]} was not received when the board ran again ({len(lacking)} of {count(len(names), 'tensor')})"
-                )
+                share = f"{len(lacking)} of {count(len(names), 'tensor')}"
+                raise LinkError(f"{lacking[0]} was not received when the board ran again ({share})")
             changed = [] if changed_from is None else [n for n, d in digests.items() if d != changed_from.get(n)]
             return digests, {n: values[n] if n in values else self._fetch([n])[n] for n in changed}
         finally:

@@ -160,7 +160,7 @@ def _lower(model: Any, name: str, options: CompileOptions, watch: Watch | None) 
         try:
             return _Lowered(matched, _with_islands(_graph(matched, options, blockers), host), blockers, host)
         except UnsupportedError:
-            if not options.host or not blockers.why:
+            if not options.host or not blockers.why or blockers.not_on_host:
                 raise
             host = host or HostNodes(model, name)
             host.take(blockers.why)

@@ -176,6 +176,31 @@ def test_what_needs_the_host_is_refused_where_it_may_not_or_cannot(
     assert "cannot wait for the host" in capsys.readouterr().err
 
 
+def at_the_input(m: Qdq) -> None:
+    """The first operator has no page: with preprocessing on the board, the island reads what that makes."""
+    m.inputs.append(helper.make_tensor_value_info("img", TensorProto.FLOAT, SHAPE))
+    m.feed["img"] = m.rng.uniform(-1, 1, SHAPE).astype(np.float32)
+    m.output(conv(m, m.quantize(grid_sample(m, "img")), 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (rounds, ["--align", "16"]),
+        (rounds, ["--no-fuse"]),
+        (rounds, ["--rounding", "cmsis"]),
+        (rounds, ["--strip-io-quant"]),
+        (at_the_input, []),
+        (at_the_input, ["--input", "img=rgb,mean=1,scale=0.02"]),
+    ],
+)
+def test_every_option_of_compile_goes_with_islands(build: Callable[[Qdq], None], words: list[str], tmp_path: Path):
+    path, target = tmp_path / "q.onnx", tmp_path / "m.bin"
+    path.write_bytes(model(build).SerializeToString())
+    assert main(["compile", str(path), "-o", str(target), *words]) == 0
+    assert main(["-m", f"{path},{target}", "-b", "local", "-r", "True", "--repeat", "2", "--paranoid"]) == 0
+
+
 def refusal(build: Callable[[Qdq], None]) -> str:
     with pytest.raises(UnsupportedError) as caught:
         compiled(build)

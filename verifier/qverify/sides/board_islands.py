@@ -64,8 +64,10 @@ class BoardIslands:
         """Adds the islands' tensors to those that the whole run gave. A tensor of which the run gave other bytes than
         the host had is missing: what the island made is not of this run."""
         for name, value in self._read.items():
-            if name in tensors and tensor_digest(tensors[name]) != tensor_digest(value):
-                del tensors[name]
+            now = recording.digests.get(name) or (tensor_digest(tensors[name]) if name in tensors else None)
+            if now is not None and now != tensor_digest(value):
+                tensors.pop(name, None)
+                recording.digests.pop(name, None)
                 recording.missing[name] = (
                     f"{name}: the board computed different bytes before the host's part and in its whole run; "
                     "it is not deterministic"

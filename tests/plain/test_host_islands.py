@@ -165,6 +165,7 @@ def test_what_needs_the_host_is_refused_where_it_may_not_or_cannot(
     target = tmp_path / "m.bin"
     assert main(["compile", str(file), "--no-host", "-o", str(target)]) == 2 and not target.exists()
     assert main(["compile", str(file), "--list"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == f"without --no-host it is compiled: {LABEL}"
     assert main(["-m", str(file), "--no-host"]) == 2
     assert main(["compile", str(file), "-o", str(target)]) == 0
     capsys.readouterr()
@@ -296,7 +297,9 @@ def test_islands_are_read_as_they_were_written():
     assert encode(again) == encode(graph)
 
 
-@pytest.mark.parametrize("rows", [{}, 3, [3], [{}], [{"inputs": "x", "outputs": [], "finals": [], "nodes": []}]])
+@pytest.mark.parametrize(
+    "rows", [{}, 3, [3], [{}], [{"inputs": "x", "pulled": [], "outputs": [], "finals": [], "nodes": []}]]
+)
 def test_islands_that_cannot_be_read_are_refused(rows):
     if rows == {}:
         assert from_meta(rows) == ()
@@ -316,7 +319,7 @@ def chain(*islands: HostIsland) -> Graph:
     return Graph(nodes, specs, {}, ("x",), ("a", "y"), islands=islands)
 
 
-ISLAND = HostIsland(("a",), ("h",), (), (HostNode("n", "Det", "why"),))
+ISLAND = HostIsland(("a",), ("a",), ("h",), (), (HostNode("n", "Det", "why"),))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class HostNodes:
         pin_shapes(self._model, name)
         self._view = view = View(self._model, name)
         self._reads = {node.name: [n for n in dict.fromkeys(reads(node)) if n in view.tensors] for node in view.nodes}
+        self._ends = {*view.inputs, *view.outputs}
         self._fixed = set(view.constants)  # and what is dequantized of them, which both parts have
         for node in view.nodes:
             if node.op_type == "DequantizeLinear" and self._fixed.issuperset(self._reads[node.name]):
@@ -86,9 +87,11 @@ class HostNodes:
             inside = {node.name for node in nodes}
             outside = {n for name, read in self._reads.items() if name not in inside for n in read}
             read = dict.fromkeys(n for node in nodes for n in self._reads[node.name])
+            inputs = tuple(n for n in read if n not in own and n not in self._fixed)
             found.append(
                 HostIsland(
-                    tuple(n for n in read if n not in own and n not in self._fixed),
+                    inputs,
+                    tuple(n for n in inputs if n not in self._ends and not self._by_host(n)),
                     tuple(n for node in nodes for n in node.output if n in outside),
                     tuple(n for n in self._view.outputs if n in own),
                     tuple(HostNode(node.name, node.op_type, self.why[node.name]) for node in nodes),
@@ -122,8 +125,7 @@ class HostNodes:
         read = {n for node in kept for n in reads(node)}
         made = dict.fromkeys(n for island in islands for n in island.outputs if n in read)
         wanted = [o.name for o in self._model.graph.output if not self._by_host(o.name)]
-        board_made = {o for node in kept for o in node.output}
-        wanted += [n for island in islands for n in island.inputs if n in board_made]
+        wanted += [n for island in islands for n in island.pulled]
         del graph.node[:], graph.output[:]
         graph.node.extend(kept)
         graph.input.extend(self._info(n) for n in made)

@@ -75,6 +75,11 @@ class Graph:
         made = [n for island in self.islands for n in island.outputs if n in self.tensors]
         return (*self.inputs, *made)
 
+    def network_outputs(self) -> tuple[str, ...]:
+        """Returns the outputs without those that only islands read."""
+        pulled = {n for island in self.islands for n in island.pulled}
+        return tuple(n for n in self.outputs if n not in pulled)
+
     def steps(self) -> Iterator[Node | HostIsland]:
         """Yields nodes and islands in running order."""
         return in_order(self.islands, self.nodes, (*self.inputs, *self.constants))

@@ -25,10 +25,11 @@ class HostNode:
 @dataclass(frozen=True, slots=True)
 class HostIsland:
     """One island. inputs: the tensors it reads: graph inputs, outputs of nodes of model.bin and of other islands.
-    outputs: those of its tensors that nodes of model.bin or other islands read. finals: those that are outputs of the
-    ONNX."""
+    pulled: those of them that are graph outputs for islands alone. outputs: those of its tensors that nodes of model.bin
+    or other islands read. finals: those that are outputs of the ONNX."""
 
     inputs: tuple[str, ...]
+    pulled: tuple[str, ...]
     outputs: tuple[str, ...]
     finals: tuple[str, ...]
     nodes: tuple[HostNode, ...]
@@ -92,11 +93,11 @@ def from_meta(rows: Any) -> tuple[HostIsland, ...]:
 
 
 def _island(row: Any) -> HostIsland:
-    inputs, outputs, finals = (_names(row[key]) for key in ("inputs", "outputs", "finals"))
+    inputs, pulled, outputs, finals = (_names(row[key]) for key in ("inputs", "pulled", "outputs", "finals"))
     nodes = tuple(HostNode(*_names([node[key] for key in ("name", "op", "why")])) for node in row["nodes"])
     if not nodes or len(nodes) > MOST_NAMES:
         raise ValueError(f"an island of {len(nodes)} nodes")
-    return HostIsland(inputs, outputs, finals, nodes)
+    return HostIsland(inputs, pulled, outputs, finals, nodes)
 
 
 def _names(values: Any) -> tuple[str, ...]:

@@ -41,4 +41,4 @@ def _compare_spec(claimed: TensorSpec | None, known: TensorSpec) -> str:
 
 def _islands(graph: Graph) -> list[tuple[object, ...]]:
     """Returns the host islands without the reasons, which are for people."""
-    return [(i.inputs, i.outputs, i.finals, [(n.name, n.op) for n in i.nodes]) for i in graph.islands]
+    return [(i.inputs, i.pulled, i.outputs, i.finals, [(n.name, n.op) for n in i.nodes]) for i in graph.islands]

@@ -120,11 +120,7 @@ class Reference:
 
     def _original_outputs(self) -> dict[str, str]:
         """Returns our name of each output of the original ONNX."""
-        ours = {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
-        if not self.graph.islands:
-            return ours
-        theirs = {o.name for o in self._model.graph.output}
-        ours = {o: n for o, n in ours.items() if n in theirs}  # without what islands read
+        ours = {self._stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:

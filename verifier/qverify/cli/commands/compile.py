@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,7 +66,6 @@ def command(
     check: bool,
 ) -> int:
     import os
-    from dataclasses import replace
 
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompileOptions, compile_model
@@ -91,7 +92,7 @@ def command(
         not no_host,
     )
     if output is None or only_list:
-        return _list(model, replace(options, check=False, host=False))
+        return _list(model, replace(options, check=False, host=False), not no_host)
     with progress_bars() as watch:
         compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
@@ -111,16 +112,19 @@ def command(
     return 0
 
 
-def _list(path: str, options: CompileOptions) -> int:
-    """Prints what keeps the model from being compiled; 0 where nothing does, else 2."""
+def _list(path: str, options: CompileOptions, host: bool) -> int:
+    """Prints what keeps the model from being compiled, and what of it the host would compute, if it may; 0 where
+    nothing does, else 2."""
     import os
 
     from qverify.compiler.compile_model import compile_model
-    from qverify.errors import BlockedError, UnsupportedError
+    from qverify.errors import BlockedError, QVerifyError, UnsupportedError
+    from qverify.model_bin.islands import describe_islands
     from qverify.onnx_model.load import read_model
 
+    source, name = read_model(path), os.path.basename(path)
     try:
-        compile_model(read_model(path), os.path.basename(path), options)
+        compile_model(source, name, options)
     except BlockedError as error:
         say(f"{error.header}:")
         for line in error.lines:
@@ -130,6 +134,10 @@ def _list(path: str, options: CompileOptions) -> int:
     else:
         say(f"{path}: nothing keeps it from being compiled")
         return 0
+    with contextlib.suppress(QVerifyError):
+        if host:
+            islands = compile_model(source, name, replace(options, host=True)).graph.islands
+            say(f"without --no-host it is compiled: {describe_islands(islands)}")
     return 2
 
 

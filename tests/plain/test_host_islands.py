@@ -6,29 +6,26 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
-from qverify.compare.node_by_node import after_float, agree_recomputed
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompileOptions, compile_model
-from qverify.errors import BadFileError, QVerifyError, UnsupportedError
-from qverify.model_bin.check import check_graph
-from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.islands import HostIsland, HostNode, from_meta
-from qverify.model_bin.records import decode, encode
+from qverify.errors import QVerifyError, UnsupportedError
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import HostNode
+from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
-from qverify.report.document import Forced, Report
+from qverify.report.document import Report
+from qverify.session.host_sides import HostSides
 from qverify.session.job import verify
+from qverify.session.models import open_models
 from qverify.session.request import Request
-from qverify.sides.board_islands import BoardIslands
-from qverify.sides.host_islands import HostIslands
-from qverify.tensors.recording import Recording
-from qverify.tensors.spec import TensorSpec
+from qverify.session.triage.float_stages import network_values
 
 from tests.ops.qdq import Qdq
 
@@ -202,6 +199,29 @@ def test_every_option_of_compile_goes_with_islands(build: Callable[[Qdq], None],
     assert main(["-m", f"{path},{target}", "-b", "local", "-r", "True", "--repeat", "2", "--paranoid"]) == 0
 
 
+def test_what_islands_read_is_no_output_of_the_network(tmp_path: Path):
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model(tail).SerializeToString())
+    models, written = open_models([str(path)]), model(tail)
+    prepared = prepared_inputs(models.graph, InputRequest())
+    feed, finals = network_values(models.graph, prepared, HostSides(models).run(prepared, True))
+    assert feed.keys() == {"in0"} and finals.keys() == {o.name for o in written.graph.output}
+    assert len(models.graph.outputs) == 2 and len(models.graph.network_outputs()) == 1
+
+
+def test_what_no_output_needs_is_not_computed_on_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    def build(m: Qdq) -> None:
+        x = conv(m, m.input(SHAPE), 3, 3)
+        m.op("Resize", [x, "", "", m.constant("size", np.array([1, 3, 12, 12], np.int64))], mode="cubic")
+        m.output(conv(m, x, 3, 2))
+
+    path, target = tmp_path / "q.onnx", tmp_path / "m.bin"
+    path.write_bytes(model(build).SerializeToString())
+    assert main(["compile", str(path), "-o", str(target)]) == 0
+    assert main(["-m", f"{path},{target}", "-b", "local"]) == 0
+    assert "on the host" not in capsys.readouterr().out
+
+
 def refusal(build: Callable[[Qdq], None]) -> str:
     with pytest.raises(UnsupportedError) as caught:
         compiled(build)
@@ -277,7 +297,7 @@ def test_dumps_contain_only_what_can_be_compared(file: Path, tmp_path: Path, cap
     [
         ({"nodes": (HostNode("conv4_node", "Conv", ""),)}, "what it leaves to the host"),
         ({"finals": ("conv12_dq_",)}, "what it leaves to the host"),
-        (None, "GridSample"),  # its outputs as inputs of the network: then nothing may be left to the host
+        (None, "what it leaves to the host"),  # what they make as inputs of the network
     ],
 )
 def test_what_a_model_bin_leaves_to_the_host_follows_from_its_onnx(file: Path, tmp_path: Path, change, why: str):
@@ -288,76 +308,7 @@ def test_what_a_model_bin_leaves_to_the_host_follows_from_its_onnx(file: Path, t
     path.write_bytes(encode(claimed))
     with pytest.raises(QVerifyError, match=why):
         verify(Request([str(file), str(path)], "local"))
-
-
-def test_islands_are_read_as_they_were_written():
-    graph = compiled(rounds)
-    again = decode(encode(graph))
-    assert (again.islands, again.inputs, again.fed()) == (graph.islands, graph.inputs, graph.fed())
-    assert encode(again) == encode(graph)
-
-
-@pytest.mark.parametrize(
-    "rows", [{}, 3, [3], [{}], [{"inputs": "x", "pulled": [], "outputs": [], "finals": [], "nodes": []}]]
-)
-def test_islands_that_cannot_be_read_are_refused(rows):
-    if rows == {}:
-        assert from_meta(rows) == ()
-        return
-    with pytest.raises(BadFileError, match="host islands cannot be read"):
-        from_meta(rows)
-
-
-def chain(*islands: HostIsland) -> Graph:
-    """x -> a, then an island from a to h, then h -> y."""
-    names = ("x", "a", "h", "y")
-    nodes = [
-        Node("a", "elementwise_float", ("x",), ("a",), (20, 0, 0), (), False),
-        Node("y", "reshape", ("h",), ("y",)),
-    ]
-    specs = {n: TensorSpec(n, "float32", (2,)) for n in names}
-    return Graph(nodes, specs, {}, ("x",), ("a", "y"), islands=islands)
-
-
-ISLAND = HostIsland(("a",), ("a",), ("h",), (), (HostNode("n", "Det", "why"),))
-
-
-@pytest.mark.parametrize(
-    "islands", [(), (replace(ISLAND, inputs=("nowhere",)),), (ISLAND, ISLAND), (replace(ISLAND, inputs=("y",)),)]
-)
-def test_islands_that_do_not_fit_are_refused(islands):
-    check_graph(chain(ISLAND))
-    with pytest.raises(BadFileError):
-        check_graph(chain(*islands))
-
-
-def test_islands_pass_on_what_is_known_of_their_inputs():
-    graph = chain(ISLAND)
-    assert after_float(graph, units(graph)) == {"a", "h", "y"}
-    passed, failed = Forced("PASSED", 0, 0), Forced("FAILED", 0, 1)
-    assert agree_recomputed(graph, units(graph), {"a": passed, "y": passed}, {}) == {"x", "a", "h", "y"}
-    assert agree_recomputed(graph, units(graph), {"a": failed, "y": passed}, {}) == {"x"}
-
-
-def test_what_the_host_makes_must_be_what_the_model_says():
-    result = compile_model(model(between).SerializeToString(), "q.onnx", CompileOptions(host=True))
-    island, graph = result.graph.islands[0], result.graph
-    values = {"conv4_dq": np.zeros(SHAPE, np.float32)}
-    assert HostIslands(result.integer_onnx, graph).run(island, values)["gridsample7"].shape == SHAPE
-    other = replace(graph, tensors=graph.tensors | {"gridsample7": TensorSpec("gridsample7", "float32", (1, 108))})
-    with pytest.raises(BadFileError, match="the model says float32"):
-        HostIslands(result.integer_onnx, other).run(island, values)
-
-
-def test_a_board_that_changes_its_mind_before_an_island_is_not_complete():
-    graph = chain(ISLAND)
-    host = SimpleNamespace(run=lambda island, values: {"h": values["a"] + 1})
-    islands = BoardIslands(graph, host)  # type: ignore[arg-type]
-    prepared = SimpleNamespace(arrays=lambda: {"x": np.zeros(2, np.float32)})
-    one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
-    fed = islands.compute(prepared, lambda unit, values: {"a": one}, {"inject"})  # type: ignore[arg-type]
-    assert fed[0][1] == two.tobytes()
-    for value, missing in ((one, set()), (two, {"a"})):
-        recording, tensors = Recording("board", "test"), {"a": value}
-        islands.check(recording, tensors)
-        assert recording.missing.keys() == missing and tensors.keys() == {"a", "h"} - missing
+    other = replace(graph, meta={**graph.meta, "integer_sha256": "0", "source_sha256": "0"})
+    path.write_bytes(encode(other))
+    with pytest.raises(QVerifyError, match="needs the right ONNX"):
+        verify(Request([str(file), str(path)], "local", allow_other_model=True))

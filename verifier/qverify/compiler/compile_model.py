@@ -119,7 +119,7 @@ def compile_model(
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": hashlib.sha256(source).hexdigest(),
         "integer_sha256": hashlib.sha256(integer).hexdigest(),
-        "options": replace(options, host=bool(graph.islands)).stored(),
+        "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
     compiled = Compiled(graph, integer, source, notes)

@@ -33,9 +33,14 @@ class HostNodes:
         for node in self._model.graph.node:
             if node.op_type != "Constant":
                 node.name = next(named).name  # parts of the model must not be numbered anew
+        _drop_unread(self._model.graph)
         pin_shapes(self._model, name)
         self._view = view = View(self._model, name)
         self._reads = {node.name: [n for n in dict.fromkeys(reads(node)) if n in view.tensors] for node in view.nodes}
+        self._readers: dict[str, set[str]] = {}
+        for name, read in self._reads.items():
+            for tensor in read:
+                self._readers.setdefault(tensor, set()).add(name)
         self._ends = {*view.inputs, *view.outputs}
         self._fixed = set(view.constants)  # and what is dequantized of them, which both parts have
         for node in view.nodes:
@@ -85,14 +90,13 @@ class HostNodes:
         for nodes in self._regions():
             own = {o for node in nodes for o in node.output if o}
             inside = {node.name for node in nodes}
-            outside = {n for name, read in self._reads.items() if name not in inside for n in read}
             read = dict.fromkeys(n for node in nodes for n in self._reads[node.name])
             inputs = tuple(n for n in read if n not in own and n not in self._fixed)
             found.append(
                 HostIsland(
                     inputs,
                     tuple(n for n in inputs if n not in self._ends and not self._by_host(n)),
-                    tuple(n for node in nodes for n in node.output if n in outside),
+                    tuple(o for node in nodes for o in node.output if self._readers.get(o, set()) - inside),
                     tuple(n for n in self._view.outputs if n in own),
                     tuple(HostNode(node.name, node.op_type, self.why[node.name]) for node in nodes),
                 )
@@ -166,21 +170,31 @@ class HostNodes:
         return tuple(self._view.inputs)
 
 
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    """Takes out the nodes that no output depends on: what is refused of them needs no host."""
+    needed, kept = {o.name for o in graph.output}, list[onnx.NodeProto]()
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(reads(node))
+            kept.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+
+
 def check_host_runs(integer: onnx.ModelProto, islands: tuple[HostIsland, ...]) -> None:
     """Raises UnsupportedError naming the islands' nodes where onnxruntime refuses them."""
     try:
         Engine(integer.SerializeToString())
     except BadFileError as error:
         nodes = [f"{node.name} ({node.op})" for island in islands for node in island.nodes]
-        first = islands[0].nodes[0]
         raise UnsupportedError(
-            f"{first.why}. On the host it cannot be computed, either ({', '.join(nodes[:5])}): {error}"
+            f"it cannot be computed on the host, either ({', '.join(nodes[:5])}): {error}"
         ) from error
 
 
 def check_something_is_left(graph: Graph) -> None:
     """Raises UnsupportedError where the board would compute no operator at all."""
-    if all(node.op in ONLY_STEPS for node in graph.nodes):
+    if graph.islands and all(node.op in ONLY_STEPS for node in graph.nodes):
         nodes = [node for island in graph.islands for node in island.nodes]
         raise UnsupportedError(
             f"{nodes[0].why}. Computed on the host ({count(len(nodes), 'node')}), nothing would be left to verify"

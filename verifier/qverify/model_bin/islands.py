@@ -3,6 +3,7 @@ model.bin. Nothing of them is verified (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar
@@ -51,22 +52,39 @@ Step = TypeVar("Step", bound=_Step)
 def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
     """Yields the steps in their order, and each island as soon as everything that it reads is known; an island that
     waits for ever is left out. known: names of graph inputs and constants."""
-    waiting, have = list(islands), set(known)
-    yield from _due(waiting, have)
+    waiting = _Waiting(islands, set(known))
+    yield from waiting.due()
     for step in steps:
         yield step
-        have.update(step.outputs)
-        if waiting:
-            yield from _due(waiting, have)
+        waiting.made(step.outputs)
+        yield from waiting.due()
 
 
-def _due(waiting: list[HostIsland], have: set[str]) -> Iterator[HostIsland]:
-    """Yields the islands that can be computed, also from one another, and takes them out."""
-    while due := [i for i in waiting if have.issuperset(i.inputs)]:
-        for island in due:
-            waiting.remove(island)
-            have.update(island.made)
+class _Waiting:
+    """The islands that cannot be computed yet. known: the tensors there are."""
+
+    def __init__(self, islands: Sequence[HostIsland], known: set[str]):
+        self._islands, self._lacking = islands, [set(i.inputs) - known for i in islands]
+        self._readers: dict[str, list[int]] = {}
+        for at, names in enumerate(self._lacking):
+            for name in names:
+                self._readers.setdefault(name, []).append(at)
+        self._ready = deque(at for at, names in enumerate(self._lacking) if not names)
+
+    def made(self, names: Iterable[str]) -> None:
+        """Notes tensors that are computed now."""
+        for name in names:
+            for at in self._readers.pop(name, ()):
+                self._lacking[at].discard(name)
+                if not self._lacking[at]:
+                    self._ready.append(at)
+
+    def due(self) -> Iterator[HostIsland]:
+        """Yields the islands that can be computed now, also from one another, each once."""
+        while self._ready:
+            island = self._islands[self._ready.popleft()]
             yield island
+            self.made(island.made)
 
 
 def describe_islands(islands: Sequence[HostIsland]) -> str:

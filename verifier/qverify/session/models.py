@@ -158,7 +158,7 @@ def _compile_again(
     path, data = quantized
     options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     known = isinstance(graph, Graph) and "check" in graph.meta
-    options = replace(options, check=not known, host=host if graph is None else bool(graph.islands))
+    options = replace(options, check=not known, host=host if graph is None else options.host)
     compiled = compile_model(data, os.path.basename(path), options)
     _check_compiled(compiled.graph if not known or graph is None else graph, os.path.basename(path))
     if graph is None:
@@ -178,6 +178,10 @@ def _compile_again(
     message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
+    if graph.islands or compiled.graph.islands:
+        raise BadFileError(
+            f"{message}, and nodes are computed on the host, which needs the right ONNX; it cannot be verified"
+        )
     if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
         raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
     return compiled, [message]

@@ -270,6 +270,21 @@ def test_a_board_that_runs_no_part_is_not_verified(file: Path):
     assert "cannot run the part before a host island" in report.pairs[1].why
 
 
+@pytest.mark.parametrize(("fault", "status"), [("", 0), ("faulty:local?fault=plus_one@conv4_q", 1)])
+def test_a_soak_and_many_frames_go_with_islands(
+    file: Path, tmp_path: Path, fault: str, status: int, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["soak", "-m", str(file), "-b", fault or "local", "--for", "0.5"]) == status
+    out = capsys.readouterr().out
+    assert LABEL in out and (" 0 wrong" in out) == (status == 0)
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for number in range(3):
+        np.random.default_rng(number).uniform(-2, 3, SHAPE).astype(np.float32).tofile(frames / f"{number}.bin")
+    assert main(["-m", str(file), "-b", fault or "local", "-i", str(frames)]) == status
+    assert all(LABEL in line for line in capsys.readouterr().out.splitlines()[-3:])
+
+
 @pytest.mark.parametrize(("node", "verdict"), [("", 0), ("conv4_q", 1), ("conv12_q", 1)])
 def test_a_capture_is_judged_with_islands_of_its_own_tensors(
     file: Path, tmp_path: Path, node: str, verdict: int, capsys: pytest.CaptureFixture[str]

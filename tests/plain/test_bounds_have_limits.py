@@ -61,7 +61,7 @@ def test_a_float_output_of_an_integer_operator_is_judged_as_floats_are(name: str
     CASES[name][0](m)
     graph = compile_model(m.model().SerializeToString(), "q.onnx").graph
     made = [n.name for n in graph.nodes if n.op == "fully_connected"]
-    assert made and after_float(units(graph)) >= {*made} and not graph.spec(made[0]).integer_reference
+    assert made and after_float(graph, units(graph)) >= {*made} and not graph.spec(made[0]).integer_reference
 
 
 def test_equal_infinities_are_no_difference_to_the_compiler() -> None:

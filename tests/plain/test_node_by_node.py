@@ -42,7 +42,7 @@ def judged(sim, board=None, ref=step, options=None, run=None, graph=None, **caps
 
 def test_tensors_after_a_float_node():
     graph = chain_with_a_float_node("n2")
-    assert after_float(units(graph)) == {"n2", "n3", "y"}
+    assert after_float(graph, units(graph)) == {"n2", "n3", "y"}
     passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2", "n3", "y")}
     assert agree_recomputed(graph, units(graph), passed, {}) == {*NAMES}
     for unknown in (

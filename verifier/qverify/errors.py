@@ -5,6 +5,7 @@ QVerifyError                 one line for the user: what, where, got, wanted, ne
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several of these at once, a line each
+ |   +- NotOnHostError        numbers that are wrong or that the options cannot express: no host island gets around it
  +- BoardError      exit 3   anything at or from the board
  +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """
@@ -34,6 +35,10 @@ class BlockedError(UnsupportedError):
     def __init__(self, header: str, lines: list[str]):
         super().__init__(f"{header}: {'; '.join(lines)}")
         self.header, self.lines = header, tuple(lines)
+
+
+class NotOnHostError(UnsupportedError):
+    pass
 
 
 class BoardError(QVerifyError):

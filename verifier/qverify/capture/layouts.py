@@ -12,6 +12,7 @@ from qverify.capture.reader import MOST_MODEL, Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -57,6 +58,7 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
     recording.settings["outputs"] = list(recording.finals if graph is None else graph.outputs)
     recording.settings["inputs"] = [str(row["sha256"]) for row in capture.frames[frame]["inputs"]]
     recording.settings["part"] = [f"frame {frame} of {len(capture.frames)}"] if len(capture.frames) > 1 else []
+    recording.settings["part"] += [describe_islands(graph.islands)] if graph.islands else []
     if "per_node" not in recording.capabilities:
         recording.settings["part"] += [f"final outputs only: the {label} of a capture offered no other tensors"]
     recording.capabilities |= {"per_node"}

@@ -11,19 +11,22 @@ from collections.abc import Mapping
 from qverify.compare.judge import Judged, conclude, describe_alike
 from qverify.compare.limits import float_inside
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, NodeByNode, TensorRow
 
 CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")
 
 
-def after_float(units: list[Unit]) -> set[str]:
+def after_float(graph: Graph, units: list[Unit]) -> set[str]:
     """Returns the names of the tensors that a unit with float inside (limits.float_inside) makes, directly or through
-    any number of later units."""
+    any number of later units and host islands. An island by itself is none: one onnxruntime computes it for all
+    sides."""
     names: set[str] = set()
-    for unit in units:
-        if float_inside(unit) or any(n in names for n in unit.inputs):
-            names.update(unit.outputs)
+    for step in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
+        inside = isinstance(step, Unit) and float_inside(step)
+        if inside or any(n in names for n in step.inputs):
+            names.update(step.outputs)
     return names
 
 
@@ -32,10 +35,14 @@ def agree_recomputed(
 ) -> set[str]:
     """Returns the names of the tensors for which every unit up to and including their own is known to pass when
     recomputed. same: tensor to whether its bytes are known to be equal; a unit with equal inputs and outputs need not
-    be recomputed."""
+    be recomputed. What a host island makes of tensors that agree agrees: the host computed it from the side's own."""
     agreeing = set(graph.inputs)
     equal = {n for n, alike in same.items() if alike} | agreeing
-    for unit in units:
+    for unit in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
+        if isinstance(unit, HostIsland):
+            agreeing.update(unit.outputs if agreeing.issuperset(unit.inputs) else ())
+            equal.update(unit.outputs if equal.issuperset(unit.inputs) else ())
+            continue
         judged = [o for o in unit.outputs if not graph.spec(o).interior]
         passed = all(o in forced and forced[o].verdict == "PASSED" for o in judged)
         if (passed or equal.issuperset((*unit.inputs, *judged))) and all(n in agreeing for n in unit.inputs):
@@ -65,7 +72,7 @@ def judge_node_by_node(
         return
     if graph.rounding != "ref-exact":  # integer nodes may then be off by much more than a step of a float node
         return
-    settled = after_float(units) & agree_recomputed(graph, units, forced, {})
+    settled = after_float(graph, units) & agree_recomputed(graph, units, forced, {})
     excused, wild = set(judged.decimals_only), after_meaningless(units, forced)
     excused |= {name for name, (one, _) in judged.not_finite.items() if not one or name in wild}
     rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in settled]

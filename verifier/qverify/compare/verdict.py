@@ -234,6 +234,7 @@ def combine(reports: list[Report]) -> Report:
         not_run=list({n.side: n for r in reports for n in r.not_run}.values()),
         plain_onnxruntime=first.plain_onnxruntime,
         no_integer_reference=first.no_integer_reference,
+        on_host=first.on_host,
         canary=first.canary,
         link=_sum_by_name(r.link for r in reports),
         timings=_sum_by_name(r.timings for r in reports),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qverify.errors import BlockedError, UnsupportedError
+from qverify.errors import BlockedError, NotOnHostError, UnsupportedError
 from qverify.onnx_model.view import View
 from qverify.plural import count
 
@@ -18,11 +18,13 @@ VARIES = re.compile(r"'[^']*'|\[[^]]*\]|\d+")  # names, dims and numbers: the sa
 
 class Blockers:
     """Collects the refusals of a model's nodes. nodes: names of those that are refused, which no page is asked about
-    again."""
+    again. why: the text of each node to which a refusal applies. not_on_host: whether one of them is of that kind."""
 
     def __init__(self, view: View):
         self._view, self._groups = view, dict[tuple[str, str], list[str]]()
         self.nodes: set[str] = set()
+        self.why: dict[str, str] = {}
+        self.not_on_host = False
 
     @contextmanager
     def at(self, node: Any) -> Iterator[None]:
@@ -36,11 +38,13 @@ class Blockers:
         """Keeps the refusal."""
         text, kind = str(error), node.op_type
         self.nodes.add(node.name)
+        self.not_on_host |= isinstance(error, NotOnHostError)
         named = NAMED.fullmatch(text)
-        reason = text
+        reason, apart = text, node.name
         if named is not None and named[1] in self._view.order:
             self.nodes.add(named[1])
-            kind, reason = named[2], named[3]
+            apart, kind, reason = named[1], named[2], named[3]
+        self.why.setdefault(apart, text)
         same = self._groups.setdefault((kind, VARIES.sub("", reason.partition(". ")[0])), [])
         if text not in same:
             same.append(text)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -76,12 +76,12 @@ class Builder:
 
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
         """Adds the `rq` constant of a node and returns its name. exact: float32 S of onnxruntime's kernel; real:
-        float64 S. Raises UnsupportedError for a scale that is not finite and positive or that the rounding mode cannot
+        float64 S. Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot
         represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             if not (np.isfinite(value) & (value > 0)).all():
-                raise UnsupportedError(
+                raise NotOnHostError(
                     f"{output}: its requantization scale (input scale * weight scale / output scale) is not finite and positive "
                     f"in {value.dtype}: the model's scales are inconsistent"
                 )
@@ -89,23 +89,23 @@ class Builder:
             try:
                 value = parameters(self.rounding, real, wide)
             except ValueError as error:
-                raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
+                raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
         return self.made(f"{output}/rq", value)
 
     def real_scales(self, output: str, real: Array) -> str:
         """Adds the `rq` constant of a node with a float output, float64 in every rounding mode, and returns its name.
-        Raises UnsupportedError for a scale that is not finite and positive."""
+        Raises NotOnHostError for a scale that is not finite and positive."""
         value = np.atleast_1d(real.astype(np.float64))
         if not (np.isfinite(value) & (value > 0)).all():
-            raise UnsupportedError(f"{output}: its scale (input scale * weight scale) is not finite and positive")
+            raise NotOnHostError(f"{output}: its scale (input scale * weight scale) is not finite and positive")
         return self.made(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
-        """Adds the `rq` constant of an addition in an integer mode and returns its name. Raises UnsupportedError."""
+        """Adds the `rq` constant of an addition in an integer mode and returns its name. Raises NotOnHostError."""
         try:
             return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
-            raise UnsupportedError(f"{output}: {error}; choose another --rounding") from None
+            raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
 
     def carry_scales_back(self) -> None:
         """Gives integers without a scale that are only moved the scale that the moved ones are read with, as a table that

@@ -14,6 +14,7 @@ from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
@@ -38,12 +39,15 @@ from qverify.onnx_model.view import View
 from qverify.ops import page, simulate_node
 from qverify.tensors.spec import TensorSpec
 
+KEPT = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")  # options that model.bin stores
+
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic
     inputs. fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of
-    external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it."""
+    external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it. host:
+    nodes that no kernel serves are computed on the host."""
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -53,17 +57,18 @@ class CompileOptions:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     folder: str = ""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    host: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Returns the options that decide the bytes of model.bin, for its meta section."""
         options = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
-        return options if self.inputs else {k: v for k, v in options.items() if k != "inputs"}
+        return {k: v for k, v in options.items() if v or k not in ("inputs", "host")}
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
         """Returns the options a model.bin was compiled with, plus shapes, without the check. Raises BadFileError."""
         try:
-            options = {k: stored[k] for k in ("rounding", "align", "fuse", "strip_io_quant", "inputs") if k in stored}
+            options = {k: stored[k] for k in KEPT if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
             return CompileOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
@@ -110,41 +115,88 @@ def compile_model(
     on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
     if on_host and not options.strip_io_quant:
         model, ends = strip_quantization(model, name, on_host)
-    view = View(unpack_weights(model), name)
-    blockers = Blockers(view)
-    for node, error in decomposed.refused:
-        blockers.add(view.producer[node.output[0]], error)
-    check_attributes(view, blockers)
-    _check_outputs(view)
-    matched = match(view, blockers, watch)
-    integer = matched.model.SerializeToString(deterministic=True)
-    graph = _graph(matched, options, blockers)
+    lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
+    graph = lowered.graph
     notes += [
         f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
         for n in graph.nodes
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
+    integer = _integer(lowered).SerializeToString(deterministic=True)
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": hashlib.sha256(source).hexdigest(),
         "integer_sha256": hashlib.sha256(integer).hexdigest(),
-        "options": options.stored(),
+        "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
     compiled = Compiled(graph, integer, source, notes)
     if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
-        plain = (
-            graph
-            if options.rounding == "ref-exact"
-            else _graph(matched, replace(options, rounding="ref-exact"), blockers)
-        )
+        exact = replace(options, rounding="ref-exact")
+        plain = graph if options.rounding == exact.rounding else lowered.again(exact)
         graph.meta["check"] = check_against_original(plain, model, watch)
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """A lowered model. host: the nodes that the host computes; None where there are none."""
+
+    matched: Matched
+    graph: Graph
+    blockers: Blockers
+    host: HostNodes | None
+
+    def again(self, options: CompileOptions) -> Graph:
+        """Returns the graph with other options."""
+        return _with_islands(_graph(self.matched, options, self.blockers), self.host)
+
+
+def _lower(
+    model: Any, name: str, options: CompileOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
+) -> _Lowered:
+    """Lowers the model. Nodes that are refused are taken out for the host, where the options allow it, until none is.
+    refused: nodes that could not be written out as others, each with the reason."""
+    part, host = model, None
+    while True:
+        view = View(part, name)
+        blockers = Blockers(view)
+        for node, error in refused:
+            if node.output[0] in view.producer:
+                blockers.add(view.producer[node.output[0]], error)
+        check_attributes(view, blockers)
+        _check_outputs(view)
+        matched = match(view, blockers, watch)
+        try:
+            return _Lowered(matched, _with_islands(_graph(matched, options, blockers), host), blockers, host)
+        except UnsupportedError:
+            if not options.host or not blockers.why or blockers.not_on_host:
+                raise
+            host = host or HostNodes(model, name)
+            host.take(blockers.why)
+            part = host.board_part()
+
+
+def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
+    if host is None:
+        return graph
+    graph = replace(graph, inputs=host.inputs(), islands=host.islands())
+    check_something_is_left(graph)
+    return graph
+
+
+def _integer(lowered: _Lowered) -> Any:
+    """Returns the integer ONNX, with the islands' nodes as they are."""
+    if lowered.host is None:
+        return lowered.matched.model
+    model = lowered.host.whole(lowered.matched.model)
+    check_host_runs(model, lowered.graph.islands)
+    return model
 
 
 def _check_outputs(view: View) -> None:
@@ -210,10 +262,8 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
     from qverify.sides.simulator import Simulator
 
     prepared = random_inputs(graph, 0)
-    finals = frozenset(graph.outputs)
-    listed = [n for n in graph.observable() if n not in finals]
     produced = {o for node in model.graph.node for o in node.output}
-    names = [n for n in listed if n in produced]
+    names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
     recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0

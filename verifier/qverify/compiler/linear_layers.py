@@ -11,7 +11,7 @@ import numpy as np
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import FloatOutput
 from qverify.compiler.unit import Array
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 
@@ -35,11 +35,11 @@ def integer_bias(
             f"{node.name} ({node.op_type}): bias {name!r} is not a constant; only constant biases can be compiled"
         )
     if steps.size not in (1, real.size):
-        raise UnsupportedError(
+        raise NotOnHostError(
             f"{node.name} ({node.op_type}): bias {name!r} has {real.size} values for {steps.size} scales of the weights"
         )
     if not np.isfinite(real).all():
-        raise UnsupportedError(f"{node.name} ({node.op_type}): bias {name!r} contains infinite values")
+        raise NotOnHostError(f"{node.name} ({node.op_type}): bias {name!r} contains infinite values")
     limit = 2**62 if wide else 2**31 - 1
     whole = np.clip(np.rint(real.reshape(-1).astype(np.float64) / steps), -limit, limit).astype(
         np.int64 if wide else np.int32

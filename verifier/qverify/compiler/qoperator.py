@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.view import Quantized, View
 
 
@@ -17,7 +17,7 @@ def _parameters(view: View, node: Any, tensor: str, scale_name: str, name: str) 
     if scale is None or zero is None:
         raise UnsupportedError(f"{node.name} ({node.op_type}): scale or zero point is not a constant")
     if not scale.size or zero.size not in (1, scale.size):
-        raise UnsupportedError(f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points")
+        raise NotOnHostError(f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points")
     return scale.reshape(-1), zero.reshape(-1), name or view.zero_of(tensor, zero)
 
 

@@ -40,7 +40,7 @@ def unfuse_activations(graph: Graph) -> Graph:
         core, activation = node.covers[:-1], node.covers[-1:]
         nodes.append(replace(node, name=before, outputs=(before,), words=words, covers=core))
         nodes.append(Node(spec.name, "lookup", (before, table), (spec.name,), (), activation, node.integer_reference))
-    return Graph(nodes, tensors, constants, graph.inputs, graph.outputs, graph.rounding, graph.producer, graph.meta)
+    return replace(graph, nodes=nodes, tensors=tensors, constants=constants)
 
 
 def _narrowed(node: Node, spec: TensorSpec) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
+from qverify.model_bin.islands import HostIsland
 from qverify.model_bin.units import may_be_interior
 from qverify.tensors.spec import TensorSpec
 
@@ -117,19 +118,33 @@ def _check_order(graph: Graph) -> None:
     for name in graph.inputs:
         if name in graph.constants:
             raise BadFileError(f"graph input {name!r} is also a constant")
-    for node in graph.nodes:
-        if not node.outputs or node.name != node.outputs[0]:
-            raise BadFileError(f"node {node.name!r}: not named after its first output")
-        for source in node.inputs:
-            if source is not None and source not in computed:
-                raise BadFileError(f"node {node.name!r} reads {source!r} before any node computes it")
-        for name in node.outputs:
-            if name in computed or name not in graph.tensors:
-                raise BadFileError(f"node {node.name!r}: {name!r} is computed twice or has no record")
-            computed.add(name)
+    ran = 0
+    for step in graph.steps():
+        if isinstance(step, HostIsland):
+            ran += 1
+            if clash := computed.intersection(step.made):
+                raise BadFileError(f"{min(clash)!r} is made by a host island and computed elsewhere, too")
+            computed.update(step.made)
+        else:
+            _check_step(graph, step, computed)
+    if ran < len(graph.islands):
+        raise BadFileError("a host island reads a tensor that is never computed")
     for name in graph.outputs:
-        if name not in computed:
+        if name not in computed or name not in graph.tensors:
             raise BadFileError(f"graph output {name!r} is never computed")
     missing = graph.tensors.keys() - computed
     if missing:
         raise BadFileError(f"tensor {min(missing)!r} is never computed")
+
+
+def _check_step(graph: Graph, node: Node, computed: set[str]) -> None:
+    """Raises BadFileError where the node cannot run here; adds its outputs to `computed`."""
+    if not node.outputs or node.name != node.outputs[0]:
+        raise BadFileError(f"node {node.name!r}: not named after its first output")
+    for source in node.inputs:
+        if source is not None and (source not in computed or source not in graph.tensors):
+            raise BadFileError(f"node {node.name!r} reads {source!r} before any node computes it")
+    for name in node.outputs:
+        if name in computed or name not in graph.tensors:
+            raise BadFileError(f"node {node.name!r}: {name!r} is computed twice or has no record")
+        computed.add(name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qverify.model_bin.islands import HostIsland, in_order
 from qverify.tensors.spec import TensorSpec
 
 ROUNDINGS = (
@@ -43,7 +45,8 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """A compiled model. tensors: every tensor by name, constants included; constants: name to dense array."""
+    """A compiled model. tensors: every tensor by name, constants included; constants: name to dense array. inputs: of
+    the network; what islands make is no input of it, and their inputs are among the outputs."""
 
     nodes: list[Node]
     tensors: dict[str, TensorSpec]
@@ -53,6 +56,7 @@ class Graph:
     rounding: str = "ref-exact"
     producer: str = "qverify"
     meta: dict[str, Any] = field(default_factory=dict)  # source_sha256, integer_sha256, options, check
+    islands: tuple[HostIsland, ...] = ()
 
     def spec(self, name: str) -> TensorSpec:
         """Returns the spec of a tensor."""
@@ -65,3 +69,17 @@ class Graph:
     def observable(self) -> list[str]:
         """Returns the names of all node outputs a comparison expects, in running order, without interior tensors."""
         return [o for n in self.nodes for o in n.outputs if not self.tensors[o].interior]
+
+    def fed(self) -> tuple[str, ...]:
+        """Returns the tensors that a board is fed, in the order of RUN: the inputs, then what islands make for nodes."""
+        made = [n for island in self.islands for n in island.outputs if n in self.tensors]
+        return (*self.inputs, *made)
+
+    def network_outputs(self) -> tuple[str, ...]:
+        """Returns the outputs without those that only islands read."""
+        pulled = {n for island in self.islands for n in island.pulled}
+        return tuple(n for n in self.outputs if n not in pulled)
+
+    def steps(self) -> Iterator[Node | HostIsland]:
+        """Yields nodes and islands in running order."""
+        return in_order(self.islands, self.nodes, (*self.inputs, *self.constants))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from qverify.errors import BadFileError
 from qverify.model_bin import container
 from qverify.model_bin.check import MAX_COUNT, MAX_COVERS, MAX_LIST, MAX_SCALES, check_graph
 from qverify.model_bin.graph import MAX_BYTES, MAX_DIM, MAX_RANK, ROUNDINGS, Graph, Node
+from qverify.model_bin.islands import from_meta, to_meta
 from qverify.tensors.spec import LAYOUTS, TensorSpec
 
 DTYPES = ("", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
@@ -53,10 +55,11 @@ def encode(graph: Graph) -> bytes:
     check_graph(graph)
     pools, data = _Pools(), bytearray()
     index = {name: i for i, name in enumerate(graph.tensors)}
-    ends = frozenset(graph.inputs), frozenset(graph.outputs)
+    fed = graph.fed()
+    ends = frozenset(fed), frozenset(graph.outputs)
     tensors = b"".join(_tensor_bytes(graph, spec, ends, pools, data) for spec in graph.tensors.values())
     nodes = b"".join(_node_bytes(node, index, pools) for node in graph.nodes)
-    inputs = tuple(index[n] for n in graph.inputs)
+    inputs = tuple(index[n] for n in fed)
     outputs = tuple(index[n] for n in graph.outputs)
     head = struct.pack(
         "<16I",
@@ -79,9 +82,13 @@ def encode(graph: Graph) -> bytes:
             b"WORD": np.array(pools.words, "<i4").tobytes(),
             b"SCAL": np.array(pools.scales, "<f4").tobytes(),
             b"DATA": bytes(data),
-            b"META": json.dumps(graph.meta, sort_keys=True).encode(),
+            b"META": json.dumps(_meta(graph), sort_keys=True).encode(),
         }
     )
+
+
+def _meta(graph: Graph) -> dict[str, Any]:
+    return {**graph.meta, "islands": to_meta(graph.islands)} if graph.islands else graph.meta
 
 
 def _tensor_bytes(
@@ -211,16 +218,21 @@ def decode(data: bytes) -> Graph:
         raise BadFileError("model.bin section META: not JSON") from None
     if not isinstance(meta, dict):
         raise BadFileError("model.bin section META: not a JSON object")
+    islands = from_meta(meta.pop("islands", []))
+    by_host = {n for island in islands for n in island.made}
     graph = Graph(
         nodes,
         dict(zip(names, specs, strict=True)),
         constants,
-        inputs,
+        tuple(n for n in inputs if n not in by_host),
         outputs,
         ROUNDINGS[rounding],
         reader.string(producer, "producer"),
         meta,
+        islands,
     )
+    if graph.fed() != inputs:
+        raise BadFileError("model.bin section GRPH: its inputs are not those of the network and of its host islands")
     check_graph(graph)
     return graph
 

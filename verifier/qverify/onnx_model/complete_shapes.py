@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,21 +47,42 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
     _set_types(graph, types)
 
 
-def _run(model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes) -> Types:
-    """Returns the types of the unknown tensors in one run."""
+def _run(
+    model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes, feed: Mapping[str, np.ndarray] | None = None
+) -> Types:
+    """Returns the types of the unknown tensors in one run; sequences have none."""
     opened = onnx.ModelProto()
     opened.CopyFrom(model)
     existing = {o.name for o in opened.graph.output}
     opened.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in existing)
     wanted = unknown or [o.name for o in model.graph.output]
     try:
-        values = Engine(opened.SerializeToString()).run(_zeros(model), wanted)
+        engine = Engine(opened.SerializeToString())
+        values = engine.run(_zeros(model) if feed is None else feed, [n for n in wanted if n in engine.tensors])
     except BadFileError as error:
         if not shapes:
             raise
         options = " ".join(f"--shape {n}={','.join(map(str, dims))}" for n, dims in shapes.items())
         raise BadFileError(f"{name} does not run with {options}: {error}") from error
     return {n: (onnx.helper.np_dtype_to_tensor_dtype(v.dtype), tuple(v.shape)) for n, v in values.items()}
+
+
+def pin_shapes(model: onnx.ModelProto, name: str) -> None:
+    """Gives the tensors behind nodes with graphs of their own (If, Loop, Scan) the shapes that a run on zeros and one on
+    random values agree on, in place. Whoever uses them has to check them in each run."""
+    graph = model.graph
+    types: Types = {i.name: (i.data_type, tuple(i.dims)) for i in graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        kind = value.type.tensor_type
+        if kind.elem_type and kind.HasField("shape"):
+            types[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    varying = value_shaped(graph, types, graphs=False)
+    unknown = [o for node in graph.node for o in node.output if o and o not in types and o not in varying]
+    if unknown:
+        generator = np.random.default_rng(0)
+        other = {n: generator.uniform(-1, 1, v.shape).astype(v.dtype) for n, v in _zeros(model).items()}
+        first, second = _run(model, name, unknown, {}), _run(model, name, unknown, {}, other)
+        _set_types(graph, types | {n: t for n, t in first.items() if second[n] == t and 0 not in t[1]})
 
 
 def _set_types(graph: onnx.GraphProto, types: Types) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import onnx
 
+from qverify.onnx_model.node_order import reads
 from qverify.tensors.spec import TensorSpec
 
 
@@ -29,8 +30,9 @@ class Cutter:
                 used.add(name)
             elif (at := self._makers[name]) not in wanted:
                 wanted.add(at)
-                todo += [n for n in self._nodes[at].input if n]
-                used.update(self._nodes[at].input)
+                read = [n for n in reads(self._nodes[at]) if n]
+                todo += read
+                used.update(read)
         nodes, ends = [self._nodes[at] for at in sorted(wanted)], {*given, *outputs}
         inside = [o for n in nodes for o in n.output if o not in ends]
         graph = onnx.helper.make_graph(

@@ -1,38 +1,42 @@
-"""Cuts the part of a model from some tensors to one into a model of its own."""
+"""Cuts the part of a model between some tensors into a model of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper
 
+from qverify.onnx_model.node_order import reads
 
-def cut_nodes(model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], output: str) -> onnx.ModelProto:
-    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `output`, with their
+
+def cut_nodes(
+    model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], outputs: Collection[str]
+) -> onnx.ModelProto:
+    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `outputs`, with their
     constants."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
-    wanted, read, todo = set[int](), set[str](), [output]
+    wanted, read, todo = set[int](), set[str](), list(outputs)
     while todo:
         name = todo.pop()
         read.add(name)
-        if (name in given and name != output) or name not in makers or makers[name] in wanted:
+        if (name in given and name not in outputs) or name not in makers or makers[name] in wanted:
             continue
         wanted.add(makers[name])
-        todo += [n for n in source.node[makers[name]].input if n]
+        todo += [n for n in reads(source.node[makers[name]]) if n]
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
         for n, v in given.items()
-        if n in read and n != output
+        if n in read and n not in outputs
     ]
     graph = helper.make_graph(
         [source.node[at] for at in sorted(wanted)],
         "piece",
         inputs,
-        [onnx.ValueInfoProto(name=output)],
+        [onnx.ValueInfoProto(name=n) for n in outputs],
         [constant for constant in source.initializer if constant.name in read],
     )
     piece = helper.make_model(graph, opset_imports=list(model.opset_import))

@@ -74,6 +74,7 @@ class Engine:
             raise BadFileError(f"onnxruntime refuses the model: {said_by(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
+        self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}  # no sequences
 
     def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
         """Returns the named outputs (all by default). Raises BadFileError if onnxruntime fails."""

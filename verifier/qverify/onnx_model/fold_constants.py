@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
+from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
@@ -118,7 +119,7 @@ def _drop_unread(graph: onnx.GraphProto, computed: set[str]) -> None:
         if computed.issuperset(node.output) and read.isdisjoint(node.output):
             dead.update(node.output)
         else:
-            read.update(node.input)
+            read.update(reads(node))
     kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in _without(graph, dead)] if dead else []
     if dead:
         del graph.node[:]
@@ -146,7 +147,7 @@ def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[o
         else:
             continue
         nodes.append(node)
-    read = {i for node in graph.node if not folded.intersection(node.output) for i in node.input}
+    read = {i for node in graph.node if not folded.intersection(node.output) for i in reads(node)}
     wanted = [o for node in nodes for o in node.output if o in folded and o in read]
     return _leading_to(nodes, wanted), wanted
 

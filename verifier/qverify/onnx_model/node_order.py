@@ -14,7 +14,7 @@ def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
     already. Raises BadFileError for a cycle and for a tensor that two nodes make."""
     nodes = list(graph.node)
     makers = _makers(nodes, name)
-    waits = [{makers[n] for n in _reads(node) if n in makers} for node in nodes]
+    waits = [{makers[n] for n in reads(node) if n in makers} for node in nodes]
     readers: dict[int, list[int]] = {}
     for at, needed in enumerate(waits):
         for maker in needed:
@@ -47,13 +47,23 @@ def _makers(nodes: list[onnx.NodeProto], name: str) -> dict[str, int]:
     return makers
 
 
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
+def reads(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor that the node reads, also inside its graphs."""
+    for one in inner_nodes(node):
+        yield from one.input
+        for graph in _graphs(one):
+            yield from (o.name for o in graph.output)
+
+
+def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yields the node and all nodes of its graphs."""
     todo = [node]
     while todo:
         one = todo.pop()
-        yield from one.input
-        for attribute in one.attribute:
-            for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-                todo += graph.node
-                yield from (o.name for o in graph.output)
+        yield one
+        for graph in _graphs(one):
+            todo += graph.node
+
+
+def _graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [g for a in node.attribute for g in [*a.graphs, *([a.g] if a.HasField("g") else [])]]

@@ -19,15 +19,16 @@ SHAPED_BY = {
 }  # fmt: skip
 
 
-def value_shaped(graph: onnx.GraphProto, types: Types) -> set[str]:
+def value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
     """Returns the tensors whose shape may be another one for other values of the inputs, and all that is computed of
-    them; without those whose shape is known. Nodes must be in running order."""
+    them; without those whose shape is known. Nodes must be in running order. graphs: whether nodes with graphs of their
+    own count as such."""
     constants = {i.name for i in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
     varying: set[str] = set()
     for node in graph.node:
         shaping = [node.input[at] for at in SHAPED_BY.get(node.op_type, ()) if at < len(node.input)]
         by_values = any(n and n not in constants for n in shaping)
-        inner = any(a.HasField("g") or a.graphs for a in node.attribute)
+        inner = graphs and any(a.HasField("g") or a.graphs for a in node.attribute)
         if by_values or inner or varying.intersection(node.input):
             varying.update(o for o in node.output if o not in types)
     return varying

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -185,7 +185,7 @@ class View:
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
         if not (np.isfinite(scale) & (scale > 0)).all():
-            raise UnsupportedError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
+            raise NotOnHostError(f"{node.name} ({node.op_type}): a scale is not finite and positive")
         if str(zero.dtype) not in ("uint8", "int8", "uint16", "int16", "int32"):
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): {zero.dtype} is not supported; use integers of 8 or 16 bits"
@@ -193,7 +193,7 @@ class View:
         shape = self.shape(name)
         axis = attributes(node).get("axis", 1) % (len(shape) or 1) if scale.size > 1 else -1
         if scale.size != zero.size or not scale.size or (scale.size > 1 and shape[axis : axis + 1] != (scale.size,)):
-            raise UnsupportedError(
+            raise NotOnHostError(
                 f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points for a tensor of shape "
                 f"{list(shape)} along axis {axis}; wanted one of each, or one for each element of that axis"
             )

@@ -139,6 +139,11 @@ def _describe_context(report: Report) -> list[str]:
             f"{count(len(nodes), 'node')} without an integer reference ({why}): {', '.join(nodes[:SHOWN])}"
             + (" ..." if len(nodes) > SHOWN else "")
         )
+    if report.on_host:
+        nodes = [f"{n['node']} ({n['op']})" for n in report.on_host]
+        lines.append(
+            f"computed on the host, not verified: {', '.join(nodes[:SHOWN])}" + (" ..." if len(nodes) > SHOWN else "")
+        )
     for item in report.inputs:
         seed = f", seed {item['seed']}" if item.get("seed") is not None else ""
         lines.append(f"input {item['name']}: {item['source']}{seed}, sha256 {item['sha256'][:16]}")

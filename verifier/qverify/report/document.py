@@ -200,7 +200,8 @@ class Report:
     and rule. pairs: every two sides that took part, of every frame and board. blamed: every side to blame, each with
     its first node. inputs: the bytes that all sides were given. models: the files of -m. sides: what ran, with engine
     and settings. plain_onnxruntime: the original ONNX on default settings compared with the reference; never judged.
-    no_integer_reference: nodes that onnxruntime computes in float. canary: kernels of this host's onnxruntime that
+    no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for
+    every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
     reader. dump_all: every node was judged (-r)."""
 
@@ -215,6 +216,7 @@ class Report:
     not_run: list[NotRun] = field(default_factory=list)  # stated in every verdict line
     plain_onnxruntime: dict[str, Any] = field(default_factory=dict)
     no_integer_reference: list[dict[str, Any]] = field(default_factory=list)
+    on_host: list[dict[str, Any]] = field(default_factory=list)
     canary: dict[str, Any] = field(default_factory=dict)
     link: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)

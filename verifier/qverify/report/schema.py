@@ -58,6 +58,7 @@ ROWS: dict[str, Any] = {
         board={"type": ["string", "null"]},
     ),
     "no_integer_reference": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
+    "on_host": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "plain_onnxruntime": {
         "type": "object",
         "properties": {"outputs": _describe_rows(name=_TEXT, equal={"type": "boolean"}, max_abs=_REAL, why=_TEXT)},

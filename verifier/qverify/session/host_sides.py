@@ -47,7 +47,7 @@ class HostSides:
         if run_sim:
             from qverify.sides.simulator import Simulator
 
-            self._simulator = self._simulator or Simulator(self._models.graph)
+            self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             peer = ran.recordings.get("reference")
             ran.recordings["simulator"] = self._simulator.run(prepared, progress=step_of(watch, "simulator"), peer=peer)
             ran.run_unit["simulator"] = self._simulator.run_unit
@@ -65,7 +65,7 @@ class HostSides:
         if self._models.integer_onnx is not None:
             functions["reference"] = self._open_reference().run_unit
         if run_sim:
-            self._simulator = self._simulator or Simulator(self._models.graph)
+            self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             functions["simulator"] = self._simulator.run_unit
         return functions
 

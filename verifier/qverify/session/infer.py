@@ -14,6 +14,7 @@ import numpy as np
 from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.islands import describe_islands
 from qverify.session.models import open_models
 from qverify.sides.dumps.array_dump import manifest_files
 from qverify.tensors.recording import Recording
@@ -44,7 +45,7 @@ def infer(
     if side == "simulator":
         from qverify.sides.simulator import Simulator
 
-        recording = Simulator(models.graph).run(prepared)
+        recording = Simulator(models.graph, models.islands).run(prepared)
     elif side == "reference":
         if models.integer_onnx is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
@@ -54,7 +55,7 @@ def infer(
     else:
         from qverify.sides.board import Board
 
-        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options)
+        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options, None, models.islands)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":
@@ -64,16 +65,19 @@ def infer(
                 }
         finally:
             connected.close()
-    return recording, _write(recording, [i.sha256 for i in prepared.inputs], output)
+    by_host = {n for island in models.graph.islands for n in island.made}  # never compared, so no part of the dump
+    recording.tensors = {n: recording.tensors[n] for n in recording.tensors if n not in by_host}
+    label = [describe_islands(models.graph.islands)] if by_host else []
+    return recording, _write(recording, [i.sha256 for i in prepared.inputs], output, label)
 
 
-def _write(recording: Recording, inputs: list[str], output: str) -> int:
+def _write(recording: Recording, inputs: list[str], output: str, on_host: list[str]) -> int:
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
     manifest: dict[str, Any] = {"side": recording.side, "state": "partial", "inputs": inputs}
-    manifest |= {"outputs": list(recording.finals), "tensors": {}}
+    manifest |= {"outputs": list(recording.finals), "tensors": {}, **({"part": on_host} if on_host else {})}
     former = manifest_files(output)
     _write_manifest(manifest, output)  # lists none of a former run's files, and shows if this run is cut off
     for file in former:

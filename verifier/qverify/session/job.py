@@ -62,7 +62,7 @@ class Job:
 
     def __init__(self, request: Request, fewest_sides: int = 2):
         self.request = request
-        self.models = open_models(request.models, request.shapes, request.allow_other_model)
+        self.models = open_models(request.models, request.shapes, request.allow_other_model, request.host)
         sides = {
             "reference": self.models.integer_onnx is not None,
             "simulator": request.run_sim,
@@ -193,6 +193,7 @@ class Job:
                 request.deadline_s,
                 request.reach,
                 request.spot_seed,
+                self.models.islands,
             )
         return self._board
 

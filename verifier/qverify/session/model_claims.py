@@ -15,6 +15,8 @@ def contradiction(claimed: Graph, known: Graph) -> str:
     quant.onnx (`known`): rounding, inputs, outputs, nodes, tensors with their scales and flags; "" where they agree.
     Weights and words are not compared here: they are what is judged, and a difference in them is a compiler's mistake,
     which the verdict blames."""
+    if _islands(claimed) != _islands(known):
+        return "what it leaves to the host is not what cannot be compiled"
     for what in ("rounding", "inputs", "outputs"):
         if getattr(claimed, what) != getattr(known, what):
             return f"its {what}: {getattr(claimed, what)}, wanted {getattr(known, what)}"
@@ -35,3 +37,8 @@ def _compare_spec(claimed: TensorSpec | None, known: TensorSpec) -> str:
         if one != two:
             return f"tensor {known.name}: {field.name} is {one}, wanted {two}"
     return ""
+
+
+def _islands(graph: Graph) -> list[tuple[object, ...]]:
+    """Returns the host islands without the reasons, which are for people."""
+    return [(i.inputs, i.pulled, i.outputs, i.finals, [(n.name, n.op) for n in i.nodes]) for i in graph.islands]

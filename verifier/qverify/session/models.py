@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
+from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_model
 from qverify.session.model_claims import contradiction
+from qverify.sides.host_islands import HostIslands
 
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
@@ -22,7 +25,7 @@ FOREIGN = {
 }
 
 
-@dataclass(slots=True)
+@dataclass
 class Models:
     """The opened models. binary: model.bin bytes (compiled in memory when none was given). integer_onnx, original: None
     without quant.onnx. rows: for the report."""
@@ -34,6 +37,11 @@ class Models:
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
+
+    @cached_property
+    def islands(self) -> HostIslands | None:
+        """Returns what computes the graph's host islands; None where it has none."""
+        return HostIslands(self.integer_onnx, self.graph) if self.graph.islands and self.integer_onnx else None
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -59,10 +67,13 @@ def _join_dims(shape: tuple[int, ...]) -> str:
 
 
 def open_models(
-    paths: list[str], shapes: dict[str, tuple[int, ...]] | None = None, allow_other: bool = False
+    paths: list[str],
+    shapes: dict[str, tuple[int, ...]] | None = None,
+    allow_other: bool = False,
+    host: bool = True,
 ) -> Models:
     """Opens the files of -m. UsageError or BadFileError for foreign files, two of one kind, or a model.bin compiled
-    from another ONNX (unless allow_other)."""
+    from another ONNX (unless allow_other). host: nodes that no kernel serves may be computed on the host."""
     binary: tuple[str, bytes] | None = None
     quantized: tuple[str, bytes] | None = None
     rows = []
@@ -91,8 +102,17 @@ def open_models(
         assert graph is not None and binary is not None
         if shapes:
             raise UsageError("--shape is for a dynamic ONNX; -m names only a model.bin, whose shapes are fixed")
+        if graph.islands:
+            raise UsageError(
+                f"{binary[0]}: {describe_islands(graph.islands)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
+            )
         return Models(graph, binary[1], rows=rows, caveats=_check_compiled(graph, binary[0]))
-    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other)
+    compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host)
+    known = compiled.graph if graph is None else graph
+    if known.islands:
+        if not host:
+            raise UsageError(f"{describe_islands(known.islands)}, which --no-host refuses")
+        caveats = [describe_islands(known.islands), *caveats]
     if graph is None or binary is None:
         return Models(
             compiled.graph,
@@ -101,6 +121,7 @@ def open_models(
             quantized[1],
             rows,
             [*compiled.notes, "no model.bin given: compiled in memory"],
+            caveats,
         )
     return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, compiled.notes, caveats)
 
@@ -125,7 +146,11 @@ def kind_of(path: str, data: bytes) -> str:
 
 
 def _compile_again(
-    quantized: tuple[str, bytes], graph: Graph | None, shapes: dict[str, tuple[int, ...]] | None, allow_other: bool
+    quantized: tuple[str, bytes],
+    graph: Graph | None,
+    shapes: dict[str, tuple[int, ...]] | None,
+    allow_other: bool,
+    host: bool,
 ) -> tuple[Compiled, list[str]]:
     """Compiles quant.onnx again with the options stored in model.bin, and returns it with the caveats to state. The
     hash of the integer ONNX shows whether the two belong together; BadFileError where they do not."""
@@ -133,7 +158,8 @@ def _compile_again(
     path, data = quantized
     options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     known = isinstance(graph, Graph) and "check" in graph.meta
-    compiled = compile_model(data, os.path.basename(path), replace(options, check=not known))
+    options = replace(options, check=not known, host=host if graph is None else options.host)
+    compiled = compile_model(data, os.path.basename(path), options)
     _check_compiled(compiled.graph if not known or graph is None else graph, os.path.basename(path))
     if graph is None:
         return compiled, []
@@ -152,6 +178,10 @@ def _compile_again(
     message = f"model.bin was compiled from another ONNX ({graph.meta.get('source_name', 'unknown')}) than {os.path.basename(path)}"
     if not allow_other:
         raise BadFileError(f"{message}; compile it again with qverify compile, or give --allow-other-model")
+    if graph.islands or compiled.graph.islands:
+        raise BadFileError(
+            f"{message}, and nodes are computed on the host, which needs the right ONNX; it cannot be verified"
+        )
     if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
         raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
     return compiled, [message]

@@ -51,7 +51,7 @@ def run_on_others(
         why = "no inputs with other bytes were found; whether the board repeats former answers is not known"
         return {"verdict": "INCONCLUSIVE", "cause": None, "why": why, "seed": seed, "tensors": 0}, None
     inputs, number = drawn
-    simulator = Simulator(models.graph)
+    simulator = Simulator(models.graph, models.islands)
     ran = SideResults({"simulator": simulator.run(inputs)}, {"simulator": simulator.run_unit})
     recording = ran.recordings["board"] = board.run(inputs, step, "all")
     pair = make_report(models, inputs, ran, replace(options, dump_all=True), board.pull).pairs[0]

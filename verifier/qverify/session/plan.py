@@ -73,7 +73,7 @@ def _rehearse(models: Models, prepared: PreparedInputs, shape: str) -> CountedTr
 
 
 def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
-    board = Board(address, models.binary, models.graph, options={"store": store}, spot_seed=0)
+    board = Board(address, models.binary, models.graph, options={"store": store}, spot_seed=0, islands=models.islands)
     try:
         link = board.run(prepared, pull="all" if every else "differ").link
     finally:

@@ -68,6 +68,9 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
         for n in models.graph.nodes
         if not n.integer_reference
     ]
+    report.on_host = [
+        {"node": n.name, "op": n.op, "why": n.why} for island in models.graph.islands for n in island.nodes
+    ]
     for item in described_inputs(models.graph).values():
         if item.description is not None and (doubt := unverified(item.description)):
             report.notes.append(

@@ -22,6 +22,7 @@ class Request:
     deadline_s: float = 120.0
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
+    host: bool = True  # nodes that no kernel serves are computed on the host, and named as not verified
     pull: Literal["differ", "all"] = "differ"
     reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
     capture: str | None = None  # folder in which everything the run sees is stored

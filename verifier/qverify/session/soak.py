@@ -18,6 +18,7 @@ from qverify_agents.errors import LinkError
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.islands import describe_islands
 from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
@@ -45,7 +46,7 @@ class Soak:
 class SoakResult:
     """The result of a soak. wrong: runs with a digest that is not the simulator's. lost: how often the board was
     unreachable. first_wrong: the first wrong tensor. gone: the board was unreachable at the end. cut: ended by Ctrl-C.
-    unwritten: why the log could not be written. scope: which tensors were compared, if not all. hottest_c, slowest_mhz:
+    unwritten: why the log could not be written. scope: what was not compared. hottest_c, slowest_mhz:
     over the readings after each run; None where the board has none."""
 
     runs: int = 0
@@ -86,10 +87,11 @@ def soak(
     ends it before anything ran; later link errors are counted, and the board is connected again."""
     models = open_models(request.models)
     prepared = prepared_inputs(models.graph, request.inputs)
-    expected = Simulator(models.graph).run(prepared, keep=set()).digests
+    expected = Simulator(models.graph, models.islands).run(prepared, keep=set()).digests
     if not expected:
         raise UsageError("the model has no tensor by which to check a board")
     start, result = time.monotonic(), SoakResult()
+    result.scope = describe_islands(models.graph.islands) if models.islands is not None else ""
     board: Board | None = None
     try:
         _write({**_describe(request, models, prepared), "tensors": len(expected)}, log)
@@ -102,6 +104,9 @@ def soak(
                     digests, _ = board.again(None)
                 result.gone = False
                 row |= _judge(board, digests, expected, result, time.monotonic() - now)
+                if row.get("wrong") and models.islands is not None:  # what the host made may be of wrong tensors
+                    board.close()
+                    board = None
             except LinkError as error:
                 came = error.came if isinstance(error, _Broke) else board.came if board is not None else {}
                 row |= _judge_cut_off(came, expected, result)
@@ -157,7 +162,7 @@ def _utc() -> str:
 def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
     """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
     LinkError where that run did not end."""
-    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
+    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
     try:
         first = board.run(prepared)
     except BaseException:

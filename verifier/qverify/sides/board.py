@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal
@@ -19,6 +19,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
+from qverify.sides.board_islands import BoardIslands
+from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -30,7 +32,7 @@ FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 class Board:
     """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. The constructor raises LinkError where no agent answers."""
+    one in each run. islands: of the graph. The constructor raises LinkError where no agent answers."""
 
     def __init__(
         self,
@@ -40,9 +42,10 @@ class Board:
         deadline_s: float = 120.0,
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
+        islands: HostIslands | None = None,
     ):
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
-        self._spot_seed = spot_seed
+        self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = hashlib.sha256(model).hexdigest()
         self._connect = partial(connect, uri, deadline_s, options)
         self._agent = self._connect()
@@ -94,18 +97,14 @@ class Board:
         }
         if recording.missing and recording.state == "complete":
             first = next(iter(recording.missing.values()))
-            recording.state, recording.why = (
-                "partial",
-                f"{count(len(recording.missing), 'tensor', 'was', 'were')} not received: {first}",
-            )
+            lost = count(len(recording.missing), "tensor", "was", "were")
+            recording.state, recording.why = "partial", f"{lost} not received: {first}"
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
-            recording.notes.append(
-                "the board has no place for a lock file, so another host can use it at the same time"
-            )
+            lock = "the board has no place for a lock file, so another host can use it at the same time"
+            recording.notes.append(lock)
         if self._agent.generation:
-            recording.notes.append(
-                f"the connection to the board was lost and made again {count(self._agent.generation, 'time')}"
-            )
+            times = count(self._agent.generation, "time")
+            recording.notes.append(f"the connection to the board was lost and made again {times}")
         recording.notes += quote_troubles(self._agent.messages_between())
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
@@ -116,10 +115,9 @@ class Board:
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
         self._agent.put(self._sha256, self._model)
-        self._contents = {self._sha256: self._model, **{i.sha256: i.data for i in prepared.inputs}}
-        for item in prepared.inputs:
-            self._agent.put(item.sha256, item.data)
-        self._inputs = [i.sha256 for i in prepared.inputs]
+        self._contents, self._inputs = {self._sha256: self._model}, []
+        self._feed((i.sha256, i.data) for i in prepared.inputs)
+        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
         observable = self.graph.observable()
         done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
 
@@ -161,9 +159,16 @@ class Board:
                 tensors |= self.pull([name])
             except DigestMismatch as error:
                 recording.missing |= error.broken
+        self._islands.check(recording, tensors)
         if spot and others[0] in tensors:
             recording.settings["spot_seed"] = seed
             recording.notes.append(f"spot check: {others[0]} matches its digest (seed {seed})")
+
+    def _feed(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        for sha256, data in contents:
+            self._agent.put(sha256, data)
+            self._contents[sha256] = data
+            self._inputs.append(sha256)
 
     def _computed(self, names: Collection[str]) -> list[str]:
         """Returns those of `names` that nodes compute, in running order: the events of a run that reports them."""
@@ -200,9 +205,8 @@ class Board:
             values = {} if has_digests else self._fetch(names)
             digests = self._digests or {n: tensor_digest(v) for n, v in values.items()}
             if lacking := [n for n in names if n not in digests]:
-                raise LinkError(
-                    f"{lacking[0]} was not received when the board ran again ({len(lacking)} of {count(len(names), 'tensor')})"
-                )
+                share = f"{len(lacking)} of {count(len(names), 'tensor')}"
+                raise LinkError(f"{lacking[0]} was not received when the board ran again ({share})")
             changed = [] if changed_from is None else [n for n, d in digests.items() if d != changed_from.get(n)]
             return digests, {n: values[n] if n in values else self._fetch([n])[n] for n in changed}
         finally:

@@ -51,7 +51,7 @@ class FloatFile:
 
     def alone(self, output: str, given: Mapping[str, Array]) -> Array:
         """Returns one tensor, computed from the tensors `given` instead of the file's inputs."""
-        engine = Engine(cut_nodes(self.model, given, output).SerializeToString(), threads=1)
+        engine = Engine(cut_nodes(self.model, given, [output]).SerializeToString(), threads=1)
         return engine.run({n: given[n] for n in engine.inputs})[output]
 
     def _parts(self, names: list[str]) -> list[tuple[str, ...]]:

@@ -37,8 +37,9 @@ class Reference:
         computed = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in computed]
         self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
+        self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
         self._cutter: Cutter | None = None
-        self._engine = Engine(expose_tensors(self._model, self.names).SerializeToString())
+        self._engine = Engine(expose_tensors(self._model, [*self.names, *self._by_host]).SerializeToString())
         self._front = preprocessing_of(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
@@ -50,11 +51,14 @@ class Reference:
         """Returns every observable tensor; digests: with their digests."""
         start = time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values = network_inputs | self._engine.run({**prepared.arrays(), **network_inputs}, self.names)
+        values = network_inputs | self._engine.run(
+            {**prepared.arrays(), **network_inputs}, [*self.names, *self._by_host]
+        )
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
-        specs = {n: self.graph.spec(n) for n in values}
+        verified = {n: v for n, v in values.items() if n not in self._by_host}
+        specs = {n: self.graph.spec(n) for n in verified}
         return Recording(
             "reference",
             "onnxruntime",
@@ -64,7 +68,7 @@ class Reference:
             specs=specs,
             finals=self.graph.outputs,
             tensors=values,
-            digests={n: tensor_digest(v) for n, v in values.items()} if digests else {},
+            digests={n: tensor_digest(v) for n, v in verified.items()} if digests else {},
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
@@ -82,6 +86,7 @@ class Reference:
         stripped = self._stripped("outputs")
         values = {**inputs, **base}  # an input may be an output too
         feed, named = self._original_feed(prepared, values), self._original_outputs()
+        named = {o: n for o, n in named.items() if n in values}  # without those that the host computes
         base = {o: self._unquantized(n, values[n], stripped) for o, n in named.items()}
         specs = {o: _real(self.graph.spec(n)) if n in stripped else self.graph.spec(n) for o, n in named.items()}
         return variants + [ReferenceVariant(self.original, feed, base, specs, level, 2) for level in LEVELS]
@@ -116,7 +121,8 @@ class Reference:
 
     def _original_outputs(self) -> dict[str, str]:
         """Returns our name of each output of the original ONNX."""
-        return {self._stripped("outputs").get(n, n): n for n in self.graph.outputs}
+        ours = {self._stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
+        return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
         """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs.

@@ -14,7 +14,9 @@ from qverify import ops
 from qverify.arithmetic.workers import one_blas_thread, submit
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.islands import HostIsland
 from qverify.model_bin.units import Unit
+from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -28,10 +30,11 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph. What an op's page prepares from constants is kept for the life of the object."""
+    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, islands: HostIslands | None = None):
+        """islands: for run(), where the graph has any."""
+        self.graph, self._islands = graph, islands
         self._states: dict[str, Any] = {}
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -83,20 +86,32 @@ class Simulator:
 
     def _compute(self, values: dict[str, Array], results: _Seen, progress: Callable[[int, int], None] | None) -> None:
         """Runs every node in order. values: initially the inputs; a tensor is removed once no further node reads it."""
-        graph = self.graph
-        last_use = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs if name is not None}
-        for i, node in enumerate(graph.nodes):
-            for name, value in self._node(node, values).items():
+        graph, steps = self.graph, list(self.graph.steps())
+        last_use = {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
+        for i, step in enumerate(steps):
+            if isinstance(step, HostIsland):
+                made = self._island(step, values)
+                results.kept |= made
+            else:
+                made = self._node(step, values)
+            for name, value in made.items():
                 values[name] = value
-                if not graph.tensors[name].interior:
+                if isinstance(step, Node) and not graph.tensors[name].interior:
                     results.add(name, value)
-            for source in node.inputs:
+            for source in step.inputs:
                 if source is not None and last_use.get(source) == i:
                     values.pop(source, None)
             results.share(wait=False)
             if progress is not None:
-                progress(i + 1, len(graph.nodes))
+                progress(i + 1, len(steps))
         results.share(wait=True)
+
+    def _island(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
+        if self._islands is None:
+            raise BadFileError(
+                f"model.bin: {island.nodes[0].name} is computed on the host, which needs its quantized ONNX"
+            )
+        return self._islands.run(island, values)
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs one unit on the given inputs (valid elements by tensor name). Returns its outputs by name."""

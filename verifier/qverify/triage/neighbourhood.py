@@ -24,7 +24,7 @@ def neighbourhoods(
     makers = {o: unit for unit in units for o in unit.outputs}
 
     def neighbour(tensor: str) -> Neighbour:
-        op = makers[tensor].op if tensor in makers else "input"
+        op = makers[tensor].op if tensor in makers else "input" if tensor in inputs else "on the host"
         verdict = forced.get(tensor)
         if tensor in inputs:
             return Neighbour(tensor, op, "given")

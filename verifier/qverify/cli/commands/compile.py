@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
     help="what the board is fed for this input, which model.bin converts to the network's: data=nv12,train=rgb,mean=128,scale=0.0078125; keys as in `qverify inputs prepare`; featuremap: quantized on the host",
 )
 @click.option("--description", metavar="FILE", help="TOML with [inputs.NAME] tables; --input overrides it")
+@click.option(
+    "--no-host",
+    is_flag=True,
+    help="refuse nodes that no kernel serves; without it the host computes them, and they are named as not verified",
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="check every node against the original ONNX")
 def command(
     model: str,
@@ -55,10 +62,10 @@ def command(
     strip_io_quant: bool,
     inputs: tuple[str, ...],
     description: str | None,
+    no_host: bool,
     check: bool,
 ) -> int:
     import os
-    from dataclasses import replace
 
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompileOptions, compile_model
@@ -82,9 +89,10 @@ def command(
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
         _merge(tables(description), parsed(inputs)),
+        not no_host,
     )
     if output is None or only_list:
-        return _list(model, replace(options, check=False))
+        return _list(model, replace(options, check=False, host=False), not no_host)
     with progress_bars() as watch:
         compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
     result = compiled.graph.meta.get("check")
@@ -104,16 +112,19 @@ def command(
     return 0
 
 
-def _list(path: str, options: CompileOptions) -> int:
-    """Prints what keeps the model from being compiled; 0 where nothing does, else 2."""
+def _list(path: str, options: CompileOptions, host: bool) -> int:
+    """Prints what keeps the model from being compiled, and what of it the host would compute, if it may; 0 where
+    nothing does, else 2."""
     import os
 
     from qverify.compiler.compile_model import compile_model
-    from qverify.errors import BlockedError, UnsupportedError
+    from qverify.errors import BlockedError, QVerifyError, UnsupportedError
+    from qverify.model_bin.islands import describe_islands
     from qverify.onnx_model.load import read_model
 
+    source, name = read_model(path), os.path.basename(path)
     try:
-        compile_model(read_model(path), os.path.basename(path), options)
+        compile_model(source, name, options)
     except BlockedError as error:
         say(f"{error.header}:")
         for line in error.lines:
@@ -123,6 +134,10 @@ def _list(path: str, options: CompileOptions) -> int:
     else:
         say(f"{path}: nothing keeps it from being compiled")
         return 0
+    with contextlib.suppress(QVerifyError):
+        if host:
+            islands = compile_model(source, name, replace(options, host=True)).graph.islands
+            say(f"without --no-host it is compiled: {describe_islands(islands)}")
     return 2
 
 
@@ -144,6 +159,8 @@ def _say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
 
     without = [n for n in graph.nodes if not n.integer_reference]
     say(f"{output}: {size_bytes} bytes, {count(len(graph.nodes), 'node')}, rounding {graph.rounding}")
+    for node in (n for island in graph.islands for n in island.nodes):
+        say(f"computed on the host, not verified: {node.why}")
     if without:
         ops = ", ".join(sorted({n.op for n in without}))
         say(f"{count(len(without), 'node', 'has', 'have')} no integer reference: {ops}")

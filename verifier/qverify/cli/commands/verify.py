@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-other-model", is_flag=True, help="accept a model.bin compiled from another ONNX, and say so")
 @click.option(
+    "--no-host",
+    is_flag=True,
+    help="refuse a model with nodes that no kernel serves, which the host would compute, not verified",
+)
+@click.option(
     "--repeat",
     type=click.IntRange(1, 1_000_000),
     default=1,
@@ -107,6 +112,7 @@ def command(
     shapes: tuple[str, ...],
     pull: Literal["differ", "all"],
     allow_other_model: bool,
+    no_host: bool,
     repeat: int,
     paranoid: bool,
     spot_seed: int | None,
@@ -138,6 +144,7 @@ def command(
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
+        host=not no_host,
         pull=pull,
         reach=reach,
         repeat=repeat,

@@ -18,7 +18,7 @@ from qverify.compiler.unit import (
     whole_range,
     with_binary_kernel,
 )
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError
 from qverify.onnx_model.view import Quantized, View
 
 ONNX_TYPES: dict[str, Any] = {"Add": {}, "Sub": {}}
@@ -63,9 +63,7 @@ def lower(
     if max(ratio_a, ratio_b) > float(np.finfo(np.float32).max) or min(ratio_a, ratio_b) < float(
         np.finfo(np.float32).smallest_subnormal
     ):
-        raise UnsupportedError(
-            f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32"
-        )
+        raise NotOnHostError(f"{y.name}: the ratio of its scales ({ratio_a:g}, {ratio_b:g}) is not a positive float32")
     if kind == "Sub":
         ratio_b = -ratio_b
     if builder.rounding != "ref-exact":

@@ -7,7 +7,7 @@ from typing import Any
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.conv import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.pool_windows import flat, window_pads
-from qverify.errors import UnsupportedError
+from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.view import attributes
 
 
@@ -39,7 +39,7 @@ def spatial_words(stream: FloatStream, node: Any) -> list[int]:
             f"{node.name} ({node.op_type}): {spatial}-D convolution is not supported; 1-D and 2-D are"
         )
     if len(out) != len(shape):
-        raise UnsupportedError(
+        raise NotOnHostError(
             f"{node.name} ({node.op_type}): an output of rank {len(out)} for an input of rank {len(shape)}; correct the output's shape in the file"
         )
     return [

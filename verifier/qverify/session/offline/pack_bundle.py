@@ -24,6 +24,7 @@ from qverify.errors import UsageError
 from qverify.files import write_bytes
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import describe_islands
 from qverify.session.models import open_models
 from qverify.tensors.prepared import PreparedInputs
 
@@ -55,6 +56,10 @@ def pack(
     include the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a
     machine is unknown."""
     models = open_models(paths)
+    if models.islands is not None:
+        raise UsageError(
+            f"{describe_islands(models.graph.islands)}: a board that no network reaches cannot wait for the host, so there is nothing to pack"
+        )
     prepared = prepared_inputs(models.graph, inputs or InputRequest())
     runtimes = _runtimes(machines)
     files = {"model.bin": models.binary}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from qverify_agents.errors import LinkError
@@ -24,8 +25,9 @@ from qverify.session.other_inputs import mark_others
 from qverify.session.repeat import mark_repeat
 from qverify.session.report import make_report
 from qverify.session.run_evidence import Pull, RunEvidence
+from qverify.sides.host_islands import after_islands
 from qverify.tensors.prepared import PreparedInputs
-from qverify.tensors.recording import Recording, Tensors
+from qverify.tensors.recording import Array, Recording, Tensors
 
 RERUN = ("reference", "simulator")
 ORDER = (*RERUN, "board")
@@ -179,7 +181,7 @@ def _board(request: RejudgeRequest, models: Models) -> Any:
         return None
     from qverify.sides.board import Board
 
-    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach)
+    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
 
 
 def _board_again(request: RejudgeRequest, models: Models) -> Any:
@@ -235,7 +237,15 @@ def _captured(
         else:
             check_layouts(capture, side, models.graph)
     _expect(sides, models)
+    for side in sides.values() if models.islands is not None else ():
+        assert models.islands is not None
+        made = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
+        side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(made)})
     return sides
+
+
+def _loaders(values: Mapping[str, Array]) -> dict[str, Callable[[], Array]]:
+    return {name: partial(values.__getitem__, name) for name in values}
 
 
 def captured_sides(capture: Capture) -> list[str]:

@@ -38,16 +38,19 @@ def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: 
         raise UsageError(
             "--app-output: there is no side to compare it with; give a quantized ONNX, model.bin or -b BOARD"
         )
-    wanted = [n for n in graph.outputs if n in theirs.tensors]
+    wanted = [n for n in graph.network_outputs() if n in theirs.tensors]
     if not wanted:
         raise UsageError(
-            f"--app-output {path}: contains none of the outputs {list(graph.outputs)}; its arrays must be named after them"
+            f"--app-output {path}: contains none of the outputs {list(graph.network_outputs())}; its arrays must be named after them"
         )
     outputs = Outputs(
-        device.name, "application", gate or default_gate(device.kind, "application"), {n: n for n in graph.outputs}
+        device.name,
+        "application",
+        gate or default_gate(device.kind, "application"),
+        {n: n for n in graph.network_outputs()},
     )
     outputs.add(
-        {n: (own.tensors[n], graph.spec(n)) for n in graph.outputs if n in own.tensors},
+        {n: (own.tensors[n], graph.spec(n)) for n in graph.network_outputs() if n in own.tensors},
         {n: (theirs.tensors[n], theirs.specs[n]) for n in wanted},
     )
     return outputs.rung()

@@ -81,8 +81,9 @@ def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> 
             feed[real] = (
                 graph.spec(name).dequantized(tensors[name]).astype("float32") if real != name else tensors[name]
             )
-    finals = {ends["outputs"].get(n, n): (tensors[n], graph.spec(n)) for n in graph.outputs if n in tensors}
-    return feed, finals
+    finals = {ends["outputs"].get(n, n): (tensors[n], graph.spec(n)) for n in graph.network_outputs() if n in tensors}
+    by_host = [n for island in graph.islands for n in island.finals if n in tensors]
+    return feed, finals | {n: (tensors[n], TensorSpec(n, tensors[n].dtype.name, tensors[n].shape)) for n in by_host}
 
 
 def output_steps(graph: Graph) -> dict[str, OutputStep]:
@@ -90,7 +91,7 @@ def output_steps(graph: Graph) -> dict[str, OutputStep]:
     scale are left out."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     steps = {}
-    for name in graph.outputs:
+    for name in graph.network_outputs():
         maker = makers.get(name)
         source = str(maker.inputs[0]) if maker is not None and maker.op == "dequantize" else name
         if (spec := graph.spec(source)).scale:

@@ -158,7 +158,7 @@ class _Search:
     def _run_part(self, first: int, last: int, folder: str) -> ModelPart | None:
         """Runs units first..last as a model of its own on the board. Returns the part, or None where the board
         agrees."""
-        inputs = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.inputs)
+        inputs = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.fed())
         if first == last:
             inputs = set(self._units[last].inputs)
         outputs = self._units[last].outputs

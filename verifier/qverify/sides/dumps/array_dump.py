@@ -7,6 +7,7 @@ from typing import Any
 
 from qverify.errors import BadFileError
 from qverify.files import json_of, read_regular
+from qverify.printable import printable
 from qverify.tensors.recording import Array, Recording, State, Tensors
 from qverify.tensors.spec import TensorSpec
 from qverify.vendor_files.array_files import HeldArray, npy, npz
@@ -99,10 +100,14 @@ def open_array_dump(path: str, side: str) -> Recording:
 
 def _manifest_settings(manifest: dict[str, Any] | None) -> dict[str, Any]:
     """Returns what `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final
-    outputs."""
+    outputs, and what its tensors are only a part of."""
     content = manifest or {}
-    lists = {key: content.get(key, []) for key in ("inputs", "outputs")}
-    return {key: [str(item) for item in names] for key, names in lists.items() if isinstance(names, list)}
+    lists = {key: content.get(key, []) for key in ("inputs", "outputs", "part")}
+    return {
+        key: [printable(str(item)) if key == "part" else str(item) for item in names]
+        for key, names in lists.items()
+        if isinstance(names, list)
+    }
 
 
 def _note_unfinished(path: str) -> list[str]:

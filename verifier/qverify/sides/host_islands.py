@@ -1,0 +1,58 @@
+"""Computes host islands with onnxruntime, for one side from that side's own tensors. Nothing of it is verified."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from qverify.errors import BadFileError
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import HostIsland
+from qverify.onnx_model.cut_nodes import cut_nodes
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.load import parse
+from qverify.tensors.recording import Array
+
+MOST_SESSIONS = 64
+
+
+class HostIslands:
+    """The islands of one graph. integer_onnx: the compiler's, which contains their nodes."""
+
+    def __init__(self, integer_onnx: bytes, graph: Graph):
+        self._graph, self._model = graph, parse(integer_onnx, "integer ONNX")
+        self._engines: dict[tuple[object, ...], Engine] = {}
+
+    def run(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Returns what the island makes of these values of its inputs. Raises BadFileError where onnxruntime fails on
+        them, or makes another shape or type than model.bin says."""
+        given = {n: values[n] for n in island.inputs}
+        key = (island.made, *((n, v.shape, v.dtype.str) for n, v in given.items()))
+        if key not in self._engines:
+            if len(self._engines) >= MOST_SESSIONS:  # inputs whose shapes depend on values
+                self._engines.clear()
+            self._engines[key] = Engine(cut_nodes(self._model, given, island.made).SerializeToString())
+        made = self._engines[key].run(given, island.made)
+        for name, value in made.items():
+            spec = self._graph.tensors.get(name)
+            if spec is not None and (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
+                raise BadFileError(
+                    f"computed on the host: {name!r} is {value.dtype}{list(value.shape)}, the model says "
+                    f"{spec.dtype}{list(spec.shape)}"
+                )
+        return made
+
+
+def after_islands(
+    graph: Graph, islands: HostIslands, inputs: Mapping[str, Array], recorded: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Returns what the islands make of the inputs and of one side's recorded values; nothing of an island whose inputs are not recorded,
+    or with which onnxruntime fails."""
+    made: dict[str, Array] = {}
+    for island in graph.islands:
+        sources = (made, inputs, recorded)  # what is recorded is read only where it is used
+        given = {n: next(s for s in sources if n in s)[n] for n in island.inputs if any(n in s for s in sources)}
+        if len(given) == len(island.inputs):
+            with contextlib.suppress(BadFileError):
+                made |= islands.run(island, given)
+    return made

@@ -42,7 +42,8 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
     ),
 }
 NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files
-SIDEWAYS = {"qverify.compiler.compile_model": "qverify.sides.simulator"}  # --check runs the units it has just made
+SIDEWAYS = {"qverify.compiler.check_units": "qverify.sides.simulator"}  # it runs the units that were just compiled
+JUDGES = ("qverify.compiler.check_units",)  # the one file of the compiler that compares
 NEVER = {  # beyond the floors
     "qverify_agents": ("qverify",),
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
@@ -96,7 +97,8 @@ def test_arrows():
     for module, names in modules():
         for package, banned in NEVER.items():
             if inside(module, package):
-                broken += [f"{module} imports {n}" for n in names for b in banned if inside(n, b)]
+                allowed = ("qverify.compare",) if module in JUDGES else ()
+                broken += [f"{module} imports {n}" for n in names for b in banned if inside(n, b) and b not in allowed]
     assert len(SOURCES) > 80 and broken == []
 
 

@@ -129,7 +129,7 @@ def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
     return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
 
 
-def _formulas(depth: int) -> Iterator[FaultVariant]:
+def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
     one_pass = "the variance is computed in one pass, as E[x*x] - E[x]*E[x]"
     for said, repair in NEGATIVE.items():
         yield _variant(f"{one_pass}, in float64; {said}", LayerNorm(variance=partial(_one_pass, repair=repair)))
@@ -167,6 +167,10 @@ def _formulas(depth: int) -> Iterator[FaultVariant]:
                 mean = partial(_mean_in, dtype=dtype, lanes=lanes)
                 text = f"{text}; the rows are taken less the mean in {format_}"
                 yield _variant(text, LayerNorm(mean=mean, variance=variance), LIKELY)
+
+
+def _formulas(depth: int) -> Iterator[FaultVariant]:
+    yield from _one_pass_formulas(depth)
     yield _variant("the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero))
     yield _variant(
         "the mean is subtracted, from the result and for the variance", LayerNorm(mean=partial(_by, total=whole))

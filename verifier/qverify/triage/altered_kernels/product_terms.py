@@ -138,12 +138,15 @@ def _once(products: Array) -> Array:
 
 
 def product_case(case: Case, wanted: tuple[str, ...]) -> Case | None:
-    """Returns the case of the unit's product, where it has one of these ops, by itself."""
+    """Returns the case of the unit's product, where it has one of these ops, by itself; None also for a quantized input
+    with a zero point for each channel."""
     inner = inner_case(case)
     if inner is None or inner.last.op not in wanted:
         return None
-    if inner.last.op in QUANTIZED and inner.spec.dtype != "float32":
-        return None
+    if inner.last.op in QUANTIZED:
+        of_input = inner.graph.spec(inner.last.inputs[0] or "").zero_point
+        if inner.spec.dtype != "float32" or len(of_input) > 1:
+            return None
     return inner if function_of(inner) in ("", *SUMMED) else None
 
 

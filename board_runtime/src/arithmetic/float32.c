@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Exact: 48 bits. QEMU before 8.1 multiplies wrongly where the compiler makes one instruction (MDEBR) of widening and product. */
-static double product_of(float a, float b) {
+/* QEMU before 8.1 multiplies wrongly where the compiler makes one instruction (MDEBR) of widening and product. */
+double qv_wide_product(float a, float b) {
 #ifdef __s390x__
   volatile double wide = (double)a;
   return wide * (double)b;
@@ -14,7 +14,7 @@ static double product_of(float a, float b) {
 }
 
 float qv_fma32(float a, float b, float c) {
-  double product = product_of(a, b), addend = (double)c, total = product + addend;
+  double product = qv_wide_product(a, b), addend = (double)c, total = product + addend;
   double back = total - product, error = (product - (total - back)) + (addend - back);
   if (error != 0.0) {
     uint64_t bits;

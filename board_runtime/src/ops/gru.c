@@ -1,4 +1,5 @@
 /* Gated recurrent unit over a whole sequence: gates z, r and h of exact sums, states of float32 (NUMERICS.md, gru). */
+#include "../arithmetic/float32.h"
 #include "recurrent.h"
 
 enum { OF_GATES, OF_NEW }; /* the functions of a direction */
@@ -18,7 +19,7 @@ static void begin(qv_recurrent *q) {
 /* The new h. */
 static float unit(const qv_recurrent *q, float z, float candidate, float h) {
   float new = qv_recurrent_gate(q, OF_NEW, 1, candidate);
-  return qv_recurrent_float((1.0 - (double)z) * (double)new + (double)z * (double)h);
+  return qv_recurrent_float((1.0 - (double)z) * (double)new + qv_wide_product(z, h));
 }
 
 static void cell(qv_recurrent *q) {
@@ -33,7 +34,7 @@ static void cell(qv_recurrent *q) {
     for (int64_t i = 0; i < count; i++) {
       const float *gate = q->gate + i / hidden * wide, *now = q->now + i / hidden * wide;
       int64_t j = i % hidden;
-      float candidate = qv_recurrent_float((double)now[2 * hidden + j] + (double)gate[hidden + j] * (double)part[i]);
+      float candidate = qv_recurrent_float((double)now[2 * hidden + j] + qv_wide_product(gate[hidden + j], part[i]));
       q->next_h[i] = unit(q, gate[j], candidate, q->h[i]);
     }
     return;

@@ -251,7 +251,7 @@ enum { OF_GATES, OF_CELL, OF_OUTPUT }; /* the functions of a direction of lstm *
 
 /* v + p * c, where there are peepholes. */
 static float peep(const qv_recurrent *q, int64_t at, float c, float v) {
-  return q->p ? qv_recurrent_float((double)v + (double)q->p[at] * (double)c) : v;
+  return q->p ? qv_recurrent_float((double)v + qv_wide_product(q->p[at], c)) : v;
 }
 
 static void unit(const qv_recurrent *q, const float *gate, int64_t j, float c, float *next_h, float *next_c) {
@@ -260,10 +260,10 @@ static void unit(const qv_recurrent *q, const float *gate, int64_t j, float c, f
   float forget =
       qv_word(q->n, 2) ? qv_recurrent_float(1.0 - (double)i) : qv_recurrent_gate(q, OF_GATES, 1, peep(q, 2 * h + j, c, gate[2 * h + j]));
   float new = qv_recurrent_gate(q, OF_CELL, 1, gate[3 * h + j]);
-  float state = qv_recurrent_float((double)forget * (double)c + (double)i * (double)new);
+  float state = qv_recurrent_float(qv_wide_product(forget, c) + qv_wide_product(i, new));
   float o = qv_recurrent_gate(q, OF_GATES, 1, peep(q, h + j, state, gate[h + j]));
   *next_c = state;
-  *next_h = qv_recurrent_float((double)o * (double)qv_recurrent_gate(q, OF_OUTPUT, 0, state));
+  *next_h = qv_recurrent_float(qv_wide_product(o, qv_recurrent_gate(q, OF_OUTPUT, 0, state)));
 }
 
 void qv_recurrent_lstm(qv_recurrent *q) {

@@ -1,4 +1,5 @@
 /* y = fl32(sum_a wy[a] * (sum_b wx[b] * X[row a, column b])), in float64 from 0, over the last two dims. */
+#include "../arithmetic/float32.h"
 #include "op.h"
 #include <math.h>
 
@@ -30,7 +31,7 @@ static qv_status resize_weighted_check(qv_model *m, qv_node *n) {
 
 static double line_at(const float *line, const int32_t *columns, const float *weights, int64_t taps) {
   double sum = 0.0;
-  for (int64_t b = 0; b < taps; b++) sum = sum + (double)weights[b] * (double)line[columns[b]];
+  for (int64_t b = 0; b < taps; b++) sum = sum + qv_wide_product(weights[b], line[columns[b]]);
   return sum;
 }
 

@@ -20,7 +20,7 @@ def test_there_are_enough_of_them_and_each_has_a_name_and_a_truth_of_its_own():
     assert len({tuple(sorted(b.edits)) for b in ALL}) == len(ALL)
 
 
-@pytest.mark.parametrize("folder", ["seen", "unseen", "near_misses", "second", "third"])
+@pytest.mark.parametrize("folder", ["seen", "unseen", "near_misses", "second", "third", "fourth", "fifth"])
 def test_every_bug_still_fits_the_source(folder: str):
     bugs = list_bugs(BUGS / folder)
     assert len(bugs) >= 60

@@ -116,7 +116,7 @@ def test_what_is_around_a_tensor() -> None:
         [
             fails,
             ("a", "conv", "agree", ""),
-            ("k", "input", "not known", ""),
+            ("k", "on the host", "not known", ""),  # neither an input nor computed by a unit
             ("c", "mul", "differ", ""),
             ("d", "mul", "fails forced", "?"),
         ],

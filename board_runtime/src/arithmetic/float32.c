@@ -3,16 +3,6 @@
 
 #include <math.h>
 
-/* QEMU before 8.1 multiplies wrongly where the compiler makes one instruction (MDEBR) of widening and product. */
-double qv_wide_product(float a, float b) {
-#ifdef __s390x__
-  volatile double wide = (double)a;
-  return wide * (double)b;
-#else
-  return (double)a * (double)b;
-#endif
-}
-
 float qv_fma32(float a, float b, float c) {
   double product = qv_wide_product(a, b), addend = (double)c, total = product + addend;
   double back = total - product, error = (product - (total - back)) + (addend - back);

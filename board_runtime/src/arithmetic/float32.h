@@ -15,7 +15,15 @@ static inline double qv_round_f64(double v) {
 /* NaN stays NaN. */
 static inline float qv_clamp_f32(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
 static inline double qv_clamp_f64(double v, double low, double high) { return v < low ? low : v > high ? high : v; }
-double qv_wide_product(float a, float b);  /* exact: 48 bits */
+/* The product, exact: 48 bits. QEMU before 8.1 multiplies wrongly where the compiler makes one instruction (MDEBR) of widening and product. */
+static inline double qv_wide_product(float a, float b) {
+#ifdef __s390x__
+  volatile double wide = (double)a;
+  return wide * (double)b;
+#else
+  return (double)a * (double)b;
+#endif
+}
 float qv_fma32(float a, float b, float c); /* one rounding, without the machine's fma */
 double qv_exp64(double x);
 double qv_tanh64(double x);

@@ -1,5 +1,6 @@
 /* Matrix products of float32 whose exact sums are rounded once (NUMERICS.md, conv_float). */
 #include "float_sums.h"
+#include "float32.h"
 
 #include <math.h>
 
@@ -73,7 +74,7 @@ static float plain_nan(void) {
 static float finished(double v) { return v == v ? (float)v + 0.0f : plain_nan(); }
 
 static double added(const qv_float_matrix *m, int64_t row, int64_t column) {
-  return m->c ? (double)m->beta * (double)m->c[row * m->c_row + column * m->c_column] : 0.0;
+  return m->c ? qv_wide_product(m->beta, m->c[row * m->c_row + column * m->c_column]) : 0.0;
 }
 
 /* fl32(sum of products), with beta*c in the sum if alpha is 1. */
@@ -81,7 +82,7 @@ static float exact(const qv_float_matrix *m, int64_t row, int64_t column) {
   const float *a = m->a + row * m->a_row, *b = m->b + column * m->b_column;
   int with_c = m->c && m->alpha == 1.0f;
   double sum = with_c ? added(m, row, column) : 0.0;
-  for (int64_t k = 0; k < m->depth; k++) sum += (double)a[k * m->a_step] * (double)b[k * m->b_step];
+  for (int64_t k = 0; k < m->depth; k++) sum += qv_wide_product(a[k * m->a_step], b[k * m->b_step]);
   if (sum - sum != 0) return finished(sum); /* NaN or an infinity, in any order of the finite products' sums */
   exact_sum s = {{0}};
   if (with_c) add_product(&s, m->beta, m->c[row * m->c_row + column * m->c_column]);
@@ -91,7 +92,7 @@ static float exact(const qv_float_matrix *m, int64_t row, int64_t column) {
 
 static void store(const qv_float_matrix *m, int64_t row, int64_t column, float sum) {
   float *to = m->y + row * m->y_row + column * m->y_column;
-  *to = m->alpha == 1.0f ? sum : finished((double)m->alpha * (double)sum + added(m, row, column));
+  *to = m->alpha == 1.0f ? sum : finished(qv_wide_product(m->alpha, sum) + added(m, row, column));
 }
 
 void qv_row_norms(const qv_float_matrix *m, double *norms) {
@@ -138,7 +139,7 @@ static void pack_rows(const qv_float_matrix *m, int64_t first, int64_t count, in
 void qv_column_norms(const float *b, int64_t b_step, int64_t depth, double *norms) {
   double s[QV_FLOAT_COLUMNS] = {0};
   for (int64_t k = 0; k < depth; k++, b += b_step)
-    for (int c = 0; c < QV_FLOAT_COLUMNS; c++) s[c] += (double)b[c] * (double)b[c];
+    for (int c = 0; c < QV_FLOAT_COLUMNS; c++) s[c] += qv_wide_product(b[c], b[c]);
   for (int c = 0; c < QV_FLOAT_COLUMNS; c++) norms[c] = sqrt(s[c]);
 }
 

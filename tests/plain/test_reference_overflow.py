@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.chain import evaluated
+from qverify.compare.limits import limit_for
 from qverify.compare.options import Options
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.units import units
+from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.renderers import terminal, verdict_lines
 from qverify.report.document import Report
@@ -197,3 +199,38 @@ def test_qverifys_own_sides_keep_their_limit_through_a_quantizer() -> None:
     right = int(np.rint(np.float32(np.float64(b).sum()) / np.float32(0.13)))
     assert y.high[0, ...] - y.low[0, ...] >= 10
     assert y.ours is not None and [v.tolist() for v in y.ours] == [[right], [right]]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_reference_whose_error_has_no_limit_lets_no_wrong_board_pass(depth: int, quantized: bool) -> None:
+    """The variance of a huge row may be 0 for a side that adds in another order: the reference's error is infinite, that of
+    qverify's own sides is not."""
+    rows = [[1e20], [3.0]] if depth == 1 else [[1e20, 1.00001e20, 1e20], [1.0, 2.0, 4.0]]
+    x = np.array(rows, np.float32)
+    specs = {n: TensorSpec(n, "float32", x.shape) for n in "xn"}
+    specs["y"] = TensorSpec("y", "int8", x.shape, scale=(0.02,), zero_point=(0,))
+    nodes = [
+        Node("n", "layer_norm", ("x", None, None), ("n",), (depth, word(1e-5)), (), False),
+        Node("y", "quantize", ("n",), ("y",), (), (), False),
+    ]
+    last = "y" if quantized else "n"
+    graph = Graph(nodes[: 1 + quantized], specs, {}, ("x",), (last,))
+    values = {"x": x}
+    for node in graph.nodes:
+        values |= simulate_node(graph, node, values)
+    unit = Unit("u", "layer_norm", tuple(graph.nodes), ("x",), (last,), False)
+    plain = limit_for(unit, last, graph)
+
+    def check(board: Any) -> Any:
+        reference = values[last].copy()
+        reference.reshape(-1)[:depth] = 0
+        exact = ExactUnit(unit, last, graph, {"x": x})
+        return check_both(exact, reference, board, tie_aware(plain, unit, last, graph)[0], plain)
+
+    found = check(values[last])
+    assert isinstance(found, TieAwareResult) and found.holds and found.lost == (depth if depth > 1 else 0)
+    wrong = values[last].copy()
+    wrong.reshape(-1)[0] += 50
+    found = check(wrong)
+    assert isinstance(found, TieAwareResult) and not found.holds and found.where == 0

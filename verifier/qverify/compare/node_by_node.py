@@ -50,11 +50,11 @@ def agree_recomputed(
     return agreeing
 
 
-def after_meaningless(units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
+def after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
     """Returns the names of the tensors in which the reference's values mean nothing at some elements (Forced.not_judged),
     and of all that depend on them."""
     names: set[str] = set()
-    for unit in units:
+    for unit in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
         if any(o in forced and forced[o].not_judged for o in unit.outputs) or any(n in names for n in unit.inputs):
             names.update(unit.outputs)
     return names
@@ -73,7 +73,7 @@ def judge_node_by_node(
     if graph.rounding != "ref-exact":  # integer nodes may then be off by much more than a step of a float node
         return
     settled = after_float(graph, units) & agree_recomputed(graph, units, forced, {})
-    excused, wild = set(judged.decimals_only), after_meaningless(units, forced)
+    excused, wild = set(judged.decimals_only), after_meaningless(graph, units, forced)
     excused |= {name for name, (one, _) in judged.not_finite.items() if not one or name in wild}
     rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in settled]
     if not rows:

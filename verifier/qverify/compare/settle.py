@@ -10,6 +10,8 @@ from qverify.compare.judge import Judged
 from qverify.compare.node_by_node import agree_recomputed, judge_node_by_node
 from qverify.compare.options import Options
 from qverify.model_bin.float_functions import NAMES
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import in_order
 from qverify.model_bin.units import Unit
 from qverify.plural import count
 from qverify.report.document import Forced, NotJudged, OtherDifferences
@@ -31,7 +33,7 @@ def settle_pair(
         judge_node_by_node(judged, force.graph, units, forced, options.nan_equal)
     spared = set(distrusted) if judged.pair.a == "reference" else set()
     _condemn(judged, units, forced, spared, options.relax_board)
-    _state_not_judged(judged, units, forced)
+    _state_not_judged(judged, force.graph, units, forced)
     judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced, known_bytes(judged)))
 
 
@@ -72,7 +74,7 @@ def _condemn(
     pair.verdict, pair.why = "FAILED", f"{failed[0]} fails when recomputed from its recorded inputs{more}"
 
 
-def _state_not_judged(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:
     """Lists the elements for which the reference has no meaningful value. A pair that would pass is INCONCLUSIVE if every
     element compared of its final outputs is one, is NaN or Inf on one side because of one, or depends on a tensor of
     nothing else."""
@@ -87,9 +89,9 @@ def _state_not_judged(judged: Judged, units: list[Unit], forced: Mapping[str, Fo
     lost = {n.tensor: max(n.elements, wild.get(n.tensor, 0)) for n in pair.not_judged}
     whole = {n.tensor for n in pair.not_judged if lost[n.tensor] >= n.of}
     whole |= {r.name for r in judged.rows.values() if wild.get(r.name, 0) >= r.elements}
-    for unit in units:
-        if whole.intersection(unit.inputs):
-            whole.update(unit.outputs)
+    for step in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
+        if whole.intersection(step.inputs):
+            whole.update(step.outputs)
     if whole.issuperset(r.name for r in judged.rows.values() if r.final):
         pair.verdict, pair.cause, pair.why = "INCONCLUSIVE", "not_judged", describe_not_judged(pair.not_judged)
 

@@ -85,30 +85,25 @@ def check_both(exact: ExactUnit, made: Array, recorded: Array, limit: Limit, pla
 def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAwareResult:
     differ = np.flatnonzero(one != other)
     eight = exact.graph.spec(exact.output).numpy_dtype.itemsize == 1
-    largest, exactly, lost = 0.0, False, 0
+    largest, exactly, count = 0.0, False, 0
     for at, exact_value in evaluated(exact.unit, exact.output, exact.graph, exact.given, differ):
         assert isinstance(exact_value, Whole)
+        lost = np.zeros(at.shape, bool) if exact_value.lost is None else exact_value.lost
         if exact_value.error is not None:
-            _check_bounded(exact, exact_value.error, exact_value.low < exact_value.high)
-            largest = max(largest, float(np.abs(exact_value.error).max(initial=0.0)))
+            _check_bounded(exact, exact_value.error, (exact_value.low < exact_value.high) & ~lost)
+            largest = max(largest, float(np.abs(exact_value.error).max(initial=0.0, where=~lost)))
         low, high = exact_value.ours if exact_value.ours is not None else (exact_value.low, exact_value.high)
         exactly = exact_value.ours is not None
         right = (exact_value.low <= one[at]) & (one[at] <= exact_value.high)
         if eight:
             right &= np.abs(one[at] - other[at]) <= 1
-        meaningless = _find_meaningless(exact_value, right)
-        inside = (right | meaningless) & (low <= other[at]) & (other[at] <= high)
+        inside = (right | lost) & (low <= other[at]) & (other[at] <= high)
         if not inside.all():
             first = int(at[np.flatnonzero(~inside)[0]])
             far = eight and abs(int(one[first]) - int(other[first])) > 1
             return TieAwareResult(False, limit if far else _state_limit(largest, eight, exactly), first)
-        lost += int(meaningless.sum())
-    return TieAwareResult(True, _state_limit(largest, eight, exactly), None, lost)
-
-
-def _find_meaningless(value: Held, right: Array) -> Array:
-    """Returns where the reference is wrong and its value means nothing. right: where it is within its bound."""
-    return np.zeros(right.shape, bool) if value.lost is None else value.lost & ~right
+        count += int((lost & ~((low <= one[at]) & (one[at] <= high))).sum())
+    return TieAwareResult(True, _state_limit(largest, eight, exactly), None, count)
 
 
 def _near(side: Array, value: Array, error: Array) -> Array:
@@ -141,25 +136,26 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
     with np.errstate(invalid="ignore", over="ignore"):
         differ = np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
         finite = np.abs(one[np.isfinite(one)])
-        most, largest, exactly, lost = plain.share * float(finite.max(initial=0.0)), 0.0, False, 0
+        most, largest, exactly, count = plain.share * float(finite.max(initial=0.0)), 0.0, False, 0
         for at, exact_value, others in exact.values(differ):
             assert isinstance(exact_value, Real) and isinstance(others, Real)
-            exactly = exact_value.ours is not None
-            if exactly:
-                _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value))
-            allowed = exact_value.error if exactly else np.fmin(2 * exact_value.error, most)
-            largest = max(largest, float(allowed.max(initial=0.0)))
-            held = _near(other[at], others.value, others.error if others.ours is None else others.ours)
-            if others.ours is None:
-                right = np.abs(one[at] - other[at]) <= allowed
-            else:
-                right = _near(one[at], exact_value.value, allowed) & held
-            meaningless = _find_meaningless(exact_value, right)
-            inside = right | (meaningless & held)
+            lost = np.zeros(at.shape, bool) if exact_value.lost is None else exact_value.lost
+            own = others.error if others.ours is None else others.ours
+            once = np.full(at.shape, others.ours is not None) & ~lost
+            if lost.any():  # carried.py gives such a tensor an own error, which elsewhere is the error of all sides
+                once &= own < others.error
+            exactly = bool(once.any())
+            _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value) & once)
+            allowed = np.where(once, exact_value.error, np.fmin(2 * exact_value.error, most))
+            largest = max(largest, float(allowed.max(initial=0.0, where=~lost)))
+            held, apart = _near(other[at], others.value, own), np.abs(one[at] - other[at])
+            right = np.where(once, _near(one[at], exact_value.value, allowed) & held, apart <= allowed)
+            meaningless = lost & ~(apart <= 2 * own)
+            inside = np.where(lost, held, right)
             if not inside.all():
                 return TieAwareResult(False, _state_float_limit(largest, exactly), int(at[np.flatnonzero(~inside)[0]]))
-            lost += int(meaningless.sum())
-    return TieAwareResult(True, _state_float_limit(largest, exactly), None, lost)
+            count += int(meaningless.sum())
+    return TieAwareResult(True, _state_float_limit(largest, exactly), None, count)
 
 
 def _state_float_limit(allowed: float, exactly: bool) -> Limit:

@@ -169,7 +169,8 @@ def _close(mine: Array, theirs: Array) -> bool:
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         return False
     if mine.dtype.kind != "f":
-        return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= (mine.dtype.itemsize < 4)).all())
+        most = mine.dtype.kind in "iu" and mine.dtype.itemsize < 4
+        return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= most).all())
     finite = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
     return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * finite, equal_nan=True))
 

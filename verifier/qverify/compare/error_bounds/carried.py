@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
+from qverify.compare.error_bounds.bounded_values import TINY, Held, Real, Whole
 from qverify.model_bin.graph import Graph, Node
 
+SHARE = 2.0**-18
 Page = Callable[[Node, list[Held | None], Graph], list[Held]]
 
 
@@ -26,7 +27,18 @@ def carried(page: Page, node: Node, inputs: list[Held | None], graph: Graph) -> 
         made = [_with_lost(m, s) for m, s in zip(made, spoilt, strict=True)]
     if any(isinstance(v, Whole) and v.lost is not None for v in inputs):
         made = [_lose_all(m) for m in made]
-    return [m.as_float32() if isinstance(m, Real) else m for m in made]
+    return [_keep_own_small(m.as_float32()) if isinstance(m, Real) else m for m in made]
+
+
+def _keep_own_small(made: Real) -> Real:
+    """Returns the tensor with an error of qverify's own sides where it is lost: these sides add in float64 there as
+    elsewhere, so that their limit is 2^-18 of the largest exact value, however large the error of the reference is."""
+    if made.lost is None:
+        return made
+    finite = np.abs(made.value[np.isfinite(made.value)])
+    own = made.error if made.ours is None else made.ours
+    most = SHARE * float(finite.max(initial=0.0)) + TINY
+    return replace(made, ours=np.where(made.lost, np.fmin(own, most), own))
 
 
 def _own(value: Held) -> Held:

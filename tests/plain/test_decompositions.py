@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import InternalError, UnsupportedError
-from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.decompose import check_same_values, decompose, is_close
 from qverify.onnx_model.load import load
 
 from tests.ops.qdq import Qdq
@@ -252,3 +253,20 @@ def test_without_such_operators_the_model_stays() -> None:
     model = load(m.model().SerializeToString(), "unit.onnx")
     assert decompose(model, "unit.onnx", {}).model is model
     assert isinstance(model, onnx.ModelProto)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "close"),
+    [
+        (np.array([True, False]), np.array([True, False]), True),
+        (np.array([True, False]), np.array([False, True]), False),
+        (np.uint8([3, 4]), np.uint8([4, 3]), True),
+        (np.int16([3]), np.int16([5]), False),
+        (np.int32([3]), np.int32([4]), False),
+        (np.float32([1, 2]), np.float32([1, 2.0001]), True),
+        (np.float32([1, 2]), np.float32([1, 2.01]), False),
+        (np.float32([1]), np.float32([[1]]), False),
+    ],
+)
+def test_how_close_a_written_out_node_must_be(mine: Any, theirs: Any, close: bool) -> None:
+    assert is_close(mine, theirs) is close

@@ -153,7 +153,7 @@ def _check_round(each: Round) -> None:
         given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
         mine = Engine(fragment.SerializeToString()).run(given, outputs)
         for name in outputs:
-            if not _close(mine[name], values[name]):
+            if not is_close(mine[name], values[name]):
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
 
 
@@ -162,7 +162,9 @@ def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
     return (random.normal(size=shape) * 2 if kind.kind == "f" else random.integers(0, 2, shape)).astype(kind)
 
 
-def _close(mine: Array, theirs: Array) -> bool:
+def is_close(mine: Array, theirs: Array) -> bool:
+    """Returns whether what was written out gives the fused node's values: floats within CLOSE of the largest, integers of
+    8 and 16 bits within 1, all others equal; of the same shape and dtype, but for float16 written out in float32."""
     close, narrow = CLOSE, theirs.dtype == np.float16 and mine.dtype == np.float32
     if narrow:
         theirs, close = theirs.astype(np.float32), CLOSE_FLOAT16

@@ -3,20 +3,23 @@ does, and the report counts the elements."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.chain import evaluated
 from qverify.compare.limits import limit_for
+from qverify.compare.node_by_node import after_meaningless
 from qverify.compare.options import Options
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.renderers import terminal, verdict_lines
-from qverify.report.document import Report
+from qverify.report.document import Forced, Report
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -234,3 +237,13 @@ def test_a_reference_whose_error_has_no_limit_lets_no_wrong_board_pass(depth: in
     wrong.reshape(-1)[0] += 50
     found = check(wrong)
     assert isinstance(found, TieAwareResult) and not found.holds and found.where == 0
+
+
+def test_what_depends_on_them_through_a_host_island_does_too() -> None:
+    graph = norms()
+    island = HostIsland(("n",), (), ("h",), (), (HostNode("d", "Det", ""),))
+    y = replace(graph.nodes[1], inputs=("h", "k"))
+    specs = {**graph.tensors, "h": TensorSpec("h", "float32", (2,))}
+    graph = replace(graph, nodes=[graph.nodes[0], y], tensors=specs, islands=(island,))
+    forced = {"n": Forced("PASSED", 0, 0, not_judged=1)}
+    assert after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from qverify.capture.reader import open_capture
 from qverify.cli.main import main
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompileOptions, compile_model
@@ -25,10 +24,8 @@ from qverify.report.document import Report
 from qverify.session.host_sides import HostSides
 from qverify.session.job import verify
 from qverify.session.models import open_models
-from qverify.session.offline.rejudge import CapturedJob, captured_models
 from qverify.session.request import Request
 from qverify.session.triage.float_stages import network_values
-from qverify.tensors.spec import TensorSpec
 
 from tests.ops.qdq import Qdq
 
@@ -298,35 +295,6 @@ def test_a_capture_is_judged_with_islands_of_its_own_tensors(
     assert main(["replay", cap]) == verdict
     assert [line for line in capsys.readouterr().out.splitlines() if "Strict" in line or "blame" in line] == first
     assert main(["replay", cap, "--rerun", "simulator"]) == verdict
-
-
-def captured(file: Path, folder: Path) -> tuple[Path, CapturedJob]:
-    """Returns capture.json of a run with every tensor, and what opens the capture again."""
-    assert main(["-m", str(file), "-b", "local", "-r", "True", "--pull", "all", "--capture", str(folder)]) == 0
-    capture = open_capture(str(folder))
-    return folder / "capture.json", CapturedJob(capture, open_models(captured_models(capture)), True)
-
-
-def test_a_capture_gives_nothing_that_islands_make(file: Path, tmp_path: Path):
-    path, _ = captured(file, tmp_path / "cap")
-    written = json.loads(path.read_text())
-    written["specs"]["gridsample7"] = written["specs"]["conv4_dq"]
-    for side in written["frames"][0]["sides"]:
-        side["tensors"]["gridsample7"] = side["tensors"].pop("conv4_dq")
-    path.write_text(json.dumps(written))
-    capture = open_capture(str(path.parent))
-    job = CapturedJob(capture, open_models(captured_models(capture)), True)
-    for side in job.record(job.prepared(InputRequest(), 0))[0].recordings.values():
-        assert "conv4_dq" in side.missing and "gridsample7" not in {**side.specs, **side.digests, **side.tensors}
-        assert any("not used: gridsample7" in note for note in side.notes), side.notes
-
-
-def test_a_captured_side_of_which_the_host_computes_nothing_is_not_complete(file: Path, tmp_path: Path):
-    _, job = captured(file, tmp_path / "cap")
-    job.models.graph.tensors["gridsample7"] = TensorSpec("gridsample7", "float32", (1, 108))
-    for side in job.record(job.prepared(InputRequest(), 0))[0].recordings.values():
-        assert side.state == "partial" and "the host could not compute it" in side.why
-        assert "the model says float32[1, 108]" in side.missing["gridsample7"]
 
 
 def test_dumps_contain_only_what_can_be_compared(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

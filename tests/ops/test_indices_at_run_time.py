@@ -43,6 +43,30 @@ def test_the_smallest_table_decides_through_movements() -> None:
     assert index_range(built(two_tables)[1], "in0") == 7
 
 
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes", "size"),
+    [
+        ("GatherND", (4, 2), {}, 7),  # of 9 rows and 7 columns
+        ("GatherND", (9, 3, 1), {"batch_dims": 1}, 7),
+        ("GatherND", (4, 1), {}, 9),
+        ("ScatterElements", (9, 2), {"axis": 1}, 7),
+        ("ScatterND", (3, 2), {}, 7),
+        ("ScatterND", (2, 1), {"wide": True}, 9),
+    ],
+)
+def test_random_indices_lie_within_the_dims_that_they_pick(op: str, shape: tuple[int, ...], attributes, size: int):
+    def picked(m: Qdq) -> None:
+        table, ids = m.weight((9, 7)), m.integers(shape)
+        rest = {k: v for k, v in attributes.items() if k != "wide"}
+        updates = {"ScatterElements": [shape], "ScatterND": [(2, 7) if "wide" in attributes else shape[:-1]]}
+        m.output(m.op(op, [table, ids, *(m.weight(s) for s in updates.get(op, []))], **rest))
+
+    graph = built(picked)[1]
+    assert index_range(graph, "in0") == size
+    drawn = {int(i) for seed in range(40) for i in random_inputs(graph, seed).arrays()["in0"].reshape(-1)}
+    assert drawn == set(range(size))
+
+
 def test_integers_that_are_no_indices_are_flags() -> None:
     def mask(m: Qdq) -> None:
         m.output(m.op("Mul", [m.op("Cast", [m.integers((4, 3))], to=1), m.input((4, 3))]))

@@ -91,10 +91,11 @@ def test_a_board_that_changes_its_mind_before_an_island_is_not_complete():
     one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
     fed = islands.compute(prepared, lambda unit, values: {"a": one}, {"inject"})  # type: ignore[arg-type]
     assert fed[0][1] == two.tobytes()
-    for value, missing in ((one, set()), (two, {"a"})):
-        recording, tensors = Recording("board", "test"), {"a": value}
+    for value, why, given in ((one, "", {"a", "h"}), (two, "not deterministic", set()), (None, "gave nothing", set())):
+        recording, tensors = Recording("board", "test"), {} if value is None else {"a": value}
         islands.check(recording, tensors)
-        assert recording.missing.keys() == missing and tensors.keys() == {"a", "h"} - missing
+        assert recording.missing.keys() == ({"a"} if why else set()) and why in recording.missing.get("a", "")
+        assert tensors.keys() == given  # what the island made of doubtful bytes is not the board's
 
 
 def test_islands_run_as_soon_as_they_can():

@@ -116,7 +116,7 @@ def test_what_is_around_a_tensor() -> None:
         [
             fails,
             ("a", "conv", "agree", ""),
-            ("k", "on the host", "not known", ""),  # neither an input nor computed by a unit
+            ("k", "input", "not known", ""),
             ("c", "mul", "differ", ""),
             ("d", "mul", "fails forced", "?"),
         ],
@@ -125,6 +125,8 @@ def test_what_is_around_a_tensor() -> None:
     ]
     assert [(len(n.above), len(n.below)) for n in found] == [(2, 2), (1, 1), (0, 1)]
     assert len(neighbourhoods(around, (), states.get, {}, list("abcdab"))) == 4
+    (made,) = neighbourhoods(around, ("x",), states.get, forced, ["b"], {"k"})
+    assert [n.op for n in made.above] == ["conv", "on the host"]
 
 
 def test_how_far_a_forced_tensor_is_off() -> None:

@@ -6,11 +6,13 @@ import numpy as np
 
 from qverify.inputs.buffers import random_bytes
 from qverify.inputs.described_inputs import described_inputs
-from qverify.model_bin.graph import Graph
+from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
 INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # that leave an index what it is
+PICKING = ("gather", "gather_elements", "gather_nd")  # of indices, likewise
+INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # by their second input
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
@@ -27,19 +29,26 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
 
 
 def index_range(graph: Graph, name: str) -> int:
-    """Returns the number of different indices, from 0 on, that every gather takes which reads this graph input, also
-    through movements and casts; 2 where none does: a mask, a flag."""
+    """Returns the number of different indices, from 0 on, that every gather and scatter takes which reads this graph
+    input as indices, also through movements and casts; 2 where none does: a mask, a flag."""
     names, least = {name}, None
     for node in graph.nodes:
         source = node.inputs[0]
-        if node.op in ("gather", "gather_elements") and node.inputs[1] in names and source is not None:
-            size = graph.spec(source).shape[node.words[0]]
-            least = size if least is None else min(least, size)
-        elif node.op in INDEX_MOVEMENTS and source in names:
-            names |= set(node.outputs)
-        if node.op in ("gather", "gather_elements") and source in names:
+        if node.op in INDEXED and node.inputs[1] in names and source is not None:
+            size = min(_indexed_dims(graph, node, source), default=None)
+            least = size if least is None else least if size is None else min(least, size)
+        if node.op in (*INDEX_MOVEMENTS, *PICKING) and source in names:
             names |= set(node.outputs)
     return 2 if least is None else least
+
+
+def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
+    """Returns the sizes of the dims of `source` in which this node's indices lie."""
+    shape = graph.spec(source).shape
+    if node.op in ("gather_nd", "scatter_nd"):
+        first = node.words[0] if node.op == "gather_nd" else 0
+        return shape[first : first + graph.spec(str(node.inputs[1])).shape[-1]]
+    return (shape[node.words[0]],)
 
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:

@@ -11,6 +11,7 @@ from qverify_agents.errors import AgentError, LinkError
 from qverify.errors import BadFileError
 from qverify.model_bin.cut_graph import needed
 from qverify.model_bin.graph import Graph
+from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.digest import tensor_digest
@@ -62,17 +63,31 @@ class BoardIslands:
 
     def check(self, recording: Recording, tensors: dict[str, Array]) -> None:
         """Adds the islands' tensors to those that the whole run gave. A tensor of which the run gave other bytes than
-        the host had is missing: what the island made is not of this run."""
+        the host had, or none, is missing; what an island made from it is not of this run, and is not added."""
+        unknown = dict[str, str]()
         for name, value in self._read.items():
             now = recording.digests.get(name) or (tensor_digest(tensors[name]) if name in tensors else None)
-            if now is not None and now != tensor_digest(value):
-                tensors.pop(name, None)
-                recording.digests.pop(name, None)
-                recording.missing[name] = (
+            if now is None:
+                unknown[name] = f"{name}: the host's part reads it, and the board's whole run gave nothing of it"
+            elif now != tensor_digest(value):
+                unknown[name] = (
                     f"{name}: the board computed different bytes before the host's part and in its whole run; "
                     "it is not deterministic"
                 )
-        tensors |= self.made
+                tensors.pop(name, None)
+                recording.digests.pop(name, None)
+                recording.missing.pop(name, None)
+        recording.missing = {**unknown, **recording.missing}
+        doubtful = self._made_from(unknown)
+        tensors |= {n: v for n, v in self.made.items() if n not in doubtful}
+
+    def _made_from(self, names: Collection[str]) -> set[str]:
+        """Returns these tensors and everything that is computed from them, by islands and by nodes."""
+        found, known = set(names), (*self._graph.inputs, *self._graph.constants)
+        for step in in_order(self._graph.islands, self._graph.nodes, known) if found else ():
+            if not found.isdisjoint(n for n in step.inputs if n is not None):
+                found.update(step.made if isinstance(step, HostIsland) else step.outputs)
+        return found
 
 
 def _part(graph: Graph, names: list[str], known: Mapping[str, Array]) -> Unit:

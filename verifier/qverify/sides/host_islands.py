@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 
 from qverify.errors import BadFileError
@@ -45,14 +44,17 @@ class HostIslands:
 
 def after_islands(
     graph: Graph, islands: HostIslands, inputs: Mapping[str, Array], recorded: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Returns what the islands make of the inputs and of one side's recorded values; nothing of an island whose inputs are not recorded,
-    or with which onnxruntime fails."""
-    made: dict[str, Array] = {}
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Returns what the islands make of the inputs and of one side's recorded values, and what onnxruntime fails to
+    make, each with the reason. Neither has anything of an island whose inputs are not recorded."""
+    made, failed = dict[str, Array](), dict[str, str]()
     for island in graph.islands:
         sources = (made, inputs, recorded)  # what is recorded is read only where it is used
         given = {n: next(s for s in sources if n in s)[n] for n in island.inputs if any(n in s for s in sources)}
-        if len(given) == len(island.inputs):
-            with contextlib.suppress(BadFileError):
-                made |= islands.run(island, given)
-    return made
+        if len(given) < len(island.inputs):
+            continue
+        try:
+            made |= islands.run(island, given)
+        except BadFileError as error:
+            failed |= dict.fromkeys(island.made, f"the host could not compute it from this side's tensors: {error}")
+    return made, failed

@@ -3,7 +3,7 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from qverify.model_bin.units import Unit
 from qverify.plural import count
@@ -19,12 +19,14 @@ def neighbourhoods(
     same: Callable[[str], bool | None],
     forced: Mapping[str, Forced],
     tensors: list[str],
+    on_host: Collection[str] = (),
 ) -> list[Neighbourhood]:
-    """Returns the neighbourhood of each of these tensors, in order. inputs: of the network, equal on both sides."""
+    """Returns the neighbourhood of each of these tensors, in order. inputs: of the network, equal on both sides.
+    on_host: tensors that host islands make."""
     makers = {o: unit for unit in units for o in unit.outputs}
 
     def neighbour(tensor: str) -> Neighbour:
-        op = makers[tensor].op if tensor in makers else "input" if tensor in inputs else "on the host"
+        op = makers[tensor].op if tensor in makers else "on the host" if tensor in on_host else "input"
         verdict = forced.get(tensor)
         if tensor in inputs:
             return Neighbour(tensor, op, "given")

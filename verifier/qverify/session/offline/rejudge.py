@@ -228,6 +228,7 @@ def _captured(
             sides[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
             sides[name].why = f"the capture contains no {name}, though the run had one"
     for side in sides.values():
+        _drop_made(side, models)
         if side.state == "partial" and not side.missing:
             side.missing = {n: side.why or "its run broke off" for n in side.finals}
             side.tensors, side.digests = Tensors({}), {}
@@ -237,11 +238,37 @@ def _captured(
         else:
             check_layouts(capture, side, models.graph)
     _expect(sides, models)
-    for side in sides.values() if models.islands is not None else ():
-        assert models.islands is not None
-        made = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
-        side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(made)})
+    for side in sides.values():
+        _compute_islands(side, models, prepared)
     return sides
+
+
+def _drop_made(side: Recording, models: Models) -> None:
+    """Removes what a captured side holds under names that islands make; a note names it. They are never stored, but
+    computed again from what they read."""
+    made = {n for island in models.graph.islands for n in island.made}
+    held = [n for n in dict.fromkeys((*side.tensors, *side.digests)) if n in made]
+    if held:
+        side.notes.append(f"not used: {held[0]} in the capture ({count(len(held), 'tensor')} that the host computes)")
+    side.tensors = Tensors({n: partial(side.tensors.__getitem__, n) for n in side.tensors if n not in made})
+    side.specs, side.digests, side.missing = (
+        {n: v for n, v in side.specs.items() if n not in made},
+        {n: v for n, v in side.digests.items() if n not in made},
+        {n: v for n, v in side.missing.items() if n not in made},
+    )
+
+
+def _compute_islands(side: Recording, models: Models, prepared: PreparedInputs) -> None:
+    """Adds what the islands make of a captured side's tensors; where onnxruntime fails, it is missing and the side
+    is partial."""
+    if models.islands is None:
+        return
+    made, failed = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
+    side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(made)})
+    side.missing |= failed
+    if failed and side.state == "complete":
+        name, why = next(iter(failed.items()))
+        side.state, side.why = "partial", f"{name}: {why}"
 
 
 def _loaders(values: Mapping[str, Array]) -> dict[str, Callable[[], Array]]:

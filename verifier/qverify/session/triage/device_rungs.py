@@ -94,8 +94,9 @@ class DeviceRungs:
         if where is not None and (rung.verdict == "FAILED" or failing):
             first = pair.first_divergence
             around = [*failing, *([first.tensor, *first.also] if first is not None else [])]
+            on_host = {n for island in graph.islands for n in island.made}
             rung.neighbourhoods = neighbourhoods(
-                parts, graph.inputs, where.same, where.forced, list(dict.fromkeys(around))
+                parts, graph.inputs, where.same, where.forced, list(dict.fromkeys(around)), on_host
             )
         if rung.blame is not None:
             rung.evidence.append(f"blame: {rung.blame.side} at {rung.blame.node}: {rung.blame.why}")

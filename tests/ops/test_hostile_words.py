@@ -1,0 +1,38 @@
+"""Words of a model.bin that would have the runtime read outside the file or compute for hours: refused at load by what they
+are, or computed in a time that its tensors bound."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.records import encode
+
+from tests.ops.cases import gru, lstm, lstm_integer, rnn
+from tests.ops.random_nodes import RandomNodes
+from tests.ops.runtime_library import COMPILER, binary
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
+CASES = {"gru": gru, "lstm": lstm, "lstm_integer": lstm_integer, "rnn": rnn}
+
+
+def loaded(graph: Graph, folder: Path) -> tuple[int, str]:
+    """Returns the exit status of the runtime that loads the model, and what it says on stderr."""
+    (folder / "model.bin").write_bytes(encode(graph))
+    command = [str(binary()), "model_info", f"--model_file={folder / 'model.bin'}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("op", list(CASES))
+def test_a_recurrence_without_words_is_refused_before_one_is_read(op: str, tmp_path: Path) -> None:
+    """What follows in WORD is an input of the next node, which is no direction."""
+    made = RandomNodes("ref-exact", 5)
+    CASES[op].random_nodes(made)
+    count = len(made.nodes[0].words)
+    made.nodes = [replace(made.nodes[0], words=()), *made.nodes[1:]]
+    status, said = loaded(made.graph(), tmp_path)
+    assert status == 2 and f"0 words, wanted {count}" in said

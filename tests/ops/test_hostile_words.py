@@ -7,7 +7,9 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from qverify.compiler.builder import float_word
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 
@@ -36,3 +38,16 @@ def test_a_recurrence_without_words_is_refused_before_one_is_read(op: str, tmp_p
     made.nodes = [replace(made.nodes[0], words=()), *made.nodes[1:]]
     status, said = loaded(made.graph(), tmp_path)
     assert status == 2 and f"0 words, wanted {count}" in said
+
+
+@pytest.mark.parametrize(("classes", "boxes"), [(1024, 1024), (1024, 1025)])
+def test_boxes_that_may_be_kept_are_limited(classes: int, boxes: int, tmp_path: Path) -> None:
+    r = RandomNodes("ref-exact", 5)
+    x, scores = r.plain(np.zeros((1, boxes, 4), np.float32)), r.plain(np.zeros((1, classes, boxes), np.float32))
+    words = (boxes, 0, float_word(0.5), 0, float_word(0.0))
+    r.node("non_max_suppression", (x, scores), r.plain_output("int64", (classes * boxes, 3)), words)
+    status, said = loaded(r.graph(), tmp_path)
+    if boxes == 1024:
+        assert status == 0, said
+    else:
+        assert status == 2 and "1049600 boxes may be kept, wanted 1048576 or fewer" in said

@@ -16,6 +16,7 @@ from qverify.model_bin.records import encode
 from tests.ops.cases import gru, lstm, lstm_integer, rnn
 from tests.ops.random_nodes import RandomNodes
 from tests.ops.runtime_library import COMPILER, binary
+from tests.ops.test_runtime_equals_simulator import agree
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
 CASES = {"gru": gru, "lstm": lstm, "lstm_integer": lstm_integer, "rnn": rnn}
@@ -51,3 +52,26 @@ def test_boxes_that_may_be_kept_are_limited(classes: int, boxes: int, tmp_path: 
         assert status == 0, said
     else:
         assert status == 2 and "1049600 boxes may be kept, wanted 1048576 or fewer" in said
+
+
+def weighted(taps: tuple[int, int], size: tuple[int, int]) -> RandomNodes:
+    """A plane that keeps its size, every output of it with so many taps."""
+    r = RandomNodes("ref-exact", 5)
+    index = np.concatenate([r.rng.integers(0, n, n * t) for n, t in zip(size, taps, strict=True)]).astype(np.int32)
+    tables = r.constant(index), r.constant(r.rng.normal(size=len(index)).astype(np.float32))
+    r.node("resize_weighted", (r.floats(size), *tables), r.float_output(size), taps)
+    return r
+
+
+@pytest.mark.parametrize(("taps", "word"), [((20, 28), None), ((21, 28), 0), ((20, 29), 1), ((65536, 65536), 0)])
+def test_taps_of_a_resize_are_limited_by_its_input(taps: tuple[int, int], word: int | None, tmp_path: Path) -> None:
+    status, said = loaded(weighted(taps, (3, 5)).graph(), tmp_path)
+    if word is None:
+        assert status == 0, said
+    else:
+        assert status == 2 and f"word {word} is {taps[word]}, wanted at most 4 * {(3, 5)[word]} + 8" in said
+
+
+def test_a_resize_of_as_many_taps_as_it_may_have_ends(tmp_path: Path) -> None:
+    """Of 1.7e11 products, if each output made those of all its taps."""
+    agree(weighted((1288, 1288), (320, 320)), (binary(),), tmp_path, "seed 5")

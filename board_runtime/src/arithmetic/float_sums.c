@@ -99,8 +99,8 @@ void qv_row_norms(const qv_float_matrix *m, double *norms) {
   for (int64_t row = 0; row < m->rows; row++) {
     double sum = 0.0;
     for (int64_t k = 0; k < m->depth; k++) {
-      double v = (double)m->a[row * m->a_row + k * m->a_step];
-      sum += v * v;
+      float v = m->a[row * m->a_row + k * m->a_step];
+      sum += qv_wide_product(v, v);
     }
     norms[row] = sqrt(sum);
   }

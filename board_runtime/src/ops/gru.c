@@ -40,7 +40,7 @@ static void cell(qv_recurrent *q) {
     return;
   }
   for (int64_t i = 0; i < count; i++)
-    part[i] = qv_recurrent_float((double)q->gate[i / hidden * wide + hidden + i % hidden] * (double)q->h[i]);
+    part[i] = qv_recurrent_float(qv_wide_product(q->gate[i / hidden * wide + hidden + i % hidden], q->h[i]));
   qv_recurrent_product(q, part, q->batch, hidden, of_h, hidden, q->now + 2 * hidden, wide, q->gate + 2 * hidden, wide);
   for (int64_t i = 0; i < count; i++) {
     const float *gate = q->gate + i / hidden * wide;

@@ -2,6 +2,8 @@
 #include "op.h"
 #include <math.h>
 
+#include "../arithmetic/float32.h"
+
 static qv_status lp_norm_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 4);
   if (status != QV_OK) return status;
@@ -17,7 +19,7 @@ static qv_status lp_norm_check(qv_model *m, qv_node *n) {
 static void row_of(const float *from, float *to, int64_t depth, int64_t inner, int squares) {
   double norm = 0.0;
   for (int64_t i = 0; i < depth; i++) {
-    double v = (double)from[i * inner], term = squares ? v * v : fabs(v);
+    double v = (double)from[i * inner], term = squares ? qv_wide_product(from[i * inner], from[i * inner]) : fabs(v);
     norm = norm + term;
   }
   if (squares) norm = sqrt(norm);

@@ -24,7 +24,8 @@ static qv_status lrn_run(const qv_session *s, const qv_node *n) {
     if (last >= channels) last = channels - 1;
     double sum = 0.0;
     for (int64_t k = first; k <= last; k++) {
-      double v = (double)from[i + (k - c) * plane], square = v * v;
+      float v = from[i + (k - c) * plane];
+      double square = qv_wide_product(v, v);
       sum = sum + square;
     }
     double product = (alpha / (double)size) * sum;

@@ -1,6 +1,8 @@
 /* Boxes in the order of their scores, without those that overlap a better one (NUMERICS.md, non_max_suppression). */
 #include "op.h"
 
+enum { MOST_ROWS = 1 << 20 }; /* FORMAT.md; a limit of its time: each candidate is compared with those kept */
+
 typedef struct {
   float low[2], high[2];
 } box;
@@ -61,6 +63,7 @@ static qv_status non_max_suppression_check(qv_model *m, qv_node *n) {
   int32_t most = qv_word(n, 0);
   if (most < 1 || most > boxes->shape[1]) return qv_fail(m, n, QV_E_FORMAT, "at most %d boxes, wanted 1 to %d", most, boxes->shape[1]);
   int64_t rows = (int64_t)scores->shape[0] * scores->shape[1] * most;
+  if (rows > MOST_ROWS) return qv_fail(m, n, QV_E_FORMAT, "%lld boxes may be kept, wanted %d or fewer", (long long)rows, (int)MOST_ROWS);
   if (y->dtype != QV_I64 || y->rank != 2 || y->shape[1] != 3 || y->shape[0] != rows)
     return qv_fail_operands(m, n, "an int64 output of (%lld, 3)", (long long)rows);
   n->scratch_bytes = (int64_t)boxes->shape[1] * 4;

@@ -20,9 +20,9 @@ static int is_absent_or(const qv_tensor *t, int rank, int64_t a, int64_t b, int6
 
 static qv_status check_words(qv_model *m, const qv_node *n, const qv_recurrent_op *op, int directions) {
   int count = directions * op->functions;
+  if (n->n_words != op->words + 3 * count) return qv_fail(m, n, QV_E_FORMAT, "%d words, wanted %d", n->n_words, op->words + 3 * count);
   if (qv_word(n, 0) < 0 || qv_word(n, 0) > 2 || directions != (qv_word(n, 0) == BIDIRECTIONAL ? 2 : 1))
     return qv_fail(m, n, QV_E_FORMAT, "direction %d with %d directions of weights", qv_word(n, 0), directions);
-  if (n->n_words != op->words + 3 * count) return qv_fail(m, n, QV_E_FORMAT, "%d words, wanted %d", n->n_words, op->words + 3 * count);
   if (!(qv_word_f32(n, 1) >= 0) || qv_word_f32(n, 1) - qv_word_f32(n, 1) != 0)
     return qv_fail(m, n, QV_E_FORMAT, "clip is no number of 0 or more");
   if (op->words > 2 && qv_word(n, 2) != 0 && qv_word(n, 2) != 1)

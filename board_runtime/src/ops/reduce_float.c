@@ -61,7 +61,7 @@ static double sum_of(int function, const float *from, walk w, int64_t count, dou
   for (int64_t i = 0; i < count; i++, walk_on(&w)) {
     double v = (double)from[w.at];
     if (function == L1) v = fabs(v);
-    else if (function == L2 || function == SUM_SQUARE) v = v * v;
+    else if (function == L2 || function == SUM_SQUARE) v = qv_wide_product(from[w.at], from[w.at]);
     else if (function == LOG_SUM_EXP) v = qv_exp64(v - base);
     total = i == 0 ? v : function == PROD ? total * v : total + v;
   }

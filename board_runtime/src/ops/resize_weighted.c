@@ -15,6 +15,9 @@ static qv_status resize_weighted_check(qv_model *m, qv_node *n) {
                      y->shape[k]);
   for (int i = 0; i < 2; i++)
     if (qv_word(n, i) < 1 || qv_word(n, i) > 65536) return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted 1 to 65536", i, qv_word(n, i));
+  for (int i = 0; i < 2; i++)
+    if (qv_word(n, i) > 4 * (int64_t)x->shape[x->rank - 2 + i] + 8)
+      return qv_fail(m, n, QV_E_FORMAT, "word %d is %d, wanted at most 4 * %d + 8", i, qv_word(n, i), x->shape[x->rank - 2 + i]);
   int64_t of_rows = (int64_t)qv_word(n, 0) * y->shape[y->rank - 2], all = of_rows + (int64_t)qv_word(n, 1) * y->shape[y->rank - 1];
   if (!index || !weight || !index->constant || !weight->constant || index->dtype != QV_I32 || weight->dtype != QV_F32 ||
       index->elements != all || weight->elements != all)
@@ -26,6 +29,7 @@ static qv_status resize_weighted_check(qv_model *m, qv_node *n) {
     if (at[i] < 0 || at[i] >= size) return qv_fail(m, n, QV_E_FORMAT, "index %ld is %d, wanted 0 to %d", (long)i, at[i], size - 1);
     if (!(fabs((double)by[i]) <= 1e30)) return qv_fail(m, n, QV_E_FORMAT, "weight %ld is not finite, or above 1e30", (long)i);
   }
+  n->scratch_bytes = (int64_t)x->shape[x->rank - 2] * 8;
   return QV_OK;
 }
 
@@ -42,16 +46,17 @@ static qv_status resize_weighted_run(const qv_session *s, const qv_node *n) {
   const int32_t *of_rows = qv_in(s->model, n, 1)->constant, *of_columns = of_rows + taps_y * rows;
   const float *wy = qv_in(s->model, n, 2)->constant, *wx = wy + taps_y * rows, *from = qv_data(s, x);
   float *to = qv_data(s, y);
-  for (int64_t p = 0; p < x->elements; p += plane)
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < columns; j++) {
+  double *lines = qv_scratch(s, n); /* of one column of the output: the sum of every row of x, made once */
+  for (int64_t p = 0; p < x->elements; p += plane, to += rows * columns)
+    for (int64_t j = 0; j < columns; j++) {
+      for (int64_t k = 0; k < plane / width; k++)
+        lines[k] = line_at(from + p + k * width, of_columns + j * taps_x, wx + j * taps_x, taps_x);
+      for (int64_t i = 0; i < rows; i++) {
         double sum = 0.0;
-        for (int64_t a = 0; a < taps_y; a++) {
-          const float *line = from + p + of_rows[i * taps_y + a] * width;
-          sum = sum + (double)wy[i * taps_y + a] * line_at(line, of_columns + j * taps_x, wx + j * taps_x, taps_x);
-        }
-        *to++ = sum != sum ? NAN : (float)sum;
+        for (int64_t a = 0; a < taps_y; a++) sum = sum + (double)wy[i * taps_y + a] * lines[of_rows[i * taps_y + a]];
+        to[i * columns + j] = sum != sum ? NAN : (float)sum;
       }
+    }
   return QV_OK;
 }
 

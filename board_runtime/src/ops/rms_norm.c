@@ -2,6 +2,8 @@
 #include "op.h"
 #include <math.h>
 
+#include "../arithmetic/float32.h"
+
 static qv_status rms_norm_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 2);
   if (status != QV_OK) return status;
@@ -22,7 +24,7 @@ static qv_status rms_norm_run(const qv_session *s, const qv_node *n) {
   for (int64_t row = 0; row < x->elements; row += depth) {
     double squares = 0.0;
     for (int64_t i = 0; i < depth; i++) {
-      double v = (double)from[row + i], vv = v * v;
+      double vv = qv_wide_product(from[row + i], from[row + i]);
       squares = squares + vv;
     }
     double root = sqrt(squares / (double)depth + (double)qv_word_f32(n, 1));

@@ -16,42 +16,64 @@ static qv_status top_k_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
-/* Whether element a comes before element b, whose index is lower: not where they are equal; NaN comes after every number. */
-static int before(const void *from, int32_t dtype, int largest, int64_t a, int64_t b) {
-  if (dtype == QV_F32) {
-    float p = ((const float *)from)[a], q = ((const float *)from)[b];
+/* One line along axis, and the indices of its best elements so far: a heap, the last of them in order on top. */
+typedef struct {
+  const void *from;
+  int64_t first, inner, *index; /* both from and index go in steps of inner */
+  int32_t dtype;
+  int largest;
+} line;
+
+/* Whether the value of a comes before that of b: not where they are equal; NaN comes after every number. */
+static int better(const line *l, int64_t a, int64_t b) {
+  a = l->first + a * l->inner, b = l->first + b * l->inner;
+  if (l->dtype == QV_F32) {
+    float p = ((const float *)l->from)[a], q = ((const float *)l->from)[b];
     if (p != p) return 0;
-    return q != q || (largest ? p > q : p < q);
+    return q != q || (l->largest ? p > q : p < q);
   }
-  int64_t p = qv_load64(from, dtype, a), q = qv_load64(from, dtype, b);
-  return largest ? p > q : p < q;
+  int64_t p = qv_load64(l->from, l->dtype, a), q = qv_load64(l->from, l->dtype, b);
+  return l->largest ? p > q : p < q;
+}
+
+static int before(const line *l, int64_t a, int64_t b) { return better(l, a, b) || (a < b && !better(l, b, a)); }
+
+/* Puts `value` in the heap of `count` indices: at `at`, or below it where it comes before those there. */
+static void sink(const line *l, int64_t count, int64_t at, int64_t value) {
+  for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && before(l, l->index[child * l->inner], l->index[(child + 1) * l->inner])) child++;
+    if (!before(l, value, l->index[child * l->inner])) break;
+    l->index[at * l->inner] = l->index[child * l->inner];
+  }
+  l->index[at * l->inner] = value;
+}
+
+static void choose(const line *l, int64_t size, int64_t kept) {
+  for (int64_t i = 0; i < kept; i++) l->index[i * l->inner] = i;
+  for (int64_t at = kept / 2 - 1; at >= 0; at--) sink(l, kept, at, l->index[at * l->inner]);
+  for (int64_t i = kept; kept > 0 && i < size; i++)
+    if (better(l, i, l->index[0])) sink(l, kept, 0, i);
+  for (int64_t last = kept - 1; last > 0; last--) {
+    int64_t value = l->index[last * l->inner];
+    l->index[last * l->inner] = l->index[0];
+    sink(l, last, 0, value);
+  }
 }
 
 static qv_status top_k_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
-  int largest = qv_word(n, 1);
   int64_t inner = 1, size = x->shape[qv_word(n, 0)], kept = y->shape[qv_word(n, 0)];
   for (int k = qv_word(n, 0) + 1; k < x->rank; k++) inner *= x->shape[k];
   size_t bytes = qv_dtype_size(x->dtype);
   const uint8_t *from = qv_data(s, x);
   uint8_t *to = qv_data(s, y);
   int64_t *index = qv_data(s, qv_out(s->model, n, 1));
-  for (int64_t line = 0; line < x->elements / size; line++) {
-    int64_t first = line / inner * size * inner + line % inner, start = line / inner * kept * inner + line % inner, held = 0;
-    for (int64_t i = 0; i < size; i++) {
-      int64_t low = 0, high = held; /* the place of i among those held, after its equals */
-      while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (before(from, x->dtype, largest, first + i * inner, first + index[start + middle * inner] * inner)) high = middle;
-        else low = middle + 1;
-      }
-      if (low == kept) continue;
-      held += held < kept;
-      for (int64_t k = held - 1; k > low; k--) index[start + k * inner] = index[start + (k - 1) * inner];
-      index[start + low * inner] = i;
-    }
+  for (int64_t of = 0; of < x->elements / size; of++) {
+    int64_t first = of / inner * size * inner + of % inner, start = of / inner * kept * inner + of % inner;
+    line l = {from, first, inner, index + start, x->dtype, qv_word(n, 1)};
+    choose(&l, size, kept);
     for (int64_t k = 0; k < kept; k++)
-      memcpy(to + (size_t)(start + k * inner) * bytes, from + (size_t)(first + index[start + k * inner] * inner) * bytes, bytes);
+      memcpy(to + (size_t)(start + k * inner) * bytes, from + (size_t)(first + l.index[k * inner] * inner) * bytes, bytes);
   }
   return QV_OK;
 }

@@ -116,20 +116,20 @@ float qv_recurrent_float(double v) {
   return nan;
 }
 
-static double evaluate(int function, double x, double alpha, double beta) {
-  double v;
+static double evaluate(int function, float of, float by, float more) {
+  double v, x = (double)of, alpha = (double)by, beta = (double)more;
   switch (function) {
     case SIGMOID: return qv_sigmoid64(x);
     case TANH: return qv_tanh64(x);
     case RELU: return x < 0 ? 0.0 : x;
-    case HARD_SIGMOID: v = alpha * x + beta; return v < 0.0 ? 0.0 : v > 1.0 ? 1.0 : v;
-    case AFFINE: return alpha * x + beta;
-    case LEAKY_RELU: return x < 0 ? alpha * x : x;
+    case HARD_SIGMOID: v = qv_wide_product(by, of) + beta; return v < 0.0 ? 0.0 : v > 1.0 ? 1.0 : v;
+    case AFFINE: return qv_wide_product(by, of) + beta;
+    case LEAKY_RELU: return x < 0 ? qv_wide_product(by, of) : x;
     case THRESHOLDED_RELU: return x <= alpha ? 0.0 : x;
     case ELU: return x < 0 ? alpha * (qv_exp64(x) - 1.0) : x;
     case SOFTSIGN: return x / (1.0 + fabs(x));
     case SOFTPLUS: v = qv_log64(1.0 + qv_exp64(-fabs(x))); return x > 0 ? x + v : v;
-    default: return alpha * qv_tanh64(beta * x);
+    default: return alpha * qv_tanh64(qv_wide_product(more, of));
   }
 }
 
@@ -138,8 +138,7 @@ float qv_recurrent_gate(const qv_recurrent *q, int which, int limited, float x) 
   int at = q->op->words + (int)q->direction * q->op->functions + which;
   float clip = qv_word_f32(q->n, 1);
   if (limited && clip > 0) x = qv_clamp_f32(x, -clip, clip);
-  return qv_recurrent_float(
-      evaluate(qv_word(q->n, at), (double)x, (double)qv_word_f32(q->n, at + count), (double)qv_word_f32(q->n, at + 2 * count)));
+  return qv_recurrent_float(evaluate(qv_word(q->n, at), x, qv_word_f32(q->n, at + count), qv_word_f32(q->n, at + 2 * count)));
 }
 
 void qv_recurrent_add_biases(qv_recurrent *q) {

@@ -235,6 +235,15 @@ def test_random_numbers_are_not_computed_on_the_host():
     assert "(Bernoulli): Bernoulli draws random numbers" in refusal(build)
 
 
+def test_a_dropout_that_drops_is_not_computed_on_the_host():
+    def build(m: Qdq) -> None:
+        ratio, training = m.constant("ratio", np.float32(0.5)), m.constant("training", np.bool_(True))
+        x = m.op("Transpose", [conv(m, m.input(SHAPE), 3, 3)], perm=[0, 1, 3, 2])
+        m.output(conv(m, m.quantize(m.op("Hardmax", [m.op("Dropout", [x, ratio, training])])), 3, 2))
+
+    assert "(Dropout): training_mode is not false" in refusal(build)
+
+
 def test_wrong_numbers_are_refused_and_never_computed_on_the_host():
     broken = model(between)
     for constant in broken.graph.initializer:

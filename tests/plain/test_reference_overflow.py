@@ -247,3 +247,20 @@ def test_what_depends_on_them_through_a_host_island_does_too() -> None:
     graph = replace(graph, nodes=[graph.nodes[0], y], tensors=specs, islands=(island,))
     forced = {"n": Forced("PASSED", 0, 0, not_judged=1)}
     assert after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}
+
+
+def test_a_lost_row_widens_the_limit_of_no_other() -> None:
+    """The second row has a wide bound (a large mean beside a small deviation), and the cap of 2^-18 of the largest value."""
+    x = np.array([[1e20, 2e20, 4e20], [126.0, 126.5, 127.0]], np.float32)
+    specs = {n: TensorSpec(n, "float32", x.shape) for n in "xn"}
+    graph = Graph(
+        [Node("n", "layer_norm", ("x", None, None), ("n",), (3, word(1e-5)), (), False)], specs, {}, ("x",), ("n",)
+    )
+    (unit,) = units(graph)
+    healthy = simulate_node(graph, graph.nodes[0], {"x": x})["n"]
+    plain, exact = limit_for(unit, "n", graph), ExactUnit(unit, "n", graph, {"x": x})
+    for factor, holds in ((1 + 2.0**-20, True), (1 + 2.0**-12, False)):
+        board = healthy.copy()
+        board[1, 0] *= np.float32(factor)
+        found = check_both(exact, healthy, board, tie_aware(plain, unit, "n", graph)[0], plain)
+        assert isinstance(found, TieAwareResult) and found.holds is holds, factor

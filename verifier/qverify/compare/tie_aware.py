@@ -142,7 +142,7 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
             lost = np.zeros(at.shape, bool) if exact_value.lost is None else exact_value.lost
             own = others.error if others.ours is None else others.ours
             once = np.full(at.shape, others.ours is not None) & ~lost
-            if lost.any():  # carried.py gives such a tensor an own error, which elsewhere is the error of all sides
+            if others.mixed:
                 once &= own < others.error
             exactly = bool(once.any())
             _check_bounded(exact, exact_value.error, np.isfinite(exact_value.value) & once)

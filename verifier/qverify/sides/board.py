@@ -90,11 +90,9 @@ class Board:
         except LinkError as error:
             recording.state = "partial" if recording.digests or recording.tensors else "did not run"
             recording.why = str(error)
-        recording.missing |= {
-            n: recording.why or "the board did not send it"
-            for n in offered
-            if n not in recording.tensors and n not in recording.digests
-        }
+        for name in offered:
+            if name not in recording.tensors and name not in recording.digests:
+                recording.missing.setdefault(name, recording.why or "the board did not send it")
         if recording.missing and recording.state == "complete":
             first = next(iter(recording.missing.values()))
             lost = count(len(recording.missing), "tensor", "was", "were")

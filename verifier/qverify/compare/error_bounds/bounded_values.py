@@ -3,7 +3,7 @@ interval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,14 @@ class Real:
     """A float tensor. value: exact but for float64. error: every correct side's float32 lies within value +- error; of
     the same shape. ours: the error of qverify's own arithmetic, where that is smaller; None: the same as for every
     side. lost: where the reference's float32 intermediates may overflow or underflow, so that its value means nothing;
-    qverify's own arithmetic keeps to the error there, too. None: nowhere."""
+    qverify's own arithmetic keeps to the error there, too. None: nowhere. mixed: ours is smaller where lost, and
+    elsewhere it may be the error of every side."""
 
     value: Reals
     error: Reals
     ours: Reals | None = None
     lost: Array | None = None
+    mixed: bool = field(default=False, kw_only=True)
 
     def rounded(self, times: float = 1.0) -> Real:
         """Returns the tensor after `times` more roundings to float32."""

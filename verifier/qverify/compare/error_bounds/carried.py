@@ -27,7 +27,8 @@ def carried(page: Page, node: Node, inputs: list[Held | None], graph: Graph) -> 
         made = [_with_lost(m, s) for m, s in zip(made, spoilt, strict=True)]
     if any(isinstance(v, Whole) and v.lost is not None for v in inputs):
         made = [_lose_all(m) for m in made]
-    return [_keep_own_small(m.as_float32()) if isinstance(m, Real) else m for m in made]
+    mixed = any(isinstance(v, Real) and v.mixed for v in inputs)
+    return [_keep_own_small(replace(m, mixed=mixed).as_float32()) if isinstance(m, Real) else m for m in made]
 
 
 def _keep_own_small(made: Real) -> Real:
@@ -38,7 +39,7 @@ def _keep_own_small(made: Real) -> Real:
     finite = np.abs(made.value[np.isfinite(made.value)])
     own = made.error if made.ours is None else made.ours
     most = SHARE * float(finite.max(initial=0.0)) + TINY
-    return replace(made, ours=np.where(made.lost, np.fmin(own, most), own))
+    return replace(made, ours=np.where(made.lost, np.fmin(own, most), own), mixed=made.mixed or made.ours is None)
 
 
 def _own(value: Held) -> Held:

@@ -150,6 +150,7 @@ def _take(value: Held, at: Array) -> Held:
     shape = value.value.shape if isinstance(value, Real) else value.low.shape
     lost = None if value.lost is None else take(value.lost)
     if isinstance(value, Real):
-        return Real(take(value.value), take(value.error), None if value.ours is None else take(value.ours), lost)
-    ours = None if value.ours is None else (take(value.ours[0]), take(value.ours[1]))
-    return Whole(take(value.low), take(value.high), None if value.error is None else take(value.error), ours, lost)
+        ours = None if value.ours is None else take(value.ours)
+        return Real(take(value.value), take(value.error), ours, lost, mixed=value.mixed)
+    own = None if value.ours is None else (take(value.ours[0]), take(value.ours[1]))
+    return Whole(take(value.low), take(value.high), None if value.error is None else take(value.error), own, lost)

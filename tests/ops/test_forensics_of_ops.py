@@ -102,9 +102,9 @@ def test_every_op(name: str):
     for unit in own:
         if graph.spec(unit.outputs[0]).dtype == "bool" or held[unit.outputs[0]].size < 30:
             continue
-        found = explain_fault(case(graph, unit, held, lambda y: y))
+        found = explain_fault(case(graph, unit, held, lambda y: y), 120)
         assert not found.exact and not found.unexplained and verdict(found).startswith("EQUAL")
-        found = explain_fault(case(graph, unit, held, third(1)))
+        found = explain_fault(case(graph, unit, held, third(1)), 120)
         assert found.unexplained and not found.exact, found.exact
         assert not found.not_tried
         _one_bit(graph, unit, held)
@@ -115,7 +115,7 @@ def _one_bit(graph: Graph, unit: Unit, held: Mapping[str, Array]) -> None:
         y.reshape(-1).view(f"u{y.itemsize}")[y.size // 3] ^= 1 << (8 * y.itemsize - 3)
         return y
 
-    found = explain_fault(case(graph, unit, held, flip))
+    found = explain_fault(case(graph, unit, held, flip), 120)
     assert families(found)[0] == {"bit-flip"}, found.exact
 
 

@@ -199,6 +199,16 @@ def test_every_option_of_compile_goes_with_islands(build: Callable[[Qdq], None],
     assert main(["-m", f"{path},{target}", "-b", "local", "-r", "True", "--repeat", "2", "--paranoid"]) == 0
 
 
+def test_what_an_island_reads_of_the_preprocessing_is_judged_without_dumps(tmp_path: Path):
+    path, target, out = tmp_path / "q.onnx", tmp_path / "m.bin", tmp_path / "r.json"
+    path.write_bytes(model(at_the_input).SerializeToString())
+    assert main(["compile", str(path), "-o", str(target), "--input", "img=rgb,mean=1,scale=0.02"]) == 0
+    words = ["-m", f"{path},{target}", "-s", "False", "--json", str(out), "-b"]
+    assert main([*words, "local"]) == 0
+    assert "img" in [row["name"] for row in json.loads(out.read_text())["pairs"][0]["tensors"]]
+    assert main([*words, "faulty:local?fault=zero_output@img"]) == 1
+
+
 def test_what_islands_read_is_no_output_of_the_network(tmp_path: Path):
     path = tmp_path / "q.onnx"
     path.write_bytes(model(tail).SerializeToString())

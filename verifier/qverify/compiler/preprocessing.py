@@ -39,7 +39,18 @@ def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], ren
             table = {**table, "size": list(wanted.size)}
             roi = builder.roi
         inputs[name] = {"tensor": tensor, "description": dict(table), **({"roi": roi} if roi else {})}
-    return replace(preprocessed, meta={**preprocessed.meta, "inputs": inputs}) if inputs else preprocessed
+    if not inputs:
+        return preprocessed
+    return _give_to_islands(replace(preprocessed, meta={**preprocessed.meta, "inputs": inputs}))
+
+
+def _give_to_islands(graph: Graph) -> Graph:
+    """Returns the graph in which the network inputs that host islands read are outputs, where nodes compute them now."""
+    made = {o for node in graph.nodes for o in node.outputs} - set(graph.outputs)
+    pulled = [tuple(n for n in island.inputs if n in made) for island in graph.islands]
+    islands = tuple(replace(i, pulled=(*i.pulled, *more)) for i, more in zip(graph.islands, pulled, strict=True))
+    more_outputs = dict.fromkeys(n for names in pulled for n in names)
+    return replace(graph, islands=islands, outputs=(*graph.outputs, *more_outputs))
 
 
 def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:

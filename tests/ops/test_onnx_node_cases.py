@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import QVerifyError
@@ -31,6 +31,16 @@ ELEMENTS = {
 }
 
 
+REFUSED = re.compile(  # cases that have no kernel, and nothing else
+    "test_(?:(?:add|div|equal|greater|greater_equal|less|less_equal|max|min|mul|sub)_u?int16"
+    "|bitwise_(?:and|xor)_i16_3d|bitwise_not_3d"
+    "|cast_(?:no_saturate_|e8m0_)?FLOAT_to_(?:B?FLOAT16|DOUBLE|FLOAT[48].*|U?INT[24])"
+    "|isinf_(?:negative|positive)|onehot_with_(?:negative_)?axis|reduce_(?:max|min)_bool_inputs"
+    "|mod_(?:float.*|int64_fmod|mixed_sign_(?:float32|int16|int8)|uint16|uint8)"
+    "|reduce_.*empty_set.*|tri[lu]_zero|scatter_with(?:out)?_axis)"  # no elements; Scatter is deprecated
+)
+
+
 def cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -50,9 +60,11 @@ def quantized(model: onnx.ModelProto, values: dict[str, Any]) -> onnx.ModelProto
     inputs = [i for i in graph.input if i.name not in held]
     del graph.input[:]
     graph.input.extend([*inputs, helper.make_tensor_value_info("beside", TensorProto.FLOAT, [2])])
-    graph.initializer.extend([numpy_helper.from_array(np.float32(0.1), "s"), numpy_helper.from_array(np.uint8(1), "z")])
-    graph.node.append(helper.make_node("QuantizeLinear", ["beside", "s", "z"], ["q"]))
-    graph.output.append(helper.make_tensor_value_info("q", TensorProto.UINT8, [2]))
+    graph.initializer.extend(
+        [numpy_helper.from_array(np.float32(0.1), "beside_s"), numpy_helper.from_array(np.uint8(1), "beside_z")]
+    )
+    graph.node.append(helper.make_node("QuantizeLinear", ["beside", "beside_s", "beside_z"], ["beside_q"]))
+    graph.output.append(helper.make_tensor_value_info("beside_q", TensorProto.UINT8, [2]))
     made.ir_version = min(made.ir_version, 10)
     for domain in made.opset_import:
         domain.version = min(max(domain.version, 13), 22)
@@ -93,5 +105,5 @@ def test_each_is_right_or_refused() -> None:
         (right if same else wrong).append(case.name)
     assert not wrong
     assert all("\n" not in text for _, text in refused)
-    if len(right) < 200:
-        pytest.fail(f"only {len(right)} are right; refused: {refused}")
+    assert [(name, text) for name, text in refused if not REFUSED.fullmatch(name)] == []
+    assert len(right) >= 240

@@ -66,7 +66,7 @@ def judged(build: Build, size: float, fault: bool = False) -> Report:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("op", OPS)
 def test_correct_hardware_never_fails(op: str, size: float) -> None:
-    assert judged(OPS[op], size).verdict in ("PASSED", "INCONCLUSIVE")
+    assert judged(OPS[op], size).verdict in (("PASSED",) if size == SIZES[0] else ("PASSED", "INCONCLUSIVE"))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

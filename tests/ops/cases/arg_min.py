@@ -14,7 +14,7 @@ def arg_min_of_dequantized(m: Qdq) -> None:
 
 
 def random_nodes(r: RandomNodes) -> None:
-    """Of few different values, so that the first and the last minimum differ."""
+    """Adds an ArgMin over few different values, so that the first and the last minimum differ."""
     x = r.floats((3, 11, 5))
     r.values[x.name] = np.round(r.values[x.name] / 3)
     for last in (0, 1):

@@ -18,7 +18,7 @@ def running_sums(m: Qdq) -> None:
 
 @reference(integer=False)
 def running_sums_of_integers(m: Qdq) -> None:
-    """As positions are computed from an attention mask."""
+    """Adds a CumSum that computes positions from an attention mask."""
     mask = m.op("Cast", [m.op("Greater", [m.input((3, 7)), m.constant("c", np.float32(0.5))])], to=7)
     m.output(m.op("CumSum", [mask, m.constant("axis", np.array(1, np.int64))]))
 

@@ -41,7 +41,7 @@ def a_mask_of_comparisons(m: Qdq) -> None:
 
 @reference()
 def a_quantized_tensor_in_a_narrower_range(m: Qdq) -> None:
-    """As Brevitas writes it: QuantizeLinear, Clip of the integers, DequantizeLinear."""
+    """Adds a Clip in the form that Brevitas writes: QuantizeLinear, Clip of the integers, DequantizeLinear."""
     if "16" in m.act:  # onnxruntime has no Clip of 16 bits
         m.act, m.opset = "uint8", 17
     x = m.input((2, 5, 7))

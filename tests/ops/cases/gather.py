@@ -28,7 +28,7 @@ def gathered_from_a_table(m: Qdq) -> None:
 
 @reference(integer=False)
 def gathered_before_it_is_dequantized(m: Qdq) -> None:
-    """As onnxruntime's dynamic quantization writes it: the integers are chosen, reshaped, then dequantized."""
+    """Adds a Gather in the form that onnxruntime's dynamic quantization writes: the integers are chosen, reshaped, then dequantized."""
     name = m.weight((11, 6)).removesuffix("_dq")
     rows = m.op("Gather", [f"{name}_i8", m.integers((2, 3))], axis=0)
     parts = m.op("Reshape", [rows, m.constant("shape", np.array([2, 3, 2, 3], np.int64))])

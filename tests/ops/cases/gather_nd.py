@@ -17,7 +17,7 @@ def slices_gathered(m: Qdq) -> None:
 
 @reference(integer=False)
 def slices_at_computed_places(m: Qdq) -> None:
-    """Of each batch its own: (2, 3, 1) tuples of one index into (2, 5, 7)."""
+    """Adds a GatherND in which each batch has indices of its own: (2, 3, 1) tuples of one index into (2, 5, 7)."""
     x = m.input((2, 5, 7))
     best = m.op("ArgMax", [m.input((2, 5, 3))], axis=1, keepdims=0)
     index = m.op("Unsqueeze", [best, m.constant("last", np.array([2], np.int64))])

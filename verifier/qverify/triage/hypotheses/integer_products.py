@@ -114,6 +114,7 @@ def _clip(values: Array, width: int) -> Array:
 
 
 def _widths(case: Case) -> Iterator[FaultVariant]:
+    yield from fault_variant(case, "the second operand is limited to -127..127", _symmetric)
     for width in WIDTHS:
         for text, limit in (("wraps", _wrap), ("saturates", _clip)):
             cut = partial(limit, width=width)
@@ -126,11 +127,6 @@ def _widths(case: Case) -> Iterator[FaultVariant]:
                 )
                 yield from fault_variant(
                     case, f"each operand less its zero point {text} in {width} bits", partial(_cut, a=cut, b=cut)
-                )
-                yield from fault_variant(
-                    case,
-                    f"the second operand is limited to -{(1 << width - 1) - 1}..{(1 << width - 1) - 1}",
-                    _symmetric,
                 )
             yield from fault_variant(case, f"each product {text} in {width} bits", partial(_products, cut=cut))
             yield from fault_variant(case, f"the sum {text} in {width} bits at its end", partial(_sums, cut=cut))

@@ -206,7 +206,7 @@ def test_what_an_island_reads_of_the_preprocessing_is_judged_without_dumps(tmp_p
     words = ["-m", f"{path},{target}", "-s", "False", "--json", str(out), "-b"]
     assert main([*words, "local"]) == 0
     assert "img" in [row["name"] for row in json.loads(out.read_text())["pairs"][0]["tensors"]]
-    assert main([*words, "faulty:local?fault=zero_output@img"]) == 1
+    assert main([*words, "faulty:local?fault=channel_reverse@img"]) == 1
 
 
 def test_what_islands_read_is_no_output_of_the_network(tmp_path: Path):

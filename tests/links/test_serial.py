@@ -128,11 +128,12 @@ time.sleep(100)
 """
 
 
-def wait_for(happened, seconds: float = 20.0) -> None:
+def wait_for(happened, seconds: float = 60.0) -> None:
+    """Asked once at a time: what is seen once has happened, whatever comes after."""
     end = time.monotonic() + seconds
-    while not happened() and time.monotonic() < end:
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.1)
-    assert happened()
 
 
 def agents_of(home: Path) -> list[str]:

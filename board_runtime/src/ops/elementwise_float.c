@@ -11,15 +11,16 @@ typedef struct {
   int function;
 } walking;
 
+/* a and b are floats, widened. */
 static double two(int function, double a, double b) {
   switch (function) {
     case QV_FLOAT_ADD: return a + b;
     case QV_FLOAT_SUB: return a - b;
-    case QV_FLOAT_MUL: return a * b;
+    case QV_FLOAT_MUL: return qv_wide_product((float)a, (float)b);
     case QV_FLOAT_DIV: return a / b;
     case QV_FLOAT_MIN: return a != a ? a : b != b ? b : a < b ? a : b;
     case QV_FLOAT_MAX: return a != a ? a : b != b ? b : a > b ? a : b;
-    case QV_FLOAT_PRELU: return a < 0 ? b * a : a;
+    case QV_FLOAT_PRELU: return a < 0 ? qv_wide_product((float)b, (float)a) : a;
     default: return (double)NAN;
   }
 }
@@ -75,8 +76,9 @@ static double mish(double x) {
   return x * (n / (n + 2.0));
 }
 
+/* x is a float, widened. */
 static double gelu_tanh(double x) {
-  double inner = 0.7978845608028654 * (x + 0.044715 * ((x * x) * x));
+  double inner = 0.7978845608028654 * (x + 0.044715 * (qv_wide_product((float)x, (float)x) * x));
   return (0.5 * x) * (1.0 + qv_tanh64(inner));
 }
 
@@ -93,7 +95,7 @@ static float one(int function, float f, float p, float q) {
     case QV_FLOAT_ERF: return (float)qv_erf64(x);
     case QV_FLOAT_HARD_SIGMOID: return hard_sigmoid(f, p, q);
     case QV_FLOAT_HARD_SWISH: return (float)hard_swish(x);
-    case QV_FLOAT_LEAKY_RELU: return (float)(x < 0 ? dp * x : x);
+    case QV_FLOAT_LEAKY_RELU: return (float)(x < 0 ? qv_wide_product(p, f) : x);
     case QV_FLOAT_NEG: return -f;
     case QV_FLOAT_ABS: return fabsf(f);
     case QV_FLOAT_RECIPROCAL: return (float)(1.0 / x);
@@ -101,13 +103,13 @@ static float one(int function, float f, float p, float q) {
     case QV_FLOAT_ELU: return (float)(x < 0 ? dp * (qv_exp64(x) - 1.0) : x);
     case QV_FLOAT_SOFTPLUS: return (float)softplus(x);
     case QV_FLOAT_GELU: return (float)((0.5 * x) * (1.0 + qv_erf64(x * 0.7071067811865476)));
-    case QV_FLOAT_SELU: return (float)(x > 0 ? dq * x : dq * (dp * (qv_exp64(x) - 1.0)));
+    case QV_FLOAT_SELU: return (float)(x > 0 ? qv_wide_product(q, f) : dq * (dp * (qv_exp64(x) - 1.0)));
     case QV_FLOAT_CELU: return (float)(x > 0 ? x : dp * (qv_exp64(x / dp) - 1.0));
     case QV_FLOAT_THRESHOLDED_RELU: return x <= dp ? 0.0f : f;
     case QV_FLOAT_SHRINK: return (float)(x < -dp ? x + dq : x > dp ? x - dq : x != x ? x : 0.0);
     case QV_FLOAT_MISH: return (float)mish(x);
     case QV_FLOAT_SOFTSIGN: return (float)(x / (1.0 + fabs(x)));
-    case QV_FLOAT_SWISH: return (float)(x * qv_sigmoid64(dp * x));
+    case QV_FLOAT_SWISH: return (float)(x * qv_sigmoid64(qv_wide_product(p, f)));
     case QV_FLOAT_GELU_TANH: return (float)gelu_tanh(x);
     case QV_FLOAT_FLOOR: return (float)whole(x, -1.0);
     case QV_FLOAT_CEIL: return (float)whole(x, 1.0);

@@ -56,6 +56,12 @@ static inline void qv_store64(void *data, int32_t dtype, int64_t i, int64_t v) {
   if (dtype == QV_I64) ((int64_t *)data)[i] = v;
   else qv_store(data, dtype, i, (int32_t)(uint32_t)(uint64_t)v);
 }
+/* Arithmetic modulo 2^64, which uint64_t has: its result as int64_t, in two's complement. */
+static inline int64_t qv_wrapped(uint64_t v) {
+  int64_t made;
+  memcpy(&made, &v, 8);
+  return made;
+}
 static inline int32_t qv_zero(const qv_tensor *t, int64_t channel) {
   return t->n_scales == 0 ? 0 : t->zero_point[t->n_scales > 1 ? channel : 0];
 }

@@ -35,10 +35,7 @@ static qv_status cum_sum_run(const qv_session *s, const qv_node *n) {
         ((float *)to)[at] = (float)(exclusive ? before : sum);
       } else {
         whole += (uint64_t)qv_load64(from, x->dtype, at);
-        uint64_t kept = exclusive ? whole_before : whole;
-        int64_t made;
-        memcpy(&made, &kept, 8);
-        qv_store64(to, x->dtype, at, made);
+        qv_store64(to, x->dtype, at, qv_wrapped(exclusive ? whole_before : whole));
       }
     }
   }

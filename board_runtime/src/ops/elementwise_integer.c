@@ -8,24 +8,17 @@ typedef struct {
   int32_t function, dtype; /* of the inputs */
 } walking;
 
-/* Modulo 2^64; what is stored keeps the low bits of it. */
-static int64_t wrapped(uint64_t v) {
-  int64_t made;
-  memcpy(&made, &v, 8);
-  return made;
-}
-
 static int64_t two(int32_t function, int64_t a, int64_t b) {
   switch (function) {
-    case QV_INTEGER_ADD: return wrapped((uint64_t)a + (uint64_t)b);
-    case QV_INTEGER_SUB: return wrapped((uint64_t)a - (uint64_t)b);
-    case QV_INTEGER_MUL: return wrapped((uint64_t)a * (uint64_t)b);
-    case QV_INTEGER_DIV: return b == -1 ? wrapped(0 - (uint64_t)a) : a / b; /* INT64_MIN / -1 traps */
+    case QV_INTEGER_ADD: return qv_wrapped((uint64_t)a + (uint64_t)b);
+    case QV_INTEGER_SUB: return qv_wrapped((uint64_t)a - (uint64_t)b);
+    case QV_INTEGER_MUL: return qv_wrapped((uint64_t)a * (uint64_t)b);
+    case QV_INTEGER_DIV: return b == -1 ? qv_wrapped(0 - (uint64_t)a) : a / b; /* INT64_MIN / -1 traps */
     case QV_INTEGER_MIN: return a < b ? a : b;
     case QV_INTEGER_MAX: return a > b ? a : b;
-    case QV_INTEGER_BITWISE_AND: return wrapped((uint64_t)a & (uint64_t)b);
-    case QV_INTEGER_BITWISE_OR: return wrapped((uint64_t)a | (uint64_t)b);
-    case QV_INTEGER_BITWISE_XOR: return wrapped((uint64_t)a ^ (uint64_t)b);
+    case QV_INTEGER_BITWISE_AND: return qv_wrapped((uint64_t)a & (uint64_t)b);
+    case QV_INTEGER_BITWISE_OR: return qv_wrapped((uint64_t)a | (uint64_t)b);
+    case QV_INTEGER_BITWISE_XOR: return qv_wrapped((uint64_t)a ^ (uint64_t)b);
     case QV_INTEGER_EQUAL: return a == b;
     case QV_INTEGER_LESS: return a < b;
     case QV_INTEGER_LESS_OR_EQUAL: return a <= b;
@@ -51,10 +44,10 @@ static int compare_floats(int32_t function, float a, float b) {
 
 static int64_t one(int32_t function, int64_t a) {
   switch (function) {
-    case QV_INTEGER_NEG: return wrapped(0 - (uint64_t)a);
-    case QV_INTEGER_ABS: return a < 0 ? wrapped(0 - (uint64_t)a) : a;
+    case QV_INTEGER_NEG: return qv_wrapped(0 - (uint64_t)a);
+    case QV_INTEGER_ABS: return a < 0 ? qv_wrapped(0 - (uint64_t)a) : a;
     case QV_INTEGER_SIGN: return a > 0 ? 1 : a < 0 ? -1 : 0;
-    case QV_INTEGER_BITWISE_NOT: return wrapped(~(uint64_t)a);
+    case QV_INTEGER_BITWISE_NOT: return qv_wrapped(~(uint64_t)a);
     case QV_INTEGER_NOT: return !a;
     default: return 0;
   }

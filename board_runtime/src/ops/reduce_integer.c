@@ -20,10 +20,12 @@ static qv_status reduce_integer_check(qv_model *m, qv_node *n) {
 }
 
 static int64_t combined(int32_t function, int64_t a, int64_t b) {
-  uint64_t wraps = function == SUM ? (uint64_t)a + (uint64_t)b : (uint64_t)a * (uint64_t)b;
-  int64_t made;
-  memcpy(&made, &wraps, 8);
-  return function == MAX ? (b > a ? b : a) : function == MIN ? (b < a ? b : a) : made;
+  switch (function) {
+    case SUM: return qv_wrapped((uint64_t)a + (uint64_t)b);
+    case MAX: return b > a ? b : a;
+    case MIN: return b < a ? b : a;
+    default: return qv_wrapped((uint64_t)a * (uint64_t)b);
+  }
 }
 
 static qv_status reduce_integer_run(const qv_session *s, const qv_node *n) {

@@ -24,10 +24,12 @@ static float of_floats(int32_t reduction, float a, float b) {
 }
 
 static int64_t of_integers(int32_t reduction, int64_t a, int64_t b) {
-  uint64_t wraps = reduction == QV_SCATTER_ADD ? (uint64_t)a + (uint64_t)b : (uint64_t)a * (uint64_t)b;
-  int64_t made;
-  memcpy(&made, &wraps, 8);
-  return reduction == QV_SCATTER_MAX ? (b > a ? b : a) : reduction == QV_SCATTER_MIN ? (b < a ? b : a) : made;
+  switch (reduction) {
+    case QV_SCATTER_ADD: return qv_wrapped((uint64_t)a + (uint64_t)b);
+    case QV_SCATTER_MUL: return qv_wrapped((uint64_t)a * (uint64_t)b);
+    case QV_SCATTER_MAX: return b > a ? b : a;
+    default: return b < a ? b : a;
+  }
 }
 
 void qv_scatter(void *to, const void *from, int32_t dtype, int64_t count, int32_t reduction) {

@@ -1,40 +1,9 @@
 /* y = index of the first (or last) minimum along axis. */
-#include "op.h"
-
-static qv_status arg_min_check(qv_model *m, qv_node *n) {
-  qv_status status = qv_arity(m, n, 1, 1, 2);
-  if (status != QV_OK) return status;
-  const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
-  if (!x || y->dtype != QV_I64 || x->dtype == QV_F64) return qv_fail_operands(m, n, "no float64 in, int64 out");
-  int32_t axis = qv_word(n, 0);
-  if (axis < 0 || axis >= x->rank) return qv_fail(m, n, QV_E_FORMAT, "axis %d, wanted 0 to %d", axis, x->rank - 1);
-  if (y->elements * x->shape[axis] != x->elements) return qv_fail_operands(m, n, "an output without axis %d, or with 1 there", axis);
-  return QV_OK;
-}
-
-/* 1 where element a is less than element b, 0 where they are equal, else -1. */
-static int less(const void *from, int32_t dtype, int64_t a, int64_t b) {
-  if (dtype == QV_F32) {
-    float p = ((const float *)from)[a], q = ((const float *)from)[b];
-    return p < q ? 1 : p == q ? 0 : -1;
-  }
-  int64_t p = qv_load64(from, dtype, a), q = qv_load64(from, dtype, b);
-  return p < q ? 1 : p == q ? 0 : -1;
-}
+#include "arg_search.h"
 
 static qv_status arg_min_run(const qv_session *s, const qv_node *n) {
-  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
-  int64_t inner = 1, size = x->shape[qv_word(n, 0)];
-  for (int k = qv_word(n, 0) + 1; k < x->rank; k++) inner *= x->shape[k];
-  const void *from = qv_data(s, x);
-  int64_t *to = qv_data(s, y);
-  for (int64_t at = 0; at < y->elements; at++) {
-    int64_t start = at / inner * size * inner + at % inner, best = 0;
-    for (int64_t i = 1; i < size; i++)
-      if (less(from, x->dtype, start + i * inner, start + best * inner) >= (qv_word(n, 1) ? 0 : 1)) best = i;
-    to[at] = best;
-  }
+  qv_arg(s, n, 1);
   return QV_OK;
 }
 
-const qv_op qv_op_arg_min = {"arg_min", arg_min_check, NULL, arg_min_run};
+const qv_op qv_op_arg_min = {"arg_min", qv_check_arg, NULL, arg_min_run};

@@ -42,6 +42,27 @@ OPS: dict[str, Build] = {
         "Div", [x, m.op("Add", [m.op("ReduceL2", [x], axes=[1], keepdims=1), _ones(m, 1)])]
     ),
 }
+
+
+def _recurrence(op: str, *functions: str) -> Build:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+
+    def build(m: Qdq, x: str) -> str:
+        sequence = m.op("Reshape", [x, m.constant("steps", np.array([6, 2, 8]))])
+        weights = [m.rng.normal(0, 0.4, (1, gates * 6, k)).astype(np.float32) for k in (8, 6)]
+        w, r = (m.constant(n, v) for n, v in zip("wr", weights, strict=True))
+        return m.op(op, [sequence, w, r], hidden_size=6, activations=functions)
+
+    return build
+
+
+RECURRENT = {
+    "LSTM": _recurrence("LSTM", "Sigmoid", "Relu", "Relu"),
+    "LSTM, all gates": _recurrence("LSTM", "Sigmoid", "Tanh", "Tanh"),
+    "GRU": _recurrence("GRU", "Sigmoid", "Relu"),
+    "RNN": _recurrence("RNN", "Relu"),
+}
+OPS |= RECURRENT
 SIZES = (9.0, 1e7, 1e19, 1e20, 3e37, 1e-19, 1e-30)
 
 
@@ -84,3 +105,27 @@ def test_the_compiler_is_not_blamed_for_what_the_original_cannot_compute() -> No
     m.output(OPS["LpNormalization 2"](m, m.input((1, 6, 4, 4), -1e20, 1e20)))
     check = compile_model(m.model().SerializeToString(), "m").graph.meta["check"]
     assert check["over"] == [] and [n.split("2")[0] for n in check["not_checked"]] == ["lpnormalization"]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("size", [3e38, 1e38, 1e36])
+@pytest.mark.parametrize("op", RECURRENT)
+def test_the_compiler_is_not_blamed_for_a_recurrence_whose_states_overflow(op: str, size: float) -> None:
+    m = Qdq("uint8", seed=3)
+    m.output(RECURRENT[op](m, m.input((1, 6, 4, 4), -size, size)))
+    check = compile_model(m.model().SerializeToString(), "m").graph.meta["check"]
+    assert check["over"] == [] and bool(check["not_checked"]) is (size == 3e38 and "all" not in op)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("op", RECURRENT)
+def test_a_fault_in_a_recurrence_whose_states_overflow_fails_all_the_same(op: str) -> None:
+    assert judged(RECURRENT[op], 1e34, fault=True).verdict == "FAILED"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_nan_on_both_sides_shows_the_compiler_nothing() -> None:
+    m = Qdq("uint8", seed=3)
+    m.output(m.op("Log", [m.input((1, 6, 4, 4), -1, 1)]))
+    check = compile_model(m.model().SerializeToString(), "m").graph.meta["check"]
+    assert check["over"] == [] and check["not_checked"] == ["log2"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compiler.match import Watch
@@ -25,7 +26,7 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
     nothing fused) from one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}, the last with outputs for
-    which onnxruntime has no meaningful value."""
+    which onnxruntime has no meaningful value, or NaN where the simulator has it, too: that shows nothing of the arithmetic."""
     prepared = random_inputs(graph, 0)
     produced = {o for node in model.graph.node for o in node.output}
     names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
@@ -42,7 +43,8 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
             missing.append(unit.name)
             continue
         checked += 1
-        for name, value in _run_unit(simulator, unit, recorded).items():
+        outputs = _run_unit(simulator, unit, recorded)
+        for name, value in outputs.items():
             spec = graph.spec(name)
             distance = _distance(value.astype(np.float64), recorded[name].astype(np.float64))
             if spec.quantized:
@@ -52,7 +54,9 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
             if not distance <= limit and (
                 spec.quantized or not distance <= 2.0**-18 * _magnitude(unit, graph, recorded)
             ):
-                (missing if _meaningless(unit, name, graph, recorded, value) else over).append(name)
+                (missing if _meaningless(unit, name, graph, recorded, outputs) else over).append(name)
+            elif value.dtype.kind == "f" and (np.isnan(value) & np.isnan(recorded[name])).any():
+                missing.append(name)
     return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
 
 
@@ -70,23 +74,26 @@ def _run_unit(simulator: Any, unit: Unit, recorded: Mapping[str, Any]) -> Mappin
     return dict(zip(last.outputs, made, strict=True))
 
 
-def _meaningless(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any], value: npt.NDArray[Any]) -> bool:
+def _meaningless(
+    unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any], outputs: Mapping[str, npt.NDArray[Any]]
+) -> bool:
     """Returns whether onnxruntime's value differs only where its float32 intermediates overflow or underflow (NUMERICS.md
-    section 4), and the simulator's is right."""
+    section 4), and the simulator's is right. outputs: the simulator's."""
     plain = limit_for(unit, name, graph)
     limit, evaluated = tie_aware(plain, unit, name, graph)
     if not evaluated:
         return False
-    exact = ExactUnit(unit, name, graph, recorded, recorded, {**recorded, name: value})
-    found = check_both(exact, recorded[name], value, limit, plain)
+    is_last = is_stepwise(unit) and name == unit.nodes[-1].outputs[1]  # the last state of the simulator's own steps
+    exact = ExactUnit(unit, name, graph, recorded, recorded, {**recorded, **outputs} if is_last else recorded)
+    found = check_both(exact, recorded[name], outputs[name], limit, plain)
     return isinstance(found, TieAwareResult) and found.holds and found.lost > 0
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """Returns the largest difference; equal infinities have none, and NaN differs from everything by infinity: it shows
-    nothing of the arithmetic."""
+    """Returns the largest difference; equal infinities and two NaN have none, and NaN differs from a number by
+    infinity."""
     with np.errstate(invalid="ignore"):
-        apart = np.where(a == b, 0.0, np.abs(a - b))
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
 
 

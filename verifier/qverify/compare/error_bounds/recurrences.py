@@ -3,12 +3,16 @@ it (NUMERICS.md section 4).
 
 Each function named after an op takes its node, bounded inputs, graph and the outputs that one side recorded, and returns
 the bounded outputs of that side. An error so never grows from step to step but in c, which no side records: there it is
-multiplied by the forget gate."""
+multiplied by the forget gate.
+
+A gate is lost where the magnitudes of its terms may overflow in float32, and so is what is computed from it; each step
+from a recorded h that is not finite, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +26,18 @@ from qverify.arithmetic.recurrences import (
     quantized,
     settings_of,
 )
-from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Array, Held, NoBound, Real, Reals, gamma
+from qverify.compare.error_bounds.bounded_values import (
+    BEYOND,
+    OVERFLOW,
+    ROUNDOFF,
+    TINY,
+    Array,
+    Held,
+    NoBound,
+    Real,
+    Reals,
+    gamma,
+)
 from qverify.compare.error_bounds.float_sums import DOUBLE, EXTRA
 from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
 from qverify.model_bin.graph import Graph, Node
@@ -45,35 +60,57 @@ class _Kernel:
         """Returns sums of `terms` products. size: of the magnitudes of their terms. rounded: of the magnitudes that
         qverify rounds. moved: the error of the terms themselves."""
         if self.own:
-            return Real(value, moved + ROUNDOFF * rounded + DOUBLE * terms * size + TINY)
-        return Real(value, moved + gamma(terms + EXTRA) * (size + moved) + (terms + 2) * TINY)
+            y = Real(value, moved + ROUNDOFF * rounded + DOUBLE * terms * size + TINY)
+        else:
+            y = Real(value, moved + gamma(terms + EXTRA) * (size + moved) + (terms + 2) * TINY)
+        return _losing_large(y.as_float32(), size + moved)
 
     def product(self, a: Real, b: Real) -> Real:
         """Returns a product that is a term of a sum, or is rounded afterwards."""
         value = a.value * b.value
         error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
-        return Real(value, error + (DOUBLE if self.own else ROUNDOFF) * np.abs(value) + TINY)
+        y = Real(value, error + (DOUBLE if self.own else ROUNDOFF) * np.abs(value) + TINY)
+        return _losing_large(_losing_with(y, a, b), value)
 
     def gate(self, gate: Gate, x: Real, limited: bool = True) -> Real:
         """Returns the function of a gate. NoBound where it rises and falls."""
         if gate.name in FALLING and gate.alpha < 0:
             raise NoBound(f"{gate.name} of a negative alpha")
-        x = Real(gate.limited(x.value), x.error) if limited else x
-        y = apply(GATES[gate.name], x, gate.alpha, gate.beta)
+        x = replace(x, value=gate.limited(x.value)) if limited else x
+        y = _losing_with(apply(GATES[gate.name], x, gate.alpha, gate.beta), x)
         if not self.own:
-            return y.rounded()
+            return _stored(y)
         of = GATES[gate.name].of
         ends = [np.abs(of(x.value + s * x.error, gate.alpha, gate.beta) - y.value) for s in (-1, 1)]
-        inside = DOUBLE * (1 + abs(gate.alpha) + abs(gate.beta)) * (1 + np.abs(x.value))
-        return Real(y.value, np.maximum(*ends) + inside).rounded()
+        size = np.abs(x.value if gate.name == "affine" else y.value)  # only there the terms may be larger than y, or 1
+        inside = DOUBLE * (1 + abs(gate.alpha) + abs(gate.beta)) * (1 + size)
+        return _stored(Real(y.value, np.maximum(*ends) + inside, None, y.lost))
 
 
 def _plus(a: Real, b: Real) -> Real:
-    return Real(a.value + b.value, a.error + b.error)
+    y = Real(a.value + b.value, a.error + b.error)
+    return _losing_large(_losing_with(y, a, b), y.value)
 
 
-def _of(values: Real, at: slice) -> Real:
-    return Real(values.value[..., at], values.error[..., at])
+def _stored(x: Real) -> Real:
+    """Returns the values after a rounding to float32."""
+    return x.rounded().as_float32()
+
+
+def _losing_with(y: Real, *parts: Real) -> Real:
+    """Returns y, lost where one of these is."""
+    return y.losing(*(part.lost for part in parts if part.lost is not None))
+
+
+def _losing_large(y: Real, size: Reals) -> Real:
+    """Returns y, lost where this magnitude of its terms may overflow, or is no number."""
+    return y.losing(~(np.abs(size) < OVERFLOW))
+
+
+def _of(values: Real, at: Any) -> Real:
+    """Returns the part of the values at an index."""
+    lost = None if values.lost is None else values.lost[at]
+    return Real(values.value[at], values.error[at], None, lost)
 
 
 class _Direction:
@@ -103,9 +140,14 @@ class _Direction:
     def gates(self, kernel: _Kernel, at: slice) -> Real:
         """Returns the arguments of these gates, whose sums of x and h are one sum."""
         (x, size_x), (h, size_h) = self.x, self.h
-        parts = [x[..., at] + self.given.biases(self.d)[1][at], x[..., at] + h[..., at]]
-        rounded = self.bias[at] + np.abs(parts[0]) + np.abs(parts[1])
-        return kernel.sums(self.terms, (size_x + size_h)[..., at], parts[1], rounded)
+        of_x, value = x[..., at] + self.given.biases(self.d)[1][at], x[..., at] + h[..., at]
+        rounded = self.bias[at] + np.abs(of_x) + np.abs(value)
+        return kernel.sums(self.terms, (size_x + size_h)[..., at], value + _overflow(of_x), rounded)
+
+
+def _overflow(sums: Reals) -> Reals:
+    """Returns what float32 makes of these sums in addition: 0, or an infinity where they are too large for it."""
+    return np.where(np.abs(sums) >= BEYOND, np.copysign(np.inf, sums), 0.0)
 
 
 def _multiply(a: Array, weights: Array, bias: Array) -> tuple[Reals, Reals]:
@@ -131,7 +173,7 @@ def lstm_integer(node: Node, inputs: list[Held | None], graph: Graph, made: Mapp
         (x, size_x), (h, size_h) = _scaled(of_x[part.d], [given.x]), _scaled(of_h[part.d], list(part.before[:, None]))
         biases = given.biases(part.d)
         size = size_x + size_h + np.abs(biases[0]) + np.abs(biases[1])
-        return Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY)
+        return _losing_large(Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY), size)
 
     return _lstm(node, given, made[node.outputs[0]], gates)
 
@@ -149,30 +191,26 @@ def _lstm(node: Node, given: Operands, y: Array, gates_of: Callable[[_Kernel, _D
     settings = settings_of(node.words, 3, True)
 
     def both(kernel: _Kernel) -> tuple[Real, Real]:
-        outputs = [np.zeros(y.shape) for _ in range(2)]
-        last = [np.zeros(given.c.shape) for _ in range(2)]
+        outputs, last = _nothing(y.shape), _nothing(given.c.shape)
         for d, backward in enumerate(settings.reverse):
             gates = gates_of(kernel, _Direction(given, d, backward, y[:, d]))
-            c = Real(given.c[d].copy(), np.zeros(given.c[d].shape))
+            c = _nothing(given.c[d].shape)
+            c.value[:] = given.c[d]
             for step in range(len(y)):
                 rows, at = given.positions(step, backward)
                 if not len(rows):
                     break
-                now = Real(gates.value[at, rows], gates.error[at, rows])
-                h, new = _lstm_step(kernel, settings.gates[d], settings.flag, given.p[d], now, _rows(c, rows))
-                for held, of_h, of_c, whole in zip(outputs, _pair(h), _pair(new), _pair(c), strict=True):
-                    held[at, d, rows], whole[rows] = of_h, of_c
+                now = _of(gates, (at, rows))
+                h, new = _lstm_step(kernel, settings.gates[d], settings.flag, given.p[d], now, _of(c, rows))
+                _put(outputs, (at, d, rows), h)
+                _put(c, rows, new)
             some = given.lengths > 0
-            for state, of_c in zip(last, _pair(c), strict=True):
-                state[d, some] = of_c[some]
-        return Real(*outputs), Real(*last)
+            _put(last, (d, some), _of(c, some))
+        return outputs, last
 
     (any_y, any_c), (own_y, own_c) = both(_Kernel(False)), both(_Kernel(True))
-    return [
-        Real(any_y.value, any_y.error, own_y.error),
-        _last_h(given, settings.reverse, y),
-        Real(any_c.value, any_c.error, own_c.error),
-    ]
+    last_h = _last_h(given, settings.reverse, y, any_y.lost)
+    return [replace(any_y.losing(), ours=own_y.error), last_h, replace(any_c.losing(), ours=own_c.error)]
 
 
 def _lstm_step(
@@ -180,17 +218,17 @@ def _lstm_step(
 ) -> tuple[Real, Real]:
     f, g, last = functions
     size = c.value.shape[-1]
-    i, o, forget, new = (_of(sums, slice(k * size, (k + 1) * size)) for k in range(4))
+    i, o, forget, new = (_of(sums, np.s_[..., k * size : (k + 1) * size]) for k in range(4))
     of_i, of_o, of_f = (Real(p, np.zeros_like(p)) for p in np.split(peepholes, 3))
 
     def peep(gate: Real, weights: Real, state: Real) -> Real:
-        return _plus(gate, kernel.product(weights, state)).rounded() if peepholes.any() else gate
+        return _stored(_plus(gate, kernel.product(weights, state))) if peepholes.any() else gate
 
     i = kernel.gate(f, peep(i, of_i, c))
-    forget = Real(1.0 - i.value, i.error).rounded() if coupled else kernel.gate(f, peep(forget, of_f, c))
-    state = _plus(kernel.product(forget, c), kernel.product(i, kernel.gate(g, new))).rounded()
+    forget = _stored(replace(i, value=1.0 - i.value)) if coupled else kernel.gate(f, peep(forget, of_f, c))
+    state = _stored(_plus(kernel.product(forget, c), kernel.product(i, kernel.gate(g, new))))
     o = kernel.gate(f, peep(o, of_o, state))
-    return kernel.product(o, kernel.gate(last, state, limited=False)).rounded(), state
+    return _stored(kernel.product(o, kernel.gate(last, state, limited=False))), state
 
 
 def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
@@ -199,21 +237,21 @@ def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, 
     def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
         both, rest = slice(0, 2 * given.hidden), slice(2 * given.hidden, None)
         gates = kernel.gate(functions[0], part.gates(kernel, both))
-        z, r = _of(gates, slice(0, given.hidden)), _of(gates, slice(given.hidden, None))
+        z, r = _of(gates, np.s_[..., : given.hidden]), _of(gates, np.s_[..., given.hidden :])
         h = Real(part.before, np.zeros_like(part.before))
         if settings.flag:
             (x, size_x), (v, size_h) = ([p[..., rest] for p in sums] for sums in (part.x, part.h))
             inner = kernel.sums(given.hidden + 1, size_h, v, np.abs(v))
             of_x = kernel.sums(given.x.shape[-1] + 1, size_x, x, np.abs(x))
-            candidate = _plus(of_x, kernel.product(r, inner)).rounded()
+            candidate = _stored(_plus(of_x, kernel.product(r, inner)))
         else:
-            candidate = _reset_first(kernel, part, kernel.product(r, h).rounded(), rest)
+            candidate = _reset_first(kernel, part, _stored(kernel.product(r, h)), rest)
         new = kernel.gate(functions[1], candidate)
         value = (1.0 - z.value) * new.value + z.value * h.value
         error = np.abs(new.value - h.value) * z.error + (np.abs(1.0 - z.value) + z.error) * new.error
         size = np.abs(new.value) * (1 + np.abs(z.value)) + np.abs(z.value * h.value) + np.abs(h.value)
         more = DOUBLE * size if kernel.own else 4 * ROUNDOFF * size
-        return Real(value, error + more).rounded()
+        return _losing_with(_losing_large(_stored(Real(value, error + more)), size), z, new)
 
     return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
 
@@ -223,9 +261,10 @@ def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
     weights, (x, size_x) = part.given.r[part.d][at], part.x
     of_x, size, moved = x[..., at], np.abs(h.value) @ np.abs(weights).T, h.error @ np.abs(weights).T
     own = part.given.biases(part.d)[1][at]
-    value = of_x + own + h.value @ weights.T
+    value = of_x + own + h.value @ weights.T + _overflow(of_x + own)
     rounded = part.bias[at] + np.abs(of_x + own) + np.abs(value) + moved
-    return kernel.sums(part.terms, size_x[..., at] + size + np.abs(own), value, rounded, moved)
+    y = kernel.sums(part.terms, size_x[..., at] + size + np.abs(own), value, rounded, moved)
+    return y if h.lost is None else y.losing(np.asarray(h.lost.any(-1, keepdims=True)))
 
 
 def rnn(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
@@ -246,14 +285,16 @@ def _every_direction(
     of: Callable[[_Kernel, _Direction, tuple[Gate, ...]], Real],
 ) -> list[Held]:
     y = made[node.outputs[0]]
-    value, error, own = (np.zeros(y.shape) for _ in range(3))
+    whole, own = _nothing(y.shape), np.zeros(y.shape)
     for d, backward in enumerate(reverse):
         part = _Direction(given, d, backward, y[:, d])
         part.add_up()
         by_any, by_own = (of(_Kernel(k), part, functions[d]) for k in (False, True))
-        for whole, of_part in ((value, by_any.value), (error, by_any.error), (own, by_own.error)):
-            whole[:, d] = np.where(part.inside, of_part, 0.0)
-    return [Real(value, error, own), _last_h(given, reverse, y)]
+        inside = np.broadcast_to(part.inside, by_any.value.shape)
+        step, row, unit = np.nonzero(inside)
+        _put(whole, (step, d, row, unit), _of(by_any, inside))
+        own[step, d, row, unit] = by_own.error[inside]
+    return [replace(whole.losing(), ours=own), _last_h(given, reverse, y, whole.lost)]
 
 
 def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> list[Array | None]:
@@ -265,17 +306,21 @@ def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> l
     return [None if v is None else v.value if isinstance(v, Real) else v.low for v in inputs]
 
 
-def _last_h(given: Operands, reverse: tuple[bool, ...], y: Array) -> Real:
-    """Returns the state that the side itself recorded in y for the last step of each row."""
-    last, rows = np.zeros(given.h.shape), np.flatnonzero(given.lengths > 0)
+def _last_h(given: Operands, reverse: tuple[bool, ...], y: Array, lost: Array | None) -> Real:
+    """Returns the state that the side itself recorded in y for the last step of each row. lost: where y is."""
+    last, rows = _nothing(given.h.shape), np.flatnonzero(given.lengths > 0)
     for d, backward in enumerate(reverse):
-        last[d, rows] = y[0 if backward else given.lengths[rows] - 1, d, rows]
-    return Real(last, np.zeros_like(last), np.zeros_like(last))
+        at = (0 if backward else given.lengths[rows] - 1, d, rows)
+        _put(last, (d, rows), Real(y[at], np.zeros(y[at].shape), None, None if lost is None else lost[at]))
+    return replace(last.losing(), ours=np.zeros_like(last.value))
 
 
-def _rows(values: Real, rows: Array) -> Real:
-    return Real(values.value[rows], values.error[rows])
+def _nothing(shape: tuple[int, ...]) -> Real:
+    """Returns zeros without error, to be filled by _put."""
+    return Real(np.zeros(shape), np.zeros(shape), None, np.zeros(shape, bool))
 
 
-def _pair(values: Real) -> tuple[Reals, Reals]:
-    return values.value, values.error
+def _put(whole: Real, at: Any, part: Real) -> None:
+    """Writes values, errors and what is lost at an index, in place."""
+    assert whole.lost is not None
+    whole.value[at], whole.error[at], whole.lost[at] = part.value, part.error, False if part.lost is None else part.lost

@@ -254,6 +254,43 @@ def test_a_dropout_that_drops_is_not_computed_on_the_host():
     assert "(Dropout): training_mode is not false" in refusal(build)
 
 
+def shape_by_value(m: Qdq) -> None:
+    """An If whose second branch sums an axis away where the first element is not above 0; a Reshape then fails."""
+    x = conv(m, m.input(SHAPE), 3, 3)
+    made = helper.make_tensor_value_info("one", TensorProto.FLOAT, None)
+    axis = helper.make_node("Constant", [], ["axis"], value=numpy_helper.from_array(np.array([2]), "axis"))
+    shorter = [axis, helper.make_node("ReduceSum", [x, "axis"], ["one"], keepdims=1)]
+    same = [helper.make_node("Identity", [x], ["one"])]
+    graphs = [helper.make_graph(nodes, name, [], [made]) for name, nodes in (("same", same), ("shorter", shorter))]
+    first = m.op(
+        "Gather", [m.op("Reshape", [x, m.constant("flat", np.array([-1]))]), m.constant("at", np.array(0))], axis=0
+    )
+    high = m.op("Greater", [first, m.constant("zero", np.float32(0))])
+    m.output(conv(m, m.quantize(m.op("If", [high], then_branch=graphs[0], else_branch=graphs[1])), 3, 2))
+
+
+def shape_that_a_later_node_refuses(m: Qdq) -> None:
+    shape_by_value(m)
+    m.outputs[-1] = m.op("Reshape", [m.outputs[-1], m.constant("whole", np.array([1, 2 * SHAPE[2] * SHAPE[3]]))])
+
+
+@pytest.mark.parametrize("build", [shape_by_value, shape_that_a_later_node_refuses])
+def test_an_input_that_changes_a_shape_behind_an_island_is_inconclusive(build: Callable[[Qdq], None], tmp_path: Path):
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model(build).SerializeToString())
+    verdicts = set()
+    for seed in range(4):
+        report = verify(
+            Request([str(path)], "local", inputs=InputRequest(seed=seed), options=Options(dump_all=True))
+        ).report
+        verdicts.add(report.verdict)
+        if report.verdict != "PASSED":
+            assert [p.verdict for p in report.pairs] == ["INCONCLUSIVE"] * 3 and report.blame is None
+            assert all("computed on the host" in p.why for p in report.pairs)
+            assert all("for this input, the model says float32[1, 3, 6, 6]" in p.why for p in report.pairs[1:])
+    assert verdicts == {"PASSED", "INCONCLUSIVE"}
+
+
 def test_wrong_numbers_are_refused_and_never_computed_on_the_host():
     broken = model(between)
     for constant in broken.graph.initializer:

@@ -87,7 +87,10 @@ def soak(
     ends it before anything ran; later link errors are counted, and the board is connected again."""
     models = open_models(request.models)
     prepared = prepared_inputs(models.graph, request.inputs)
-    expected = Simulator(models.graph, models.islands).run(prepared, keep=set()).digests
+    simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())
+    if simulated.state != "complete":
+        raise UsageError(f"{simulated.why}; take other inputs")
+    expected = simulated.digests
     if not expected:
         raise UsageError("the model has no tensor by which to check a board")
     start, result = time.monotonic(), SoakResult()

@@ -11,9 +11,8 @@ from qverify_agents.errors import AgentError, LinkError
 from qverify.errors import BadFileError
 from qverify.model_bin.cut_graph import needed
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
-from qverify.sides.host_islands import HostIslands
+from qverify.sides.host_islands import HostIslands, made_from
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -78,16 +77,8 @@ class BoardIslands:
                 recording.digests.pop(name, None)
                 recording.missing.pop(name, None)
         recording.missing = {**unknown, **recording.missing}
-        doubtful = self._made_from(unknown)
+        doubtful = made_from(self._graph, unknown)
         tensors |= {n: v for n, v in self.made.items() if n not in doubtful}
-
-    def _made_from(self, names: Collection[str]) -> set[str]:
-        """Returns these tensors and everything that is computed from them, by islands and by nodes."""
-        found, known = set(names), (*self._graph.inputs, *self._graph.constants)
-        for step in in_order(self._graph.islands, self._graph.nodes, known) if found else ():
-            if not found.isdisjoint(n for n in step.inputs if n is not None):
-                found.update(step.made if isinstance(step, HostIsland) else step.outputs)
-        return found
 
 
 def _part(graph: Graph, names: list[str], known: Mapping[str, Array]) -> Unit:

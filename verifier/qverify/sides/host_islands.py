@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
-from qverify.model_bin.islands import HostIsland
+from qverify.model_bin.islands import HostIsland, in_order
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import parse
@@ -32,14 +32,30 @@ class HostIslands:
                 self._engines.clear()
             self._engines[key] = Engine(cut_nodes(self._model, given, island.made).SerializeToString())
         made = self._engines[key].run(given, island.made)
-        for name, value in made.items():
-            spec = self._graph.tensors.get(name)
-            if spec is not None and (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
-                raise BadFileError(
-                    f"computed on the host: {name!r} is {value.dtype}{list(value.shape)}, the model says "
-                    f"{spec.dtype}{list(spec.shape)}"
-                )
+        if why := misfit(self._graph, island, made):
+            raise BadFileError(why)
         return made
+
+
+def misfit(graph: Graph, island: HostIsland, made: Mapping[str, Array]) -> str:
+    """Returns which of these tensors of an island has another shape or type than model.bin says; "" where none has."""
+    for name in (n for n in island.made if n in made and n in graph.tensors):
+        spec, value = graph.tensors[name], made[name]
+        if (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
+            return (
+                f"computed on the host: {name!r} is {value.dtype}{list(value.shape)} for this input, the model says "
+                f"{spec.dtype}{list(spec.shape)}"
+            )
+    return ""
+
+
+def made_from(graph: Graph, names: Collection[str]) -> set[str]:
+    """Returns these tensors and everything that is computed from them, by islands and by nodes."""
+    found, known = set(names), (*graph.inputs, *graph.constants)
+    for step in in_order(graph.islands, graph.nodes, known) if found else ():
+        if not found.isdisjoint(n for n in step.inputs if n is not None):
+            found.update(step.made if isinstance(step, HostIsland) else step.outputs)
+    return found
 
 
 def after_islands(

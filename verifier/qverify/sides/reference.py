@@ -15,9 +15,11 @@ from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut_model import Cutter
+from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.ops.quantize import parameters
+from qverify.sides.host_islands import made_from, misfit
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
 from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 from qverify.tensors.digest import tensor_digest
@@ -48,12 +50,12 @@ class Reference:
         return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in ours]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
-        """Returns every observable tensor; digests: with their digests."""
+        """Returns every observable tensor; digests: with their digests. Where a host island makes another shape than the
+        model says, or what follows fails for it, the Recording is partial."""
         start = time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
-        values = network_inputs | self._engine.run(
-            {**prepared.arrays(), **network_inputs}, [*self.names, *self._by_host]
-        )
+        values, why = self._computed({**prepared.arrays(), **network_inputs})
+        values |= network_inputs
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
@@ -69,9 +71,31 @@ class Reference:
             finals=self.graph.outputs,
             tensors=values,
             digests={n: tensor_digest(v) for n, v in verified.items()} if digests else {},
+            missing=dict.fromkeys((n for n in self.names if n not in verified), why) if why else {},
+            state="partial" if why else "complete",
+            why=why,
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
+
+    def _computed(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+        """Returns what onnxruntime computes, without what comes from an island that does not fit model.bin, and why it
+        does not; "" where every island fits."""
+        wanted = [*self.names, *self._by_host]
+        try:
+            values = self._engine.run(inputs, wanted)
+        except BadFileError as error:
+            behind = made_from(self.graph, self._by_host)
+            wanted = [n for n in self.names if n not in behind]
+            if not self.graph.islands or not wanted:
+                raise
+            before = Engine(cut_nodes(self._model, inputs, wanted).SerializeToString())
+            return before.run(inputs, wanted), f"with what is computed on the host, {error}"
+        for island in self.graph.islands:
+            if why := misfit(self.graph, island, values):
+                behind = made_from(self.graph, island.made)
+                return {n: v for n, v in values.items() if n not in behind}, why
+        return values, ""
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
@@ -139,6 +163,8 @@ class Reference:
         finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():
+            if named[name] not in finals:  # of a partial recording
+                continue
             mine = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
             mine = _first_rows(mine, value.shape) if self._bounded else mine
             distance = (

@@ -63,11 +63,11 @@ class Simulator:
         peer: Recording | None = None,
     ) -> Recording:
         """Runs the graph. keep: names whose values the Recording keeps (default all observable ones). Digests cover
-        every observable tensor. peer: a side that ran before; tensors with the same digest share its array."""
+        every observable tensor. Where a host island cannot be computed from this run's tensors, the Recording is partial. peer: a side that ran before; tensors with the same digest share its array."""
         start, graph = time.perf_counter(), self.graph
         results = _Seen(set(graph.observable()) if keep is None else keep | set(graph.outputs), digests, peer)
         with one_blas_thread():
-            self._compute(dict(prepared.arrays()), results, progress)
+            why = self._compute(dict(prepared.arrays()), results, progress)
         finals = frozenset(graph.outputs)
         results.kept |= {n: v for n, v in prepared.arrays().items() if n in finals}
         return Recording(
@@ -80,17 +80,25 @@ class Simulator:
             finals=graph.outputs,
             tensors=results.kept,
             digests=results.digests(),
+            missing=dict.fromkeys((n for n in graph.observable() if n not in results.names), why) if why else {},
+            state="partial" if why else "complete",
+            why=why,
             capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
             inputs_sha256=prepared.sha256,
         )
 
-    def _compute(self, values: dict[str, Array], results: _Seen, progress: Callable[[int, int], None] | None) -> None:
-        """Runs every node in order. values: initially the inputs; a tensor is removed once no further node reads it."""
+    def _compute(self, values: dict[str, Array], results: _Seen, progress: Callable[[int, int], None] | None) -> str:
+        """Runs every node in order, up to a host island that cannot be computed; returns why it cannot, "" where all can.
+        values: initially the inputs; a tensor is removed once no further node reads it."""
         graph, steps = self.graph, list(self.graph.steps())
         last_use = {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
         for i, step in enumerate(steps):
             if isinstance(step, HostIsland):
-                made = self._island(step, values)
+                try:
+                    made = self._island_of(step).run(step, values)
+                except BadFileError as error:
+                    results.share(wait=True)
+                    return f"{error}"
                 results.kept |= made
             else:
                 made = self._node(step, values)
@@ -105,13 +113,14 @@ class Simulator:
             if progress is not None:
                 progress(i + 1, len(steps))
         results.share(wait=True)
+        return ""
 
-    def _island(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
+    def _island_of(self, island: HostIsland) -> HostIslands:
         if self._islands is None:
             raise BadFileError(
                 f"model.bin: {island.nodes[0].name} is computed on the host, which needs its quantized ONNX"
             )
-        return self._islands.run(island, values)
+        return self._islands
 
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs one unit on the given inputs (valid elements by tensor name). Returns its outputs by name."""
@@ -128,6 +137,7 @@ class _Seen:
 
     def __init__(self, wanted: set[str], digests: bool, peer: Recording | None):
         self.kept: dict[str, Array] = {}
+        self.names = set[str]()
         self._wanted, self._digests = wanted, digests
         self._marks: dict[str, Future[str]] = {}
         self._waiting: list[str] = []  # kept by both, digests not compared yet
@@ -135,6 +145,7 @@ class _Seen:
         self._known = peer.tensors if peer is not None and isinstance(peer.tensors, dict) else {}
 
     def add(self, name: str, value: Array) -> None:
+        self.names.add(name)
         if self._digests:
             self._marks[name] = submit(partial(tensor_digest, value), inline=value.nbytes < DIGEST_INLINE)
         if name in self._wanted:

@@ -14,8 +14,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.fold_constants import RANDOM
-from qverify.onnx_model.node_order import inner_nodes, reads, sort_nodes
+from qverify.onnx_model.node_order import reads, sort_nodes
 from qverify.onnx_model.view import ELEMENT, View
 from qverify.plural import count
 
@@ -49,8 +48,7 @@ class HostNodes:
 
     def take(self, refused: Mapping[str, str]) -> None:
         """Adds the refused nodes, and those that read a tensor of them that model.bin cannot describe. refused: node
-        name to the reason. Raises UnsupportedError for a node that draws random numbers, which no two sides could agree
-        on."""
+        name to the reason."""
         self.why |= self._first_of(refused)
         for node in self._view.nodes:
             if node.name in self.why:
@@ -59,12 +57,6 @@ class HostNodes:
             if lost:
                 self.why[node.name] = (
                     f"{node.name} ({node.op_type}): reads {lost[0]!r}, whose shape or type is only known when the model runs"
-                )
-        for node in self._view.nodes:
-            if node.name in self.why and (drawn := next((n for n in inner_nodes(node) if n.op_type in RANDOM), None)):
-                raise UnsupportedError(
-                    f"{node.name} ({node.op_type}): {drawn.op_type} draws random numbers, so that it cannot be computed "
-                    "on the host for each side, either; replace it by a constant, or cut the model before it"
                 )
 
     def _first_of(self, refused: Mapping[str, str]) -> dict[str, str]:

@@ -16,11 +16,11 @@ from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
+from qverify.onnx_model.random_operators import draws
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
 MOST_BYTES = 1 << 31  # of all folded tensors: what a model may have
 MOST_ROUNDS = 32  # each finds the sizes that the one before has made constant
-RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 STANDARD = ("", "ai.onnx", "com.microsoft")
 MOVEMENTS = {"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
 
@@ -128,11 +128,12 @@ def _drop_unread(graph: onnx.GraphProto, computed: set[str]) -> None:
 
 def _computable(graph: onnx.GraphProto, types: Types, left: int) -> tuple[list[onnx.NodeProto], list[str]]:
     """Returns the nodes to compute and those of their tensors that other nodes read. left: the bytes they may have."""
-    constants = {i.name for i in graph.initializer}
+    values = {i.name: i for i in graph.initializer}
+    constants = set(values)
     available = set(constants)  # and what DequantizeLinear makes of constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if not _depends_on(node, constants if _stays(node) else available):
+        if draws(node, values) or not _depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
         if _stays(node):
@@ -170,7 +171,7 @@ def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
     """Returns whether the node is a function of these tensors alone."""
     given = [i for i in node.input if i]
     graphs = any(a.HasField("g") or a.graphs for a in node.attribute)
-    known = node.domain in STANDARD and node.op_type not in RANDOM and not graphs
+    known = node.domain in STANDARD and not graphs
     return known and bool(given) and all(i in constants for i in given)
 
 

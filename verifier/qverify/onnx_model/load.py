@@ -15,6 +15,7 @@ from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
 
@@ -71,7 +72,8 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     inputs.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
-    folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator."""
+    folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator, and for one
+    that draws random numbers."""
     model = parse(data, name)
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
@@ -86,6 +88,7 @@ def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, 
     check_constants(model, name)
     check_valid(model, name)
     complete_shapes(model, name, shapes or {})
+    check_draws_nothing(model, name)
     return model
 
 

@@ -51,7 +51,7 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
     """Yields every tensor that the node reads, also inside its graphs."""
     for one in inner_nodes(node):
         yield from one.input
-        for graph in _graphs(one):
+        for graph in graphs_of(one):
             yield from (o.name for o in graph.output)
 
 
@@ -61,9 +61,10 @@ def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     while todo:
         one = todo.pop()
         yield one
-        for graph in _graphs(one):
+        for graph in graphs_of(one):
             todo += graph.node
 
 
-def _graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+def graphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Returns the node's own graphs."""
     return [g for a in node.attribute for g in [*a.graphs, *([a.g] if a.HasField("g") else [])]]

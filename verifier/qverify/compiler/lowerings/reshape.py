@@ -6,7 +6,6 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
-from qverify.errors import NotOnHostError
 from qverify.onnx_model.view import View
 
 ONNX_TYPES: dict[str, Any] = {
@@ -21,7 +20,4 @@ EIGHT_BIT_KERNELS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
 def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
-    training = node.input[2] if node.op_type == "Dropout" and len(node.input) > 2 else ""
-    if training and (training not in view.constants or view.constants[training].any()):
-        raise NotOnHostError(f"{node.name} (Dropout): training_mode is not false; export the model for inference")
     builder.node("reshape", [source], outputs)

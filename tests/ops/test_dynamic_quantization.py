@@ -27,7 +27,7 @@ def _cast_to_float64(m: Qdq) -> None:
 REFUSED = {
     "rows": (_zero_points_of_rows, r"MatMulInteger\): zero points 'za' of shape \[5\]"),
     "vector": (_vector, r"MatMulInteger\): an operand of rank 1"),
-    "cast": (_cast_to_float64, "is double, which is not supported"),
+    "cast": (_cast_to_float64, "is double; a tensor may be float32, "),
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from qverify.compiler.builder import Builder
 from qverify.compiler.next_step import next_step
+from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
@@ -62,9 +63,7 @@ class FloatStream:
 
     def check_float32(self, node: Any) -> None:
         """Raises UnsupportedError for a node whose first output is not float32."""
-        dtype = self.view.dtype(node.output[0])
-        if dtype != "float32":
-            raise UnsupportedError(f"{node.name} ({node.op_type}): its input is {dtype}; only float32 is supported")
+        check_float32(self.view, node, node.output[0])
 
     def no_kernel(self, node: Any) -> UnsupportedError:
         """Returns the error for a node that no page lowers."""

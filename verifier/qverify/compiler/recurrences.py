@@ -8,6 +8,7 @@ from qverify.arithmetic.recurrences import BIDIRECTIONAL, RECURRENT, REVERSE
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import attributes
 from qverify.tensors.spec import TensorSpec
@@ -37,11 +38,7 @@ def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[st
     """Writes the node. op: its stem. defaults: the activations of one direction. flag: the attribute that is its third
     word; "" for none. Raises UnsupportedError."""
     attrs, view = attributes(node), stream.view
-    for name in (node.input[0], *node.output):
-        if name and view.dtype(name) != "float32":
-            raise UnsupportedError(
-                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
-            )
+    check_float32(view, node, *filter(None, (node.input[0], *node.output)))
     direction = DIRECTIONS[attrs.get("direction", b"forward")]
     words = [direction, float_word(attrs.get("clip", 0.0))] + ([int(attrs.get(flag, 0))] if flag else [])
     functions = _functions(node, defaults * (2 if direction == BIDIRECTIONAL else 1))

@@ -149,7 +149,9 @@ class View:
         if name in self.constants:
             return tuple(self.constants[name].shape)
         if name in self.foreign:
-            raise UnsupportedError(f"{self.file}: {name!r} is {self.foreign[name]}, which is not supported")
+            raise UnsupportedError(
+                f"{self.file}: {name!r} is {self.foreign[name]}; a tensor may be {', '.join(ELEMENT)}, or inside a model float16"
+            )
         if name not in self.types:
             raise UnsupportedError(
                 f"{self.file}: the shape of {name!r} is not known: it depends on the values of the inputs. Export the model with fixed shapes"

@@ -37,8 +37,8 @@ def check_ends(model: onnx.ModelProto, name: str) -> None:
         for value in values:
             if value.type.tensor_type.elem_type == FLOAT16:
                 raise UnsupportedError(
-                    f"{name}: {what} {value.name!r} is float16; only float32 inputs and outputs can be compiled. "
-                    "Convert the model with keep_io_types=True, or add a Cast to float32"
+                    f"{name}: {what} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
+                    "at its ends. Convert the model with keep_io_types=True, or add a Cast to float32"
                 )
 
 

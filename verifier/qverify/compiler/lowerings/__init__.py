@@ -10,7 +10,7 @@ one of
   lower_float(stream, node)                     a node of a float32 stream between quantized tensors
 or OPERATORS (types on integers, QLinearConv, with the attributes read) and from_operator(view, node) -> LoweredUnit.
 Further constants: EIGHT_BIT_KERNELS: types of a `move` that onnxruntime runs on 8-bit tensors directly.
-SEVERAL_OUTPUTS: further outputs may be used. A node is offered to `match`, then `move`, then `match_region`; a node that
+INTEGERS_TOO: types of a `lower_float` to the integer types that they may have. SEVERAL_OUTPUTS: further outputs may be used. A node is offered to `match`, then `move`, then `match_region`; a node that
 none of them accepts is offered to `match_float`, then `move`, then `lower_float`."""
 
 from __future__ import annotations

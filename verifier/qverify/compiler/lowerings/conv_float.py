@@ -7,6 +7,7 @@ from typing import Any
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.conv import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.pool_windows import flat, window_pads
+from qverify.compiler.supported_types import check_float32
 from qverify.errors import NotOnHostError, UnsupportedError
 from qverify.onnx_model.view import attributes
 
@@ -21,11 +22,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 def window_words(stream: FloatStream, node: Any) -> list[int]:
     """Returns the words of a convolution or transposed convolution of floats. Raises UnsupportedError."""
-    for name in (node.input[0], node.output[0]):
-        if stream.view.dtype(name) != "float32":
-            raise UnsupportedError(
-                f"{node.name} ({node.op_type}): {name!r} is {stream.view.dtype(name)}; only float32 is supported"
-            )
+    check_float32(stream.view, node, node.input[0], node.output[0])
     return spatial_words(stream, node)
 
 

@@ -89,6 +89,7 @@ DEFAULTS = {  # of the attributes that are words p0 and p1, in their order
     "ThresholdedRelu": {"alpha": 1.0},
 }
 ONNX_TYPES = {kind: READ.get(kind, {}) for kind in NAMES}
+INTEGERS_TOO = dict.fromkeys(elementwise_integer.OF_FLOATS_TOO, elementwise_integer.INTEGERS)
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:

@@ -9,6 +9,7 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import fully_connected, matmul
+from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.view import attributes
 
@@ -26,11 +27,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     if node.op_type == "MatMulNBits":
         initializers = {i.name: i for i in view.model.graph.initializer}
         raise UnsupportedError(f"{node.name} (MatMulNBits): {unpack_weights.obstacle(node, initializers)}")
-    for name in (*node.input[:2], node.output[0]):
-        if view.dtype(name) != "float32":
-            raise UnsupportedError(
-                f"{node.name} ({node.op_type}): {name!r} is {view.dtype(name)}; only float32 is supported"
-            )
+    check_float32(view, node, *node.input[:2], node.output[0])
     beta = float(attrs.get("beta", 1.0))
     read = list(node.input) if beta else node.input[:2]
     a, b, c = [*(stream.source(n) if n else None for n in read), None][:3]

@@ -11,12 +11,13 @@ from qverify.compiler.lowerings.reduce_mean import reduced_axes
 FUNCTIONS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
 EXTREMA = ("ReduceMax", "ReduceMin")
 ONNX_TYPES: dict[str, Any] = {kind: reduce_float.READ[kind] for kind in FUNCTIONS}
+INTEGERS_TOO = {k: ("int32", "int64", *(("uint8", "int8") if k in EXTREMA else ())) for k in FUNCTIONS}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
     """Writes the node; an extremum keeps the quantization."""
     dtype = stream.view.dtype(node.output[0])
-    if dtype not in ("int32", "int64", *(("uint8", "int8") if node.op_type in EXTREMA else ())):
+    if dtype not in INTEGERS_TOO[node.op_type]:
         reduce_float.lower_float(stream, node)
         return
     source = stream.source(node.input[0])

@@ -47,8 +47,12 @@ def _terms(r: Rewriter, node: onnx.NodeProto) -> tuple[list[Term], tuple[str, ..
     parts = given.split(",")
     if len(parts) != len(node.input):
         raise r.refusal(f"equation {equation!r} for {len(node.input)} operands")
-    if any(r.kind(name) != onnx.TensorProto.FLOAT for name in node.input):
-        raise r.refusal("an operand is not float32; only float32 is supported")
+    for name in node.input:
+        if (kind := r.kind(name)) != onnx.TensorProto.FLOAT:
+            found = onnx.TensorProto.DataType.Name(kind or 0).lower()
+            raise r.refusal(
+                f"operand {name!r} is {found}; wanted float32, also between tensors quantized to 8 or 16 bits"
+            )
     terms = [_term(r, name, part, equation) for name, part in zip(node.input, parts, strict=True)]
     most = max((len([n for n in t.labels if n.isdigit()]) for t in terms), default=0)
     dots = tuple(str(i) for i in reversed(range(most)))

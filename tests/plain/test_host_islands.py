@@ -254,6 +254,31 @@ def test_a_dropout_that_drops_is_not_computed_on_the_host():
     assert "(Dropout): training_mode is not false" in refusal(build)
 
 
+@pytest.mark.parametrize("name", ["conv4_q/rq", "conv4_q/weight"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_tensor_of_an_island_may_have_the_name_that_the_compiler_gives_a_constant(
+    name: str, inside: bool, tmp_path: Path
+):
+    """inside: in a branch of an If; else an output that no node of the board reads."""
+
+    def build(m: Qdq) -> None:
+        x = conv(m, m.input(SHAPE), 3, 3)
+        one = helper.make_tensor_value_info("one", TensorProto.FLOAT, SHAPE)
+        nodes = [helper.make_node("Neg", [x], [name]), helper.make_node("Abs", [name], ["one"])]
+        graphs = [helper.make_graph(n, "g", [], [one]) for n in (nodes, [helper.make_node("Neg", [x], ["one"])])]
+        high = m.op("Greater", [m.op("ReduceSum", [x], keepdims=0), m.constant("zero", np.float32(0))])
+        y = m.op("If", [high], then_branch=graphs[0], else_branch=graphs[1]) if inside else m.op("Hardmax", [x], name)
+        m.output(conv(m, m.quantize(m.op("Hardmax", [y], axis=2)), 3, 2))
+        if not inside:
+            m.output(name)
+
+    graph = compiled(build)
+    assert f"{name}~" in graph.constants
+    path = tmp_path / "q.onnx"
+    path.write_bytes(model(build).SerializeToString())
+    assert run(path).verdict == "PASSED"
+
+
 def shape_by_value(m: Qdq) -> None:
     """An If whose second branch sums an axis away where the first element is not above 0; a Reshape then fails."""
     x = conv(m, m.input(SHAPE), 3, 3)

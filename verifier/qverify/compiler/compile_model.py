@@ -157,7 +157,7 @@ def _lower(
     refused: nodes that could not be written out as others, each with the reason."""
     part, host = model, None
     while True:
-        view = View(part, name)
+        view = View(part, name, () if host is None else host.names())
         blockers = Blockers(view)
         for node, error in refused:
             if node.output[0] in view.producer:

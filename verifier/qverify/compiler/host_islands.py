@@ -14,7 +14,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.node_order import reads, sort_nodes
+from qverify.onnx_model.node_order import graphs_of, inner_nodes, reads, sort_nodes
 from qverify.onnx_model.view import ELEMENT, View
 from qverify.plural import count
 
@@ -75,6 +75,17 @@ class HostNodes:
     def _by_host(self, name: str) -> bool:
         maker = self._view.producer.get(name)
         return maker is not None and maker.name in self.why and name not in self._fixed
+
+    def names(self) -> set[str]:
+        """Returns the tensors that the taken nodes make, also inside their graphs."""
+        inner = [n for node in self._view.nodes if node.name in self.why for n in inner_nodes(node)]
+        graphs = [graph for node in inner for graph in graphs_of(node)]
+        constants = (i.name for graph in graphs for i in graph.initializer)
+        return {
+            *constants,
+            *(v.name for g in graphs for v in g.input),
+            *(o for node in inner for o in node.output if o),
+        }
 
     def islands(self) -> tuple[HostIsland, ...]:
         """Returns the connected regions of the taken nodes, cut where one would wait for a node that waits for it."""

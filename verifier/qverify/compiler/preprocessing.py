@@ -119,7 +119,8 @@ class _InputNodes:
 
     def _named(self, what: str, spec: TensorSpec) -> str:
         name = f"{self._spec.name}.{what}"
-        while name in self._old.tensors:
+        made = {n for island in self._old.islands for n in island.made}
+        while name in self._old.tensors or name in made:
             name += "~"
         self._tensors[name] = replace(spec, name=name)
         return name

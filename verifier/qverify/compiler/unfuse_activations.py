@@ -22,6 +22,7 @@ def unfuse_activations(graph: Graph) -> Graph:
     node, the reference does not have this tensor and it is interior."""
     nodes: list[Node] = []
     tensors, constants = dict(graph.tensors), dict(graph.constants)
+    by_host = {n for island in graph.islands for n in island.made}
     for node in graph.nodes:
         limits = _narrowed(node, tensors[node.outputs[0]])
         if limits is None:
@@ -29,7 +30,7 @@ def unfuse_activations(graph: Graph) -> Graph:
             continue
         spec = tensors[node.outputs[0]]
         before, table = f"{spec.name}/{SUFFIX}", f"{spec.name}/clip"
-        if before in tensors or table in tensors:
+        if {before, table} & {*tensors, *by_host}:
             raise UnsupportedError(f"--no-fuse: the tensor name {before!r} or {table!r} is taken; rename that tensor")
         whole = np.iinfo(spec.dtype)
         every = np.arange(whole.min, whole.max + 1)

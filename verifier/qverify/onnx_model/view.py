@@ -4,6 +4,7 @@ tensors."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,8 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 class View:
     """Look-ups over one model. Raises UnsupportedError naming a node that is not supported."""
 
-    def __init__(self, model: onnx.ModelProto, name: str):
+    def __init__(self, model: onnx.ModelProto, name: str, taken: Collection[str] = ()):
+        """taken: names beside the model's own that no new tensor may have."""
         self.model, self.file = model, name
         graph = model.graph
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
@@ -110,7 +112,7 @@ class View:
         for node in self.nodes:
             for tensor in node.input:
                 self.consumers[tensor].append(node)
-        self.tensors = {*self.inputs, *self.constants, *self.producer}
+        self.tensors = {*self.inputs, *self.constants, *self.producer, *taken}
         self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._zeros: dict[str, str] = {}  # quantized tensor to the constant made for its missing zero point
         self.foreign: dict[str, str] = {}  # tensors of types that cannot be compiled

@@ -81,7 +81,10 @@ def small(source: int, target: int) -> onnx.ModelProto:
 
 
 def test_ends_of_float16_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"input 'x' is float16; float16 is supported inside a model .* not at its ends.* keep_io_types"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"input 'x' is float16; float16 is supported inside a model .* not at its ends.* keep_io_types",
+    ):
         compile_model(small(FLOAT16, FLOAT16).SerializeToString(), "unit.onnx")
 
 

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from qverify.cli.main import main
-from qverify.session.inspect_model import inspect_model, real_range
+from qverify.model_bin.facts import real_range
+from qverify.session.inspect_model import inspect_model
 from qverify.tensors.spec import TensorSpec
 
 

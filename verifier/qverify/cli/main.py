@@ -23,6 +23,7 @@ COMMANDS = {
     "replay": "judge again without the board: a capture, or the output of a bundle's run.sh",
     "extract": "write a capture's inputs and tensors as raw aligned files",
     "infer": "run one side and write every tensor",
+    "perf": "time each node on a board",
     "soak": "run one model on one board for a time, and compare every run with the simulator",
     "baseline": "save what a board computed, and report what changed since",
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",

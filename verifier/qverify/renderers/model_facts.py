@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from qverify.model_bin.facts import ModelFacts, TensorFacts, real_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.session.inspect_model import ModelFacts, TensorFacts, real_range
 from qverify.tensors.spec import TensorSpec
 
 CHANNELS = 8  # scales that are written out; of more, the least and the largest

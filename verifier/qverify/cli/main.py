@@ -15,6 +15,7 @@ from qverify.cli.streams import Streams
 
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
+    "quantize": "float ONNX to quantized ONNX, with your pictures",
     "compile": "quantized ONNX to model.bin",
     "inspect": "what a quantized ONNX or model.bin holds: nodes, tensors, scales, ranges",
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",

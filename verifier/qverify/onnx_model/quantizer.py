@@ -58,9 +58,10 @@ def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOp
     )
     _check_names(model, name, (*options.keep_float, *options.int16))
     with tempfile.TemporaryDirectory(prefix="qverify-quantize-") as folder, _quiet():
-        source, target = os.path.join(folder, "float.onnx"), os.path.join(folder, "quantized.onnx")
+        plain, source, target = (os.path.join(folder, f"{n}.onnx") for n in ("float", "prepared", "quantized"))
         try:
-            tools.quant_pre_process(model, source, skip_symbolic_shape=True)
+            onnx.save(model, plain)
+            tools.quant_pre_process(plain, source, skip_symbolic_shape=True)
             prepared = onnx.load(source)
             _check_fused(prepared, name, (*options.keep_float, *options.int16))
             _run(tools, source, target, frames, options, prepared)

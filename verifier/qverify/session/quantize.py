@@ -29,7 +29,8 @@ Feed = dict[str, npt.NDArray[np.generic]]
 @dataclass(frozen=True, slots=True)
 class OutputLoss:
     """One output, quantized beside float, over all compared frames. cosine: of all values. top1: in how many items the
-    largest value is the same one; None where the last dimension is too short for classes. items: how many there are."""
+    largest value is the same one; None where the output
+    is not a row of classes for each item. items: how many there are."""
 
     name: str
     cosine: float
@@ -137,7 +138,7 @@ def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.f
     a, b = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
     length = float(np.linalg.norm(a) * np.linalg.norm(b))
     cosine = float(a @ b / length) if length else 1.0 if np.array_equal(a, b) else 0.0
-    classes = pairs[0][0].shape[-1] if pairs[0][0].ndim else 1
+    classes = pairs[0][0].shape[-1] if pairs[0][0].ndim == 2 else 1
     if classes < 2:
         return OutputLoss(name, cosine, None, 0)
     same = a.reshape(-1, classes).argmax(1) == b.reshape(-1, classes).argmax(1)

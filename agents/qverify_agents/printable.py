@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+HELP = re.compile(r"^(?:Run|See|Try) ['\"`].*--help['\"`](?: for more information)?\.?$")  # as docker ends its errors
+
 
 def one_line(text: str) -> str:
     """Returns the text in one line, with a question mark for every character that is not printable (an escape, a bell,
@@ -10,8 +14,8 @@ def one_line(text: str) -> str:
 
 
 def last_line(said: str | bytes, otherwise: str = "") -> str:
-    """Returns the last line of a program's output, usually the reason if it failed. otherwise: returned if there is no
-    output."""
+    """Returns the last line of a program's output, usually the reason if it failed; lines that only point to the
+    program's help are passed over. otherwise: returned if there is no output."""
     text = said if isinstance(said, str) else said.decode(errors="replace")
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if line.strip() and not HELP.search(line)]
     return one_line(lines[-1])[:300] if lines else otherwise

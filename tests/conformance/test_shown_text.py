@@ -71,6 +71,9 @@ def test_an_error_is_one_line_whatever_it_quotes() -> None:
         ("a\n\x1b[31mb\r\n", "?[31mb"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         (" \n", "status 7"),
+        ("docker: no such image\n\nRun 'docker run --help' for more information\n", "docker: no such image"),
+        ("See 'docker run --help'.", "status 7"),
+        ("dropbear: Try `x --help` or a key", "dropbear: Try `x --help` or a key"),
     ],
 )
 def test_the_last_line_of_a_program(said, shown) -> None:

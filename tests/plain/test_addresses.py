@@ -97,3 +97,13 @@ def test_an_option_given_twice_is_not_half_believed() -> None:
 def test_a_wrapper_of_an_empty_name_is_a_mistake(uri):
     with pytest.raises(BadAddress, match="no board after"):
         parse(uri)
+
+
+@pytest.mark.parametrize("device", ["COM3", "COM12", "/dev/ttyUSB0", "/dev/cu.usbserial-110"])
+def test_a_serial_device_alone_is_a_serial_line(device: str) -> None:
+    assert parse(f"{device}?baud=9600") == parse(f"serial://{device}?baud=9600")
+
+
+@pytest.mark.parametrize("host", ["COMET", "com3.lab", "COM"])
+def test_a_host_is_no_serial_line(host: str) -> None:
+    assert parse(host).scheme == "ssh"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from typing import Any
@@ -129,7 +130,8 @@ class SerialPort:
 
 
 def _why(path: str, error: Exception) -> str:
-    if path.startswith("/") and not os.path.exists(path):
+    missing = path.startswith("/") and not os.path.exists(path)
+    if missing or isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ENOENT:
         return "no such device; is the adapter plugged in?"
     if isinstance(error, PermissionError) or "Permission" in str(error):
         return "permission denied; is this user in the group dialout?"

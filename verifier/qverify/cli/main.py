@@ -15,13 +15,16 @@ from qverify.cli.streams import Streams
 
 COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
+    "quantize": "float ONNX to quantized ONNX, with your pictures",
     "compile": "quantized ONNX to model.bin",
+    "inspect": "what a quantized ONNX or model.bin holds: nodes, tensors, scales, ranges",
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
     "plan": "bytes and seconds that a board's link will take, before touching the board",
     "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",
     "replay": "judge again without the board: a capture, or the output of a bundle's run.sh",
     "extract": "write a capture's inputs and tensors as raw aligned files",
     "infer": "run one side and write every tensor",
+    "perf": "time each node on a board",
     "soak": "run one model on one board for a time, and compare every run with the simulator",
     "baseline": "save what a board computed, and report what changed since",
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
@@ -30,6 +33,7 @@ COMMANDS = {
     "schema": "the JSON Schema of the --json report",
     "doctor": "check this host: onnxruntime canary, runtimes, emulators",
     "demo": "run the packaged example: PASSED, and what FAILED looks like",
+    "completion": "the script that completes qverify's words in bash, zsh or fish",
 }
 HELP = """qverify: does the board compute what the host says it should?
 
@@ -56,16 +60,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_words(argv: list[str]) -> int:
+    if "_QVERIFY_COMPLETE" in os.environ:
+        from qverify.cli.completion import complete
+
+        return complete(COMMANDS)
     words = normalize_options(argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     if not words or words[0] in ("--help", "-h"):
-        print(HELP.format(commands="\n".join(f"  {name:8s} {text}" for name, text in COMMANDS.items())))
+        width = max(map(len, COMMANDS))
+        print(HELP.format(commands="\n".join(f"  {name:{width}s} {text}" for name, text in COMMANDS.items())))
         return 0
     if words[0] == "--version":
-        print(f"qverify {__version__}")
+        print(_versions())
         return 0
     name = words.pop(0) if words[0] in COMMANDS else "verify"
     if name == "verify" and words and not words[0].startswith("-"):
-        print(f"qverify: unknown command {words[0]!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(_unknown_command(words[0]), file=sys.stderr)
         return 2
     with Interrupts() as interrupts:
         try:
@@ -76,6 +87,26 @@ def _run_words(argv: list[str]) -> int:
             if interrupts.heard:  # an import turned Ctrl-C into another exception
                 return _report_interrupt(interrupts)
             return _report_internal(error)
+
+
+def _versions() -> str:
+    """Returns the versions of qverify and of the libraries that compute for it."""
+    from importlib.metadata import version
+
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("onnxruntime", "onnx", "numpy"))
+    return f"qverify {__version__} ({libraries}, Python {sys.version.split()[0]})"
+
+
+def _unknown_command(word: str) -> str:
+    import difflib
+
+    from qverify.printable import printable
+
+    if word.endswith((".onnx", ".bin")):
+        return f"qverify: {printable(word)!r} is no command; for the main job: qverify -m {printable(word)} -b BOARD"
+    near = difflib.get_close_matches(word, COMMANDS, 1)
+    meant = f"did you mean {near[0]!r}? Commands" if near else "commands"
+    return f"qverify: unknown command {word!r}; {meant}: {', '.join(COMMANDS)}"
 
 
 def _report_interrupt(interrupts: Interrupts) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,37 @@ def _onnxruntime() -> Any:
     import onnxruntime
 
     return onnxruntime
+
+
+def load_quantization() -> Any:
+    """Returns the names of onnxruntime's quantizer that quantizer.py uses, as attributes; `reader` makes its
+    CalibrationDataReader from an iterator of feeds."""
+    _onnxruntime()
+    from types import SimpleNamespace
+
+    from onnxruntime import quantization
+    from onnxruntime.quantization.execution_providers.qnn.mixed_precision_overrides_utils import (
+        MixedPrecisionTensorQuantOverridesFixer,
+    )
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    from onnxruntime.quantization.tensor_quant_overrides import TensorQuantOverridesHelper
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self, feeds: Iterator[Mapping[str, Array]]):
+            self._feeds = feeds
+
+        def get_next(self) -> dict[str, Array] | None:
+            feed = next(self._feeds, None)
+            return None if feed is None else dict(feed)
+
+    names = ("QuantType", "QuantFormat", "CalibrationMethod", "quantize_static")
+    return SimpleNamespace(
+        **{n: getattr(quantization, n) for n in names},
+        quant_pre_process=quant_pre_process,
+        TensorQuantOverridesHelper=TensorQuantOverridesHelper,
+        Fixer=MixedPrecisionTensorQuantOverridesFixer,
+        reader=Reader,
+    )
 
 
 class Engine:

@@ -74,7 +74,7 @@ class Board:
             "board",
             "qvrt",
             str(self._agent.hello.get("version", "")),
-            {"uri": self.uri, **{k: self._agent.hello.get(k) for k in FACTS}},
+            {"uri": self.uri, **self.facts},
             host=self.uri,
             specs={n: self.graph.spec(n) for n in offered},
             finals=self.graph.outputs,
@@ -112,10 +112,7 @@ class Board:
     def _run(
         self, prepared: PreparedInputs, recording: Recording, progress: Callable[[int, int], None] | None, pull: str
     ) -> None:
-        self._agent.put(self._sha256, self._model)
-        self._contents, self._inputs = {self._sha256: self._model}, []
-        self._feed((i.sha256, i.data) for i in prepared.inputs)
-        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
+        self.send(prepared)
         observable = self.graph.observable()
         done, self._digests, self.came, self._values_are_of_the_run = 0, {}, {}, True
 
@@ -209,6 +206,35 @@ class Board:
             return digests, {n: values[n] if n in values else self._fetch([n])[n] for n in changed}
         finally:
             self._digests = first
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
+        return {k: self._agent.hello.get(k) for k in FACTS}
+
+    def send(self, prepared: PreparedInputs) -> None:
+        """Sends what the board lacks of the model, the inputs, and what the host computes."""
+        self._agent.put(self._sha256, self._model)
+        self._contents, self._inputs = {self._sha256: self._model}, []
+        self._feed((i.sha256, i.data) for i in prepared.inputs)
+        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
+
+    def time_nodes(self, runs: int) -> list[dict[str, float]]:
+        """Runs the model `runs` times on what was sent. Returns, for each run, the seconds that each node took, by the
+        node's name, as the board measured them; digests are left out. Raises LinkError where the board fails."""
+        names = [n.name for n in self.graph.nodes]
+        events = self._agent.run(
+            self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=list(self.graph.tensors)
+        )
+        self._values_are_of_the_run = False
+        times: list[dict[str, float]] = [{} for _ in range(runs)]
+        wanted = frozenset(names)
+        for event in events:
+            if event.tensor in wanted:
+                times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
+        if short := next((n for n in names for run in times if n not in run), None):
+            raise LinkError(f"{short}: the board sent no time of this node")
+        return times
 
     def condition(self) -> dict[str, float | None]:
         """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""

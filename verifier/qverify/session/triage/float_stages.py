@@ -26,11 +26,12 @@ Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names 
 
 @dataclass(slots=True)
 class FloatStage:
-    """A stage before the quantized reference. arrays: those of a dump, which has no file to run."""
+    """A stage before the quantized reference. arrays: those of a dump, which has no file to run. path: of the file."""
 
     stage: Stage
     file: FloatFile | None = None
     arrays: Mapping[str, Array] | None = None
+    path: str = ""
 
     def run(self, feed: Mapping[str, Array]) -> Values:
         """Returns the final outputs with their specs. feed: arrays by this stage's own input names."""
@@ -43,7 +44,9 @@ def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]
     if not original.data:
         return FloatStage(original.stage, arrays=open_array_dump(original.path, "dump").tensors)
     folder = os.path.dirname(os.path.abspath(original.path))
-    return FloatStage(original.stage, FloatFile(original.data, original.stage.source, folder, shapes))
+    return FloatStage(
+        original.stage, FloatFile(original.data, original.stage.source, folder, shapes), path=original.path
+    )
 
 
 def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:

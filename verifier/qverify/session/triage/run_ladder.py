@@ -38,6 +38,7 @@ from qverify.session.triage.float_stages import (
     output_steps,
 )
 from qverify.session.triage.open_stages import list_stages, stage_files
+from qverify.session.triage.quantize_command import quantize_command
 from qverify.session.triage.triage_request import TriageRequest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array
@@ -263,6 +264,8 @@ class Ladder:
             if rung.verdict != "PASSED":
                 culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
                 rung.next_step = advice(_room(stages, rung), rung.kind, culprits, rung.why)
+                if rung.kind in ("few", "few_clipped", "weights") and _room(stages, rung) == "quantized":
+                    rung.next_step += self._quantize_command(culprits)
         report.verdict = worst([r.verdict for r in report.rungs])
         bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
         if bad is not None:
@@ -270,6 +273,11 @@ class Ladder:
             report.next_step = bad.next_step
         self._list_unknown({s.kind for s in stages.values()})
         return report
+
+    def _quantize_command(self, tensors: list[str]) -> str:
+        floats = [s for s in self.floats if s.stage.kind == "float"]
+        command = quantize_command(floats[-1], tensors, self.request) if floats else ""
+        return f": {command}" if command else ""
 
     def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
         """Adds evidence to the rungs from float; the other rungs have theirs already."""

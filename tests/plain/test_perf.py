@@ -1,0 +1,74 @@
+"""`qverify perf`: every node of the model with its times, over the runs that were asked for."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+from qverify.inputs.sources import InputRequest
+from qverify.session.models import open_models
+from qverify.session.perf import EVENTS, PerfRequest, perf
+from qverify_agents.errors import LinkError
+
+from tests.ops.qdq import Qdq
+
+
+def request(digits: Path, board: str = "local", **more: int) -> PerfRequest:
+    return PerfRequest([str(digits / "digits_quant.onnx")], board, InputRequest(), **more)
+
+
+def test_every_node_has_a_time_of_every_run(digits) -> None:
+    seen: list[tuple[int, int]] = []
+    found = perf(request(digits, runs=25, warm_up=3), lambda done, total: seen.append((done, total)))
+    graph = open_models([str(digits / "digits_quant.onnx")]).graph
+    assert [(n.name, n.op, n.covers) for n in found.nodes] == [(n.name, n.op, n.covers) for n in graph.nodes]
+    assert {len(n.seconds) for n in found.nodes} == {len(found.totals)} == {25}
+    assert all(t >= 0 for n in found.nodes for t in n.seconds) and min(found.totals) > 0
+    assert found.totals[7] == pytest.approx(sum(n.seconds[7] for n in found.nodes))
+    assert found.nodes[0].median_s == statistics.median(found.nodes[0].seconds)
+    assert seen[-1] == (25, 25) and len(seen) > 5
+    assert found.wall_s >= min(found.totals) and found.first_run_s > 0
+
+
+def test_the_node_with_all_the_work_is_the_slowest(tmp_path) -> None:
+    net = Qdq()
+    x = net.input((1, 32, 40, 40))
+    wide = net.quantize(net.op("Conv", [x, net.weight((64, 32, 3, 3))], pads=[1, 1, 1, 1]))
+    small = net.quantize(net.op("GlobalAveragePool", [wide]))
+    net.output(net.quantize(net.op("Conv", [small, net.weight((4, 64, 1, 1))])))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.model().SerializeToString())
+    found = perf(PerfRequest([str(path)], "local", runs=5))
+    slowest = max(found.nodes, key=lambda n: n.median_s)
+    work = {n.name: n for n in found.nodes if n.op == "conv"}
+    assert slowest is next(iter(work.values())) and len(work) == 2
+
+
+def test_more_runs_than_one_answer_may_hold(digits, monkeypatch) -> None:
+    monkeypatch.setattr("qverify.session.perf.EVENTS", 16)  # two runs of eight nodes
+    found = perf(request(digits, runs=31, warm_up=1))
+    assert len(found.totals) == 31 < EVENTS
+
+
+def test_the_table_and_its_json(digits, tmp_path, capsys) -> None:
+    path = tmp_path / "p.json"
+    words = ["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "local", "--runs", "3", "--json"]
+    assert main([*words, str(path)]) == 0
+    out = capsys.readouterr().out
+    table = json.loads(path.read_text())
+    assert [n["name"] for n in table["nodes"]] == [line.split()[0] for line in out.splitlines()[2:10]]
+    assert all(n["lowest_s"] <= n["median_s"] <= n["highest_s"] for n in [*table["nodes"], table["total"]])
+    assert (table["runs"], table["warm_up"]) == (3, 2) and table["facts"]["arch"]
+    assert "over 3 runs after 2 to warm up" in out and "nothing was compared" in out
+    assert main([*words, "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 3
+    assert main([*words[:-1], "--top", "2"]) == 0
+    assert "6 nodes not shown" in capsys.readouterr().out
+
+
+def test_a_board_without_nodes_has_no_times(digits) -> None:
+    with pytest.raises(LinkError, match="reports no times of nodes"):
+        perf(request(digits, "finals:local"))

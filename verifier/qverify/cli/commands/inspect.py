@@ -1,0 +1,20 @@
+"""Shows what a quantized ONNX or a model.bin holds: nodes, tensors, scales, zero points, the real values they cover.
+With TENSOR, one tensor (or the output of one ONNX node) in full. Nothing is run."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(help=__doc__)
+@click.argument("model", type=click.Path(dir_okay=False))
+@click.argument("tensor", required=False)
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
+def command(model: str, tensor: str | None, shapes: tuple[str, ...]) -> int:
+    from qverify.renderers.model_facts import render_model, render_tensor
+    from qverify.session.inspect_model import inspect_model
+    from qverify.session.models import parse_shapes
+
+    facts = inspect_model(model, parse_shapes(shapes))
+    click.echo(render_model(facts) if tensor is None else render_tensor(facts.tensor(tensor)))
+    return 0

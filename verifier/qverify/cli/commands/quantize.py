@@ -1,0 +1,93 @@
+"""Quantizes a float ONNX with onnxruntime's quantizer: ranges from your pictures or arrays, QDQ, weights per channel.
+Then compares it with the float model on the same inputs, and says what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qverify.cli.input_options import input_options
+from qverify.cli.say_line import say
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import InputRequest
+    from qverify.session.quantize import Quantized
+
+SHOWN = 5  # frames left out, by name
+
+
+@click.command(help=__doc__)
+@click.argument("model", type=click.Path(dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="quantized ONNX to write")
+@click.option(
+    "--scheme",
+    type=click.Choice(("u8s8", "s8s8", "u8u8", "s16s8")),
+    default="u8s8",
+    show_default=True,
+    help="types of activations and weights",
+)
+@click.option(
+    "--method",
+    type=click.Choice(("minmax", "entropy", "percentile")),
+    default="minmax",
+    show_default=True,
+    help="how ranges follow from the calibration inputs",
+)
+@click.option("--per-tensor", is_flag=True, help="one scale for each weight tensor, not one for each output channel")
+@click.option(
+    "--float", "keep_float", multiple=True, metavar="NODES", help="nodes that stay float, a comma list; may be repeated"
+)
+@click.option(
+    "--int16", multiple=True, metavar="NODES", help="nodes whose outputs get 16 bits, a comma list; may be repeated"
+)
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
+@input_options
+def command(
+    model: str,
+    output: str,
+    scheme: str,
+    method: str,
+    per_tensor: bool,
+    keep_float: tuple[str, ...],
+    int16: tuple[str, ...],
+    shapes: tuple[str, ...],
+    inputs: InputRequest,
+) -> int:
+    import os
+
+    from qverify.cli.live_progress import progress_bars
+    from qverify.errors import UsageError
+    from qverify.onnx_model.quantizer import QuantizeOptions
+    from qverify.session.models import parse_shapes
+    from qverify.session.quantize import quantize_file
+
+    if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
+        raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
+    options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
+    with progress_bars() as watch:
+        made = quantize_file(model, inputs, output, options, watch)
+    _say(output, made, inputs)
+    return 0
+
+
+def _names(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for value in values for name in value.split(",") if name)
+
+
+def _say(output: str, made: Quantized, inputs: InputRequest) -> None:
+    from qverify.plural import count
+
+    left = f", {len(made.left_out)} left out" if made.left_out else ""
+    say(f"{output}: {made.size_bytes} bytes, calibrated on {count(made.used, 'frame')}{left}")
+    for source, why in made.left_out[:SHOWN]:
+        say(f"left out: {source}: {why}")
+    for loss in made.losses:
+        top = "" if loss.top1 is None else f", the same largest value in {loss.top1} of {count(loss.items, 'item')}"
+        say(f"beside the float model, {count(made.compared, 'frame')}: {loss.name}: cosine {loss.cosine:.5f}{top}")
+    if made.blocker:
+        say(f"qverify cannot compile it: {made.blocker}")
+    else:
+        say(
+            f"next: qverify compile {output} -o model.bin && qverify -m {output},model.bin -b local -r True -i {inputs.files}"
+        )

@@ -1,0 +1,172 @@
+"""Quantizes a float ONNX with onnxruntime's own quantizer: ranges from calibration inputs, QDQ, per channel."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from qverify.errors import BadFileError, UsageError
+from qverify.onnx_model.engine import load_quantization
+from qverify.onnx_model.load import load, read_file
+from qverify.printable import said_by
+
+SCHEMES = {
+    "u8s8": ("QUInt8", "QInt8"),
+    "s8s8": ("QInt8", "QInt8"),
+    "u8u8": ("QUInt8", "QUInt8"),
+    "s16s8": ("QInt16", "QInt8"),
+}
+METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+LEAST_OPSET = 13  # the first with scales per channel
+OPSET = 17  # to which older models are converted
+
+Feed = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeOptions:
+    """scheme: a key of SCHEMES, the types of activations and weights. method: of METHODS, how ranges are chosen.
+    per_channel: a scale for each output channel of weights. keep_float, int16: names of ONNX nodes that stay float, and
+    whose outputs get 16 bits. shapes: dims of dynamic inputs."""
+
+    scheme: str = "u8s8"
+    method: str = "minmax"
+    per_channel: bool = True
+    keep_float: tuple[str, ...] = ()
+    int16: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+
+
+def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOptions) -> bytes:
+    """Returns the quantized ONNX. data: the float ONNX. frames: the calibration inputs, arrays by input name, read one
+    after the other. Raises UsageError for a node that is not there, BadFileError where the quantizer refuses the
+    model."""
+    name = os.path.basename(path)
+    tools = load_quantization()
+    model = _name_nodes(
+        _raise_opset(load(data, name, os.path.dirname(os.path.abspath(path)), dict(options.shapes or {})), name)
+    )
+    _check_names(model, name, (*options.keep_float, *options.int16))
+    with tempfile.TemporaryDirectory(prefix="qverify-quantize-") as folder, _quiet():
+        plain, source, target = (os.path.join(folder, f"{n}.onnx") for n in ("float", "prepared", "quantized"))
+        try:
+            onnx.save(model, plain)
+            tools.quant_pre_process(plain, source, skip_symbolic_shape=True)
+            prepared = onnx.load(source)
+            _check_fused(prepared, name, (*options.keep_float, *options.int16))
+            _run(tools, source, target, frames, options, prepared)
+        except (UsageError, BadFileError):
+            raise
+        except Exception as error:  # whatever the quantizer and its libraries raise
+            raise BadFileError(f"{name}: onnxruntime's quantizer refuses it: {said_by(error)}") from error
+        return read_file(target)
+
+
+def node_names(data: bytes, path: str) -> list[str]:
+    """Returns the names of the model's nodes, as --float and --int16 take them."""
+    return [n.name for n in _name_nodes(onnx.ModelProto.FromString(data)).graph.node]
+
+
+def _run(
+    tools: Any, source: str, target: str, frames: Iterable[Feed], options: QuantizeOptions, model: onnx.ModelProto
+) -> None:
+    activations, weights = (getattr(tools.QuantType, t) for t in SCHEMES[options.scheme])
+    symmetric = options.scheme == "s16s8"
+    extra: dict[str, Any] = {"ActivationSymmetric": symmetric, "WeightSymmetric": options.scheme != "u8u8"}
+    if options.int16 and not symmetric:
+        extra["TensorQuantOverrides"] = _widened(tools, model, options.int16, activations)
+    tools.quantize_static(
+        source,
+        target,
+        tools.reader(iter(frames)),
+        quant_format=tools.QuantFormat.QDQ,
+        per_channel=options.per_channel,
+        activation_type=activations,
+        weight_type=weights,
+        nodes_to_exclude=list(options.keep_float),
+        calibrate_method=getattr(tools.CalibrationMethod, METHODS[options.method]),
+        extra_options=extra,
+    )
+
+
+def _widened(tools: Any, model: onnx.ModelProto, names: tuple[str, ...], default: Any) -> dict[str, Any]:
+    """Returns the quantizer's overrides: the outputs of these nodes have 16 bits, their other readers get 8 again."""
+    wide = tools.QuantType.QUInt16 if default == tools.QuantType.QUInt8 else tools.QuantType.QInt16
+    outputs = [n.output[0] for n in model.graph.node if n.name in names]
+    overrides = tools.TensorQuantOverridesHelper({o: [{"quant_type": wide}] for o in outputs})
+    tools.Fixer.create_from_model(overrides, model, default).apply(default, False)
+    found: dict[str, Any] = overrides.get_dict()
+    return found
+
+
+def _raise_opset(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Returns the model with an opset that can state scales per channel."""
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if version >= LEAST_OPSET:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, OPSET)
+    except Exception as error:  # its converters raise whatever they meet
+        raise BadFileError(
+            f"{name}: opset {version}, which has no scales per channel, and converting it to {OPSET} failed: "
+            f"{said_by(error)}. Export it with opset {LEAST_OPSET} or later"
+        ) from error
+
+
+def _name_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Names nodes without a name after their first output; the quantizer leaves nodes out by name."""
+    for node in model.graph.node:
+        node.name = node.name or node.output[0]
+    return model
+
+
+def _check_names(model: onnx.ModelProto, name: str, wanted: Iterable[str]) -> None:
+    import difflib
+
+    known = [n.name for n in model.graph.node]
+    for missing in (w for w in wanted if w not in known):
+        near = difflib.get_close_matches(missing, known, 3) or known[:3]
+        raise UsageError(f"{name}: no node {missing!r}; wanted the name of a node, such as {', '.join(near)}")
+
+
+def _check_fused(model: onnx.ModelProto, name: str, wanted: Iterable[str]) -> None:
+    """Raises UsageError where preparing the model merged a named node into another."""
+    known = {n.name for n in model.graph.node}
+    if lost := next((w for w in wanted if w not in known), None):
+        raise UsageError(
+            f"{name}: node {lost!r} is merged into the node before it when the model is prepared; name that one"
+        )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what the quantizer prints and logs from the output."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def input_specs(
+    path: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]
+) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Returns name, dtype and shape of each input of the float ONNX."""
+    model = load(data, os.path.basename(path), os.path.dirname(os.path.abspath(path)), dict(shapes))
+    found = []
+    for value in model.graph.input:
+        kind = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        found.append((value.name, np.dtype(kind).name, tuple(d.dim_value for d in value.type.tensor_type.shape.dim)))
+    return found

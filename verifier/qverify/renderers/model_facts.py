@@ -1,0 +1,112 @@
+"""Renders what a model file holds, for people at a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from qverify.model_bin.facts import ModelFacts, TensorFacts, real_range
+from qverify.model_bin.graph import Graph, Node
+from qverify.plural import count
+from qverify.printable import visible
+from qverify.tensors.spec import TensorSpec
+
+CHANNELS = 8  # scales that are written out; of more, the least and the largest
+LIST = 6  # names of a list
+
+
+def render_model(facts: ModelFacts) -> str:
+    """Returns the file's head, then one row for each node that it compiles to."""
+    return "\n".join([*_head(visible(facts)), *([] if facts.graph is None else ["", _table(facts.graph)])])
+
+
+def render_tensor(facts: TensorFacts) -> str:
+    """Returns one line for each fact about the tensor."""
+    facts = visible(facts)
+    spec = facts.spec
+    lines = [("tensor", spec.name), ("dtype", spec.dtype), ("shape", _shape(spec.shape))]
+    if spec.aligned_shape != spec.shape:
+        lines.append(("stored as", _shape(spec.aligned_shape)))
+    lines += [("bytes", str(spec.size_bytes)), ("made by", facts.made_by), ("read by", _names(facts.read_by))]
+    if spec.quantized:
+        axis = f", along axis {spec.channel_axis}" if len(spec.scale) > 1 else ""
+        lines += [("scale", _many(spec.scale) + axis), ("zero point", _many(spec.zero_point))]
+        lines.append(("real range", _range(facts.low, facts.high)))
+    if facts.values:
+        lines.append(("values", ", ".join(f"{name} {value:g}" for name, value in facts.values.items())))
+    if spec.interior:
+        lines.append(("compared", "no: it lies inside a float region, or the compiler made it"))
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:{width}s}  {text}" for name, text in lines)
+
+
+def _head(facts: ModelFacts) -> list[str]:
+    lines = [f"{facts.path}: {facts.kind}, {facts.size_bytes} bytes, sha256 {facts.sha256[:16]}"]
+    for kind, values in (("input", facts.inputs), ("output", facts.outputs)):
+        lines += [f"{kind}: {name}, {dtype}, {dims}" for name, dtype, dims in values]
+    if facts.operators:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in facts.opsets.items())
+        kinds = ", ".join(f"{name} {n}" for name, n in facts.operators.items())
+        lines += [f"opset: {opsets}", f"{count(sum(facts.operators.values()), 'ONNX node')}: {kinds}"]
+    if facts.graph is None:
+        return [*lines, facts.why]
+    return [*lines, *_describe_graph(facts.graph, facts.kind)]
+
+
+def _describe_graph(graph: Graph, kind: str) -> list[str]:
+    kinds = ", ".join(f"{op} {n}" for op, n in Counter(n.op for n in graph.nodes).most_common())
+    size = sum(c.nbytes for c in graph.constants.values())
+    does = "holds" if kind == "model.bin" else "compiles to"
+    lines = [
+        f"{does} {count(len(graph.nodes), 'node')}: {kinds}; {count(len(graph.constants), 'constant')}, {size} bytes"
+    ]
+    if kind == "model.bin":
+        lines.append(f"compiled from {graph.meta.get('source_name', 'unknown')}, rounding {graph.rounding}")
+        lines.append(_describe_check(graph.meta.get("check")))
+    lines += [f"computed on the host, not verified: {n.why}" for island in graph.islands for n in island.nodes]
+    return visible(lines)
+
+
+def _describe_check(check: Any) -> str:
+    if not isinstance(check, dict) or not check.get("units"):
+        return "never checked against its ONNX (--no-check)"
+    worst = check.get("worst_lsb")
+    return f"checked against its ONNX when compiled: {count(int(check['units']), 'node')}, worst {worst} LSB"
+
+
+def _table(graph: Graph) -> str:
+    from tabulate import tabulate
+
+    head = ["output", "op", "dtype", "shape", "scale", "zero", "real range", "covers"]
+    return tabulate(
+        [_row(visible(n), visible(graph.tensors[n.name])) for n in graph.nodes], head, disable_numparse=True
+    )
+
+
+def _row(node: Node, spec: TensorSpec) -> list[str]:
+    low, high = real_range(spec)
+    dims, covers = _shape(spec.shape), _names(node.covers)
+    return [node.name, node.op, spec.dtype, dims, _few(spec.scale), _few(spec.zero_point), _range(low, high), covers]
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _few(values: tuple[float, ...]) -> str:
+    return "" if not values else f"{values[0]:.6g}" if len(values) == 1 else f"{min(values):.3g}..{max(values):.3g}"
+
+
+def _many(values: tuple[float, ...]) -> str:
+    if len(values) <= CHANNELS:
+        return ", ".join(f"{v:.9g}" for v in values)
+    return f"{len(values)} values, {min(values):.9g} to {max(values):.9g}"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.5g}..{high:.5g}"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    rest = f" and {len(names) - LIST} more" if len(names) > LIST else ""
+    return ", ".join(names[:LIST]) + rest if names else "nothing"

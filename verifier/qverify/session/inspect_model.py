@@ -1,0 +1,44 @@
+"""What a model file holds: nodes, tensors, quantization. Nothing is run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.errors import QVerifyError
+from qverify.model_bin.facts import ModelFacts
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.records import decode
+from qverify.onnx_model.load import parse, read_model
+from qverify.onnx_model.summary import summarize
+from qverify.session.models import kind_of
+
+
+def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -> ModelFacts:
+    """Returns what the file holds. shapes: dims of dynamic inputs. BadFileError for what is no model, with the format's
+    name where it is known."""
+    data = read_model(path)
+    kind = kind_of(path, data)
+    identity = path, kind, len(data), hashlib.sha256(data).hexdigest()
+    if kind == "model.bin":
+        graph = decode(data)
+        return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
+    summary = summarize(parse(data, os.path.basename(path)))
+    compiled, why = None, "it is a float ONNX, which has no quantized tensors"
+    if kind == "quant.onnx":
+        compiled, why = _compile(path, data, shapes or {})
+    return ModelFacts(*identity, summary.inputs, summary.outputs, summary.operators, summary.opsets, compiled, why)
+
+
+def _compile(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, str]:
+    options = CompileOptions(check=False, host=True, shapes=shapes, folder=os.path.dirname(os.path.abspath(path)))
+    try:
+        return compile_model(data, os.path.basename(path), options).graph, ""
+    except QVerifyError as error:
+        return None, f"it does not compile ({error})"
+
+
+def _specs(graph: Graph, names: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    specs = [graph.tensors[n] for n in names if n in graph.tensors]
+    return tuple((s.name, s.dtype, "x".join(map(str, s.shape)) or "scalar") for s in specs)

@@ -1,0 +1,60 @@
+"""Times the nodes of a model on a board. Nothing is judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from qverify_agents.errors import LinkError
+
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.report.perf import NodeTimes, Perf
+from qverify.session.models import open_models
+from qverify.sides.board import Board
+
+EVENTS = 65536  # of one request at most, so that answers stay small
+STEPS = 10  # requests at least, where there are as many runs: a terminal shows progress
+
+
+@dataclass(frozen=True, slots=True)
+class PerfRequest:
+    """What to time. runs: that count; warm_up: runs before them that do not, the first of all included."""
+
+    models: list[str]
+    board: str
+    inputs: InputRequest = field(default_factory=InputRequest)
+    runs: int = 20
+    warm_up: int = 2
+    deadline_s: float = 120.0
+    reach: dict[str, str] = field(default_factory=dict)
+
+
+def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = None) -> Perf:
+    """Returns the times of each node of the model on the board. Raises LinkError where the board fails, or reports no
+    times of nodes."""
+    models = open_models(request.models)
+    graph, prepared = models.graph, prepared_inputs(models.graph, request.inputs)
+    board = Board(request.board, models.binary, graph, request.deadline_s, request.reach, islands=models.islands)
+    with closing(board):
+        if "per_node" not in board.capabilities:
+            raise LinkError(f"{request.board}: this board reports no times of nodes, only final outputs")
+        begun = time.perf_counter()
+        board.send(prepared)
+        sent_s = time.perf_counter() - begun
+        board.time_nodes(1)
+        first_run_s = time.perf_counter() - begun - sent_s
+        if request.warm_up > 1:
+            board.time_nodes(request.warm_up - 1)
+        runs: list[dict[str, float]] = []
+        step = max(1, min(EVENTS // len(graph.nodes), -(-request.runs // STEPS)))
+        begun = time.perf_counter()
+        while len(runs) < request.runs:
+            runs += board.time_nodes(min(step, request.runs - len(runs)))
+            if progress is not None:
+                progress(len(runs), request.runs)
+        wall_s = (time.perf_counter() - begun) / request.runs
+        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in graph.nodes)
+        totals = tuple(sum(run.values()) for run in runs)
+        return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up)

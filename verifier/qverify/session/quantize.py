@@ -1,0 +1,154 @@
+"""From a float ONNX and calibration inputs to a quantized ONNX, compared with the float model on the same inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.errors import QVerifyError, UsageError
+from qverify.files import write_bytes
+from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
+from qverify.onnx_model.load import read_model
+from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
+from qverify.session.many_frames import FrameSource, frame_sources
+from qverify.session.models import kind_of
+from qverify.sides.float_file import FloatFile
+from qverify.tensors.spec import TensorSpec
+
+COMPARED = 16  # frames on which float and quantized outputs are compared
+
+Feed = dict[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLoss:
+    """One output, quantized beside float, over all compared frames. cosine: of all values. top1: in how many items the
+    largest value is the same one; None where the output
+    is not a row of classes for each item. items: how many there are."""
+
+    name: str
+    cosine: float
+    top1: int | None
+    items: int
+
+
+@dataclass(slots=True)
+class Quantized:
+    """What was made. used: calibration frames; left_out: those that could not be prepared, with the reason. losses: of
+    each output, over `compared` frames. blocker: why qverify cannot compile the result; empty where it can."""
+
+    size_bytes: int
+    used: int = 0
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    losses: list[OutputLoss] = field(default_factory=list)
+    compared: int = 0
+    blocker: str = ""
+
+
+def quantize_file(
+    path: str,
+    inputs: InputRequest,
+    output: str,
+    options: QuantizeOptions,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Quantized:
+    """Writes the quantized ONNX to `output`. inputs: the calibration inputs, one file or many. UsageError where the
+    model is not a float ONNX, or no input fits."""
+    data = read_model(path)
+    if (kind := kind_of(path, data)) != "float.onnx":
+        raise UsageError(f"{path}: got {kind}, wanted a float ONNX, which quantize makes a quantized one of")
+    if not isinstance(inputs.files, str):
+        raise UsageError("-i is missing: inputs like those that the network will get, from which ranges are measured")
+    frames = frame_sources(inputs.files) or [FrameSource(inputs.files, inputs.files)]
+    shapes = dict(options.shapes or {})
+    source = _Calibration(_inputs_of(path, data, shapes), inputs, frames, progress)
+    made = quantize(path, data, source.feeds(), options)
+    write_bytes(made, output)
+    found = Quantized(len(made), source.used, source.left_out)
+    found.losses, found.compared = _compare(
+        FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes), FloatFile(made, output), source.again()
+    )
+    found.blocker = _blocker(made, output)
+    return found
+
+
+def _inputs_of(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:
+    """Returns a graph that has the inputs of a float ONNX and nothing else, for preparing files."""
+    specs = {name: TensorSpec(name, dtype, shape) for name, dtype, shape in input_specs(path, data, shapes)}
+    return Graph([], specs, {}, tuple(specs), ())
+
+
+@dataclass
+class _Calibration:
+    """The calibration inputs, prepared one after the other, so that memory does not grow with their number."""
+
+    graph: Graph
+    inputs: InputRequest
+    frames: list[FrameSource]
+    progress: Callable[[str, int, int], None] | None
+    used: int = 0
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    good: list[FrameSource] = field(default_factory=list)
+
+    def feeds(self) -> Iterator[Feed]:
+        for at, frame in enumerate(self.frames):
+            try:
+                if frame.wrong:
+                    raise UsageError(frame.wrong)
+                feed = self._prepare(frame)
+            except QVerifyError as error:
+                self.left_out.append((frame.source, str(error)))
+                continue
+            self.used += 1
+            self.good.append(frame)
+            if self.progress is not None:
+                self.progress("calibration", at + 1, len(self.frames))
+            yield feed
+        if not self.used:
+            which = f"none of {len(self.frames)} frames fits" if len(self.frames) > 1 else "the input does not fit"
+            raise UsageError(f"{which}: {self.left_out[0][1]}")
+
+    def again(self) -> Iterator[Feed]:
+        yield from map(self._prepare, self.good[:COMPARED])
+
+    def _prepare(self, frame: FrameSource) -> Feed:
+        return prepared_inputs(self.graph, replace(self.inputs, files=frame.files, prepared=frame.stated)).arrays()
+
+
+def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tuple[list[OutputLoss], int]:
+    """Returns the loss of each output, and over how many frames."""
+    values: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = {}
+    frames = 0
+    for feed in feeds:
+        frames += 1
+        exact, quantized = before.run(feed), after.run(feed)
+        for name in before.outputs:
+            pair = exact[name].astype(np.float64), quantized[name].astype(np.float64)
+            values.setdefault(name, []).append(pair)
+    return [_loss(name, pairs) for name, pairs in values.items()], frames
+
+
+def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> OutputLoss:
+    a, b = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
+    length = float(np.linalg.norm(a) * np.linalg.norm(b))
+    cosine = float(a @ b / length) if length else 1.0 if np.array_equal(a, b) else 0.0
+    classes = pairs[0][0].shape[-1] if pairs[0][0].ndim == 2 else 1
+    if classes < 2:
+        return OutputLoss(name, cosine, None, 0)
+    same = a.reshape(-1, classes).argmax(1) == b.reshape(-1, classes).argmax(1)
+    return OutputLoss(name, cosine, int(same.sum()), same.size)
+
+
+def _blocker(data: bytes, path: str) -> str:
+    """Returns why qverify cannot compile the model; empty where it can, the host's help not counted."""
+    try:
+        compile_model(data, os.path.basename(path), CompileOptions(check=False))
+    except QVerifyError as error:
+        return str(error)
+    return ""

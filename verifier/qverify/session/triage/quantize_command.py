@@ -1,0 +1,23 @@
+"""The command that quantizes anew as triage recommends."""
+
+from __future__ import annotations
+
+import shlex
+
+from qverify.session.triage.float_stages import FloatStage
+from qverify.session.triage.triage_request import TriageRequest
+
+
+def quantize_command(stage: FloatStage, tensors: list[str], request: TriageRequest) -> str:
+    """Returns the command that gives these tensors 16 bits; empty where the float file has none of them. stage: of the
+    float ONNX."""
+    if stage.file is None:
+        return ""
+    makers = {o: node.name or node.output[0] for node in stage.file.model.graph.node for o in node.output}
+    nodes = list(dict.fromkeys(makers[t] for t in tensors if t in makers))
+    if not nodes:
+        return ""
+    files = request.inputs.files
+    inputs = files if isinstance(files, str) and files else "PICTURES"
+    words = ["qverify", "quantize", stage.path, "-i", inputs, "-o", "quant16.onnx", "--int16", ",".join(nodes)]
+    return shlex.join(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pytest
 from qverify_agents import this_user
 from qverify_agents.emulation.image import KINDS, RECIPE
 
-from tests.needs import arrange
+from tests.needs import QUICK, arrange, has_no_quick_test
 
 if TYPE_CHECKING:
     from tests.board_kinds import Place
@@ -80,6 +81,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return len(os.sched_getaffinity(0)) + 2 if whole else 0
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which QUICK would leave nothing are not read: a third of what every worker collects."""
+    return True if config.option.markexpr == QUICK and has_no_quick_test(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--op"):
@@ -89,6 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fails where tests of one place would meet: pytest 9.2 and pytest-xdist 3.8 together forget the groups without a word."""
+    gc.freeze()  # what is here now stays to the end: no later collection of garbage goes through it
     grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
     if hasattr(session.config, "workerinput") and not all("@" in item.nodeid for item in grouped):
         raise pytest.UsageError(

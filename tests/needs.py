@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,10 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "slow": re.compile(  # they start many processes, run real networks or search many faults: tests of more than a second
         r"^(models|links)/|/test_(every_place|streams|forensics_of_(ops|memory)|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
-        r"|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
+        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
     ),
 }
+QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick
 SHARED = {  # the tests of one place run one after another, in one worker; the groups that take longest come first
     "emulated console": re.compile(r"qemu-serial$"),
     "noisy line": re.compile(r"noisy-pty$"),
@@ -33,7 +35,20 @@ def place_of(item: pytest.Item) -> str:
     """Returns the test's file relative to tests/ and, after a space, the board that it is parametrized with, if any."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
     board = next((str(given[name]) for name in BOARDS if name in given), "")
-    return f"{item.path.as_posix().rpartition('/tests/')[2]} {board}".strip()
+    return f"{_file_of(item.path)} {board}".strip()
+
+
+def _file_of(path: Path) -> str:
+    return path.as_posix().rpartition("/tests/")[2]
+
+
+def needs_of(place: str) -> list[str]:
+    return [name for name, pattern in NEEDS.items() if pattern.search(place)]
+
+
+def has_no_quick_test(path: Path) -> bool:
+    """Returns whether every test of this file has a mark that QUICK leaves out."""
+    return path.suffix == ".py" and bool(needs_of(_file_of(path)))
 
 
 def arrange(items: list[pytest.Item]) -> None:
@@ -43,7 +58,7 @@ def arrange(items: list[pytest.Item]) -> None:
     rank_of = {}
     for item in items:
         place = place_of(item)
-        needs = [name for name, pattern in NEEDS.items() if pattern.search(place)]
+        needs = needs_of(place)
         shared = next((name for name, pattern in SHARED.items() if pattern.search(place)), "")
         for name in needs:
             item.add_marker(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.board_kinds import NAMES
-from tests.needs import LONG, NEEDS, SHARED
+from tests.needs import LONG, NEEDS, QUICK, SHARED, has_no_quick_test
 
 HERE = Path(__file__).resolve().parent
 FILES = [path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py")]
@@ -19,3 +19,12 @@ KNOWN = [*FILES, *(f"{file} {board}" for file in EVERY for board in NAMES)]
 @pytest.mark.parametrize("pattern", [*NEEDS.values(), *SHARED.values(), LONG], ids=[*NEEDS, *SHARED, "long"])
 def test_a_pattern_names_a_test(pattern: re.Pattern[str]) -> None:
     assert any(pattern.search(place) for place in KNOWN)
+
+
+def test_the_quick_run_reads_only_files_of_which_it_runs_tests() -> None:
+    """QUICK is what scripts/test --quick asks for: else nothing would be left unread; and it leaves out every mark."""
+    assert f'marks="{QUICK}"' in (HERE.parent / "scripts" / "test").read_text()
+    assert " and ".join(f"not {mark}" for mark in NEEDS) == QUICK
+    unread = {name for name in FILES if has_no_quick_test(HERE / name)}
+    assert {"links/test_ssh.py", "models/test_triage_bad.py"} < unread
+    assert not unread & {"plain/test_main_job.py", "conformance/test_boards.py", "test_needs.py"}

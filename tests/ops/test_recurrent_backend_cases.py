@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case import node as node_cases
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import QVerifyError
 from qverify.ops import simulate_node
@@ -18,10 +19,12 @@ KINDS = ("LSTM", "GRU", "RNN")
 
 
 def cases() -> dict[str, Any]:
+    """Those that the modules of these kinds add when they are imported: to import them all takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        every = collect_testcases(None)
-    return {c.name: c for c in every if {n.op_type for n in c.model.graph.node} & set(KINDS)}
+        for kind in KINDS:
+            importlib.import_module(f"{node_cases.__name__}.{kind.lower()}")
+    return {c.name: c for c in node_cases._NodeTestCases if {n.op_type for n in c.model.graph.node} & set(KINDS)}
 
 
 CASES = cases()

@@ -281,8 +281,8 @@ def test_infer_on_a_full_disk(room: int, digits: Path, tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "qverify", "infer", "-m", str(digits / "digits_quant.onnx"), "-o", str(out)],
+    done = subprocess.run(  # -B: Python would keep the first bytes of a module's bytecode
+        [sys.executable, "-B", "-m", "qverify", "infer", "-m", str(digits / "digits_quant.onnx"), "-o", str(out)],
         capture_output=True,
         text=True,
         timeout=60,

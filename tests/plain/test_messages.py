@@ -82,7 +82,7 @@ def run(words: list[str], most: int | None) -> str:
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-    command = [sys.executable, "-m", "qverify", *words]
+    command = [sys.executable, "-B", "-m", "qverify", *words]  # -B: Python would keep 100 bytes of a module's bytecode
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limited)
     assert done.returncode == (0 if most is None else 2), done.stderr
     return done.stderr

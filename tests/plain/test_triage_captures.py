@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,19 @@ def changed(kept: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (kept / "capture.json").write_text(json.dumps(manifest))
 
 
+@pytest.fixture(scope="module")
+def first_run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture that is not written to."""
+    kept = tmp_path_factory.mktemp("first") / "kept"
+    assert main(words(digits, kept)) == 1
+    return kept
+
+
+@pytest.fixture
+def kept(first_run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(first_run, tmp_path / "kept")
+
+
 def told_again(kept: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
     status = main(["triage", str(kept)])
@@ -45,20 +59,14 @@ def test_kept_experiments_decide_again(digits: Path, tmp_path: Path, capsys: pyt
     assert json.loads((kept / "capture.json").read_text())["state"] == "complete"
 
 
-def test_an_answer_that_was_altered_explains_nothing(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    kept = tmp_path / "kept"
-    main(words(digits, kept))
+def test_an_answer_that_was_altered_explains_nothing(kept: Path, capsys: pytest.CaptureFixture[str]):
     changed(kept, lambda m: m["frames"][0]["experiments"][1].update(board="0" * 16))
     status, told = told_again(kept, capsys)
     assert status == 1 and f"board at {NODE} (conv): UNEXPLAINED" in told and ": EXPLAINED" not in told
 
 
 @pytest.mark.parametrize("left", [0, 2])
-def test_too_few_kept_experiments_leave_a_candidate(
-    left: int, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    kept = tmp_path / "kept"
-    main(words(digits, kept))
+def test_too_few_kept_experiments_leave_a_candidate(left: int, kept: Path, capsys: pytest.CaptureFixture[str]):
     changed(kept, lambda m: m["frames"][0].update(experiments=m["frames"][0]["experiments"][:left]))
     status, told = told_again(kept, capsys)
     assert status == 1 and f"board at {NODE} (conv): CANDIDATE: bias left out" in told and ": EXPLAINED" not in told
@@ -69,10 +77,8 @@ def test_too_few_kept_experiments_leave_a_candidate(
     [({"seed": "1"}, "malformed"), ({"more": 1}, "malformed"), ({"seed": True}, "malformed"), ({}, "two rows of one")],
 )
 def test_experiments_that_are_malformed_are_refused(
-    row: dict[str, Any], why: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    row: dict[str, Any], why: str, kept: Path, capsys: pytest.CaptureFixture[str]
 ):
-    kept = tmp_path / "kept"
-    main(words(digits, kept))
     changed(kept, lambda m: m["frames"][0]["experiments"].append({**m["frames"][0]["experiments"][0], **row}))
     status, told = told_again(kept, capsys)
     assert status == 2 and why in told and "Traceback" not in told
@@ -113,10 +119,8 @@ def test_kept_probes_decide_again(digits: Path, tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_probes_that_are_altered_are_refused(
-    change: dict[str, Any], why: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: dict[str, Any], why: str, kept: Path, capsys: pytest.CaptureFixture[str]
 ):
-    kept = tmp_path / "kept"
-    main(words(digits, kept))
     changed(kept, lambda m: probe_rows(m)[0].update(change))
     status, told = told_again(kept, capsys)
     assert status == 2 and why in told and "Traceback" not in told

@@ -4,6 +4,7 @@ loaded."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -13,7 +14,13 @@ from types import ModuleType
 def page_names(package: str) -> list[str]:
     """Returns the sorted file stems of a package's pages. package: such as `qverify.ops`; its own __init__ is not a
     page."""
-    return sorted(m.name for m in iter_modules(import_module(package).__path__) if not m.ispkg)
+    return list(_stems(tuple(import_module(package).__path__)))
+
+
+@cache
+def _stems(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the sorted stems of the modules in these folders, which are listed once in the life of the process."""
+    return tuple(sorted(m.name for m in iter_modules(folders) if not m.ispkg))
 
 
 def load_page(package: str, name: str, required: Iterable[str]) -> ModuleType:

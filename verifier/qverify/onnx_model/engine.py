@@ -14,6 +14,7 @@ from qverify.printable import said_by
 
 Array = npt.NDArray[Any]
 LEVELS = ("disable_all", "basic", "extended", "all")
+NO_SPINNING = ("session.intra_op.allow_spinning", "0")  # threads that wait for work use no processor; no value changes
 
 
 def version() -> str:
@@ -85,6 +86,7 @@ class Engine:
         options.graph_optimization_level = chosen[level]
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4
+        options.add_session_config_entry(*NO_SPINNING)
         if allow_int8:
             options.add_session_config_entry("session.qdqisint8allowed", "1")
         if precision:

@@ -33,6 +33,7 @@ def session(path: str, level: str, threads: int) -> ort.InferenceSession:
     options.graph_optimization_level = LEVELS[level]
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     return ort.InferenceSession(
         path, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]

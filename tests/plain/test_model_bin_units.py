@@ -189,17 +189,26 @@ def test_a_bias_is_a_term_of_the_sum_if_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "row_weight", "bias", "wanted"),
-    [  # |x - 7| of int8 is at most 135: 135 * 124275 = 2^24 - 91
-        ("int8", 124275, None, np.float32),
-        ("int8", 124275, [0, -90], np.float32),
-        ("int8", 124275, [3, -91], np.float64),
-        ("int8", 124276, None, np.float64),
-        ("int16", 2**40, None, np.int64),
-        ("int8", 1, [-(2**31)], np.float64),
+    ("x", "row", "bias", "wanted"),
+    [  # x - 7 of int8 is -135 to 120: a partial sum of a row of one sign is at most 135 * 124275 = 2^24 - 91
+        ("int8", [124275], None, np.float32),
+        ("int8", [124275], [90], np.float32),
+        ("int8", [-124275], [-90], np.float32),
+        ("int8", [124275], [-91], np.float64),
+        ("int8", [-124275], [91], np.float64),
+        ("int8", [124276], None, np.float64),
+        ("int8", [62137, 62138], None, np.float32),
+        ("int8", [62138, 62138], None, np.float64),
+        ("int8", [62138, -62138], None, np.float32),  # 135 * 62138 + 120 * 62138
+        ("int8", [65793, -65793], [0], np.float32),  # 255 * 65793 = 2^24 - 1
+        ("int8", [65793, -65793], [1], np.float64),
+        ("int8", [65793, -65794], None, np.float64),
+        ("int16", [2**40], None, np.int64),
+        ("int8", [1], [-(2**31)], np.float64),
     ],
 )
-def test_the_type_that_holds_every_sum(x: str, row_weight: int, bias: list[int] | None, wanted: type) -> None:
+def test_the_type_that_holds_every_sum(x: str, row: list[int], bias: list[int] | None, wanted: type) -> None:
+    """The row is the larger of two."""
     node, made = linear(x, "int8")
-    found = exact_type(node, made, row_weight, None if bias is None else np.array(bias, np.int32))
-    assert found == np.dtype(wanted)
+    weights, added = np.array([[0] * len(row), row]), None if bias is None else np.array([5, *bias])
+    assert exact_type(node, made, weights, added) == np.dtype(wanted)

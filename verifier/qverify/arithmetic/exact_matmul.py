@@ -10,21 +10,33 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def exact_dtype(largest_x: int, row_weight: int, largest_bias: int = 0) -> np.dtype[Any]:
-    """Returns float32 if largest_x * row_weight + largest_bias < 2^24, float64 if < 2^53, else int64.
-
-    largest_x: max |x - zx|. row_weight: max over outputs of sum |w - zw|. Every partial sum, in any order, is bounded
-    by their product, so no rounding can happen; NUMERICS facts of igemm by float BLAS."""
-    bound = largest_x * row_weight + largest_bias
+def exact_dtype(bound: int) -> np.dtype[Any]:
+    """Returns float32 if bound < 2^24, float64 if < 2^53, else int64. bound: at least the magnitude of every partial
+    sum, so that no rounding can happen; BLAS adds the terms of a sum in an order that is not known."""
     if bound < 2**24:
         return np.dtype(np.float32)
     return np.dtype(np.float64) if bound < 2**53 else np.dtype(np.int64)
 
 
-def largest_centred(dtype: str, zero_point: int) -> int:
-    """Returns max |x - zero_point| over the type's range."""
+def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> int:
+    """Returns the largest magnitude that a sum of some terms x*w of one row has, its bias with them.
+
+    limits: least and largest x. weights: whole numbers [outputs, terms]; bias: [outputs]. A partial sum is largest where
+    every x of a positive w is the largest and every other x the least, or the other way round: half of max|x| * sum|w|
+    for x of one sign."""
+    low, high = min(limits[0], 0), max(limits[1], 0)
+    signed = weights.astype(np.int64, copy=False)
+    positive = [int(n) for n in np.maximum(signed, 0).sum(1)]
+    negative = [-int(n) for n in np.minimum(signed, 0).sum(1)]
+    added = [0] * len(signed) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
+    rows = zip(positive, negative, added, strict=True)
+    return max((max(high * p - low * n, high * n - low * p) + b for p, n, b in rows), default=0)
+
+
+def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:
+    """Returns the least and the largest x - zero_point over the type's range."""
     limits = np.iinfo(dtype)
-    return int(max(limits.max - zero_point, zero_point - limits.min))
+    return int(limits.min) - max(zero_points), int(limits.max) - min(zero_points)
 
 
 def wrapped_int32(acc: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
 from qverify.arithmetic.linear import Output, is_wide
 from qverify.model_bin.graph import Graph, Node
 
@@ -33,10 +33,7 @@ def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
     return Output(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
 
 
-def exact_type(node: Node, graph: Graph, row_weight: int, bias: Array | None) -> np.dtype[Any]:
-    """Returns the fastest type that represents every sum exactly. row_weight: largest sum of |weights| of one
-    output."""
+def exact_type(node: Node, graph: Graph, weights: Array, bias: Array | None) -> np.dtype[Any]:
+    """Returns the fastest type that represents every sum exactly. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
-    largest_bias = 0 if bias is None else int(np.abs(bias.astype(np.int64)).max())
-    largest = max(largest_centred(x.dtype, zero) for zero in x.zero_point)
-    return exact_dtype(largest, row_weight, largest_bias)
+    return exact_dtype(largest_partial_sum(centred_limits(x.dtype, *x.zero_point), weights, bias))

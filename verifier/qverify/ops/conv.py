@@ -46,7 +46,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     centred = centred[taps]
     flat = centred.reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, int(np.abs(flat).sum(1).max()), bias)
+    dtype = exact_type(node, graph, flat, bias)
     return Prepared(
         window,
         group,

@@ -35,7 +35,7 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     group, per_out = node.words[10], w.shape[1]
     of_group = centred.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
     bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, int(np.abs(of_group).sum((2, 3)).max()), bias)
+    dtype = exact_type(node, graph, of_group.reshape(group * per_out, -1), bias)
     return Prepared(
         np.ascontiguousarray(of_group.astype(dtype)),
         None if bias is None else bias.astype(dtype),

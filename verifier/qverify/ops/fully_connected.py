@@ -19,7 +19,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
     w = graph.spec(node.inputs[1] or "")
     centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 2, max(w.channel_axis, 0))
     bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, int(np.abs(centred).sum(1).max()), bias)
+    dtype = exact_type(node, graph, centred, bias)
     output = output_of(node, graph)
     return np.ascontiguousarray(centred.T.astype(dtype)), None if bias is None else bias.astype(dtype), output
 

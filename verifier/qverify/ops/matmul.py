@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import output_of
@@ -25,13 +25,15 @@ def _centred(values: Array, spec: TensorSpec, dtype: Any) -> Array:
 
 def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
-    largest = largest_centred(a.dtype, a.zero_point[0])
+    limits, constant = centred_limits(a.dtype, *a.zero_point), None
     if b.name in graph.constants:
         centred = _centred(graph.constants[b.name], b, np.int64)
-        dtype = exact_dtype(largest, int(np.abs(centred).sum(-2).max()))
+        columns = np.moveaxis(centred, -2, -1) if centred.ndim > 1 else centred[None]
+        dtype = exact_dtype(largest_partial_sum(limits, columns.reshape(-1, columns.shape[-1])))
         constant = centred.astype(dtype)
     else:
-        dtype, constant = exact_dtype(largest, a.shape[-1] * largest_centred(b.dtype, b.zero_point[0])), None
+        largest = [max(map(abs, of)) for of in (limits, centred_limits(b.dtype, *b.zero_point))]
+        dtype = exact_dtype(a.shape[-1] * largest[0] * largest[1])
     return dtype, constant, output_of(node, graph, axis=-1)
 
 

@@ -17,7 +17,7 @@ WORDS: tuple[str, ...] = ()
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     a, b, zero_a, zero_b = inputs
     assert a is not None and b is not None
-    dtype = exact_dtype(255, 255 * a.shape[-1])
+    dtype = exact_dtype(255 * 255 * a.shape[-1])
     acc = np.matmul(centred(a, zero_a, dtype), centred(b, zero_b, dtype))
     return (wrapped_int32(acc).reshape(graph.spec(node.outputs[0]).shape),)
 

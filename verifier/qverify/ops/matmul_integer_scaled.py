@@ -18,7 +18,7 @@ WORDS: tuple[str, ...] = ()
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     a, b, zero_a, zero_b, scale_a, scale_b, bias = inputs
     assert a is not None and b is not None and scale_a is not None and scale_b is not None
-    dtype = exact_dtype(255, 255 * a.shape[-1])
+    dtype = exact_dtype(255 * 255 * a.shape[-1])
     acc = wrapped_int32(np.matmul(centred(a, zero_a, dtype), centred(b, zero_b, dtype)))
     with np.errstate(all="ignore"):
         y = acc.astype(np.float32) * (scale_a.reshape(-1) * scale_b.reshape(-1))

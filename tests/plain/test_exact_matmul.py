@@ -1,0 +1,64 @@
+"""The element type of an integer product: no partial sum of it may be rounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
+
+
+def by_trying(limits: tuple[int, int], row: list[int], bias: int) -> int:
+    """The largest magnitude over all choices of terms, of each term's x, and with the bias or without."""
+    products = [{limits[0] * w, limits[1] * w, 0} for w in row]
+    sums = {0, bias}
+    for of_term in products:
+        sums = {s + p for s in sums for p in of_term}
+    return max(map(abs, sums))
+
+
+@pytest.mark.parametrize("limits", [(-3, 4), (0, 5), (-6, 0), (-1, 7), (2, 3), (-3, -2)])
+@pytest.mark.parametrize("row", [[1, 2, 3], [-1, -2, 3], [-5, 4, -3, 2], [0, 0], [7], []])
+def test_no_partial_sum_is_beyond_the_bound(limits: tuple[int, int], row: list[int]) -> None:
+    for bias in (0, 9, -9):
+        found = largest_partial_sum(limits, np.array([row], np.int64).reshape(1, -1), np.array([bias]))
+        tried = by_trying(limits, row, bias)
+        assert tried <= found
+        assert bias or found == tried
+    assert largest_partial_sum(limits, np.array([row], np.int64).reshape(1, -1)) == by_trying(limits, row, 0)
+
+
+def test_the_row_whose_sums_are_largest_counts_with_its_own_bias() -> None:
+    weights, bias = np.array([[3, -1], [2, 2], [0, 0]], np.int8), np.array([-1, 1, 30], np.int32)
+    assert [largest_partial_sum((0, 10), weights[:n], bias[:n]) for n in (1, 2, 3)] == [31, 41, 41]
+    assert largest_partial_sum((0, 10), weights[:0]) == 0
+
+
+def test_sums_of_int8_weights_do_not_wrap() -> None:
+    assert largest_partial_sum((-128, 127), np.full((1, 1000), -128, np.int8)) == 128 * 128 * 1000
+
+
+@pytest.mark.parametrize(("power", "fits", "next_type"), [(24, "float32", "float64"), (53, "float64", "int64")])
+def test_the_edge_of_each_type(power: int, fits: str, next_type: str) -> None:
+    assert exact_dtype(2**power - 1) == np.dtype(fits)
+    assert exact_dtype(2**power) == np.dtype(next_type)
+
+
+@pytest.mark.parametrize("terms", [258, 259])  # 255 * 255 * 258 = 2^24 - 766
+def test_products_at_the_edge_are_exact_in_every_order(terms: int) -> None:
+    """Sums of the largest products, and of those beside them, whose sums are odd."""
+    rng = np.random.default_rng(terms)
+    x = np.full((3, terms), 255)
+    w = rng.integers(254, 256, (terms, 5))
+    dtype = exact_dtype(largest_partial_sum((0, 255), np.full((1, terms), 255)))
+    assert dtype == np.dtype(np.float32 if terms == 258 else np.float64)
+    for _ in range(20):
+        order = rng.permutation(terms)
+        found = np.matmul(x[:, order].astype(dtype), w[order].astype(dtype))
+        assert np.array_equal(found.astype(np.int64), x @ w)
+
+
+def test_limits_of_several_zero_points() -> None:
+    assert centred_limits("uint8", 0) == (0, 255)
+    assert centred_limits("int8", 7) == (-135, 120)
+    assert centred_limits("uint8", 3, 200) == (-200, 252)
+    assert centred_limits("uint16", 32768) == (-32768, 32767)

@@ -14,27 +14,27 @@ from qverify.compiler.match import Watch
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
-from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.light_model import LightModel, open_exposed
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
 
 
-def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
+def check_against_original(graph: Graph, original: LightModel, watch: Watch | None = None) -> dict[str, Any]:
     """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime,
     nothing fused) from one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}, the last with outputs for
     which onnxruntime has no meaningful value."""
     prepared = random_inputs(graph, 0)
-    produced = {o for node in model.graph.node for o in node.output}
+    produced = {o for node in original.model.graph.node for o in node.output}
     names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
-    recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
+    recorded = dict(open_exposed(original, names).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
     every = units(graph)
+    last_use = {n: done for done, unit in enumerate(every, 1) for n in (*unit.inputs, *unit.outputs)}
     for done, unit in enumerate(every, 1):
         if watch is not None:
             watch("checking", done, len(every))
@@ -44,15 +44,17 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
         checked += 1
         for name, value in _run_unit(simulator, unit, recorded).items():
             spec = graph.spec(name)
-            distance = _distance(value.astype(np.float64), recorded[name].astype(np.float64))
+            if np.array_equal(value, recorded[name]):
+                continue
+            distance = _distance(value, recorded[name])
             if spec.quantized:
                 worst = max(worst, distance)
-            finite = np.abs(recorded[name][np.isfinite(recorded[name])])
-            limit = 1.0 if spec.quantized else 2.0**-18 * float(finite.max(initial=0.0))
-            if not distance <= limit and (
-                spec.quantized or not distance <= 2.0**-18 * _magnitude(unit, graph, recorded)
-            ):
+            if not distance <= _limit(unit, name, graph, recorded):
                 (missing if _meaningless(unit, name, graph, recorded, value) else over).append(name)
+        simulator.forget(unit)
+        for name in {*unit.inputs, *unit.outputs}:
+            if last_use[name] == done:
+                del recorded[name]
     return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
 
 
@@ -82,9 +84,19 @@ def _meaningless(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any
     return isinstance(found, TieAwareResult) and found.holds and found.lost > 0
 
 
+def _limit(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -> float:
+    """Returns the largest allowed distance of an output: 1 LSB; of floats 2^-18 of the largest magnitude, of the output
+    or of what is summed in it."""
+    if graph.spec(name).quantized:
+        return 1.0
+    finite = np.abs(recorded[name][np.isfinite(recorded[name])])
+    return 2.0**-18 * max(float(finite.max(initial=0.0)), _magnitude(unit, graph, recorded))
+
+
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     """Returns the largest difference; equal infinities have none, and NaN differs from everything by infinity: it shows
     nothing of the arithmetic."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where(a == b, 0.0, np.abs(a - b))
     return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))

@@ -27,6 +27,12 @@ def largest_centred(dtype: str, zero_point: int) -> int:
     return int(max(limits.max - zero_point, zero_point - limits.min))
 
 
+def narrow_type(dtype: str) -> np.dtype[Any]:
+    """Returns the narrowest integer type in which the magnitude of any value minus any zero point of this type is
+    exact."""
+    return np.dtype({1: np.int16, 2: np.int32}.get(np.dtype(dtype).itemsize, np.int64))
+
+
 def wrapped_int32(acc: Array) -> Array:
     """Returns exact integers (any dtype) wrapped to int32, two's complement."""
     return acc.astype(np.int64).astype(np.int32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred
+from qverify.arithmetic.exact_matmul import exact_dtype, largest_centred, narrow_type
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import output_of
@@ -27,8 +27,8 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     largest = largest_centred(a.dtype, a.zero_point[0])
     if b.name in graph.constants:
-        centred = _centred(graph.constants[b.name], b, np.int64)
-        dtype = exact_dtype(largest, int(np.abs(centred).sum(-2).max()))
+        centred = _centred(graph.constants[b.name], b, narrow_type(b.dtype))
+        dtype = exact_dtype(largest, int(np.abs(centred).sum(-2, dtype=np.int64).max()))
         constant = centred.astype(dtype)
     else:
         dtype, constant = exact_dtype(largest, a.shape[-1] * largest_centred(b.dtype, b.zero_point[0])), None

@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import UserDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from qverify.arithmetic.workers import one_blas_thread
+from qverify.compiler.check_units import _run_unit
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
+from qverify.model_bin.units import units
+from qverify.onnx_model import sliced_engine
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.light_model import LARGE, light_model, open_exposed
+from qverify.onnx_model.light_model import LARGE, LightModel, light_model, open_exposed
 from qverify.onnx_model.load import load
+from qverify.onnx_model.sliced_engine import NODES, SlicedEngine, open_long
+from qverify.sides.simulator import Simulator
+from threadpoolctl import threadpool_info
 
 SIZE = 192
 PEAK = """
@@ -98,6 +107,51 @@ def test_lent_constants_that_a_branch_reads():
     same_values(model, ["taken", "q1"])
 
 
+def ladder(count: int) -> onnx.ModelProto:
+    """Products whose first and last tensors are added, with shapes of all tensors, as `load` returns it."""
+    model = products(count, 4)
+    del model.graph.node[-1], model.graph.output[:]
+    adding = [
+        helper.make_node("DequantizeLinear", ["q1", "s", "z"], ["first"]),
+        helper.make_node("DequantizeLinear", [f"q{count}", "s", "z"], ["last"]),
+        helper.make_node("Add", ["first", "last"], ["y"]),
+    ]
+    model.graph.node.extend(adding)
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 4]))
+    return load(model.SerializeToString(), "ladder.onnx")
+
+
+def test_a_long_model_in_slices_gives_the_same_values():
+    model = ladder(NODES)
+    names = [o for node in model.graph.node for o in node.output]
+    sliced, whole = open_long(model, names), open_exposed(model, names)
+    assert isinstance(sliced, SlicedEngine) and isinstance(whole, Engine)
+    assert sliced.inputs == whole.inputs and sliced.settings == whole.settings and set(sliced.outputs) == set(names)
+    mine, theirs = sliced.run(feed(4)), whole.run(feed(4))
+    assert all(mine[n].tobytes() == theirs[n].tobytes() for n in names)
+    assert sliced.run(feed(4), ["y", "q2"]).keys() == {"y", "q2"}
+
+
+def test_a_long_model_without_shapes_is_one_session():
+    model = ladder(NODES)
+    del model.graph.value_info[:]
+    assert isinstance(open_long(model, ["q2"]), Engine)
+
+
+def test_checking_a_long_model_opens_no_session_of_all_of_it(monkeypatch: pytest.MonkeyPatch):
+    sizes = list[int]()
+    opened = sliced_engine.open_exposed
+
+    def counted(part: LightModel, names: list[str]) -> Engine:
+        sizes.append(len(part.model.graph.node))
+        return opened(part, names)
+
+    monkeypatch.setattr(sliced_engine, "open_exposed", counted)
+    graph = compile_model(ladder(NODES).SerializeToString(), "ladder.onnx").graph
+    assert graph.meta["check"]["units"] == NODES + 2 and not graph.meta["check"]["not_checked"]
+    assert len(sizes) > 3 and max(sizes) == NODES
+
+
 def test_the_pieces_of_the_integer_onnx_are_its_file():
     compiled = compile_model(products(2).SerializeToString(), "p.onnx")
     whole = compiled.integer_onnx
@@ -134,3 +188,30 @@ def test_two_large_constants_of_one_name_are_refused():
     model.graph.initializer.append(model.graph.initializer[4])
     with pytest.raises(BadFileError, match="not a valid ONNX model"):
         load(model.SerializeToString(), "p.onnx")
+
+
+class Uncopied(UserDict[str, np.ndarray]):
+    """Values that are looked up by name only."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all of the recorded values are looked at for one unit")
+
+
+def test_checking_a_unit_looks_at_its_tensors_only():
+    graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
+    unit, simulator = units(graph)[1], Simulator(graph)
+    assert unit.name == "q1"
+    recorded = Uncopied(q0=np.full((1, 2, SIZE), 130, np.uint8))
+    assert _run_unit(simulator, unit, recorded)["q1"].shape == (1, 2, SIZE)
+
+
+def test_one_blas_thread_is_entered_once_and_left():
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    before = threads()
+    with one_blas_thread():
+        with one_blas_thread():
+            assert threads() == {1}
+        assert threads() == {1}
+    assert threads() == before

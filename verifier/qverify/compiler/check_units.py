@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.workers import one_blas_thread
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compiler.match import Watch
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
-from qverify.onnx_model.light_model import LightModel, open_exposed
+from qverify.onnx_model.light_model import LightModel
+from qverify.onnx_model.sliced_engine import open_long
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
 
@@ -28,43 +30,45 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     prepared = random_inputs(graph, 0)
     produced = {o for node in original.model.graph.node for o in node.output}
     names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
-    recorded = dict(open_exposed(original, names).run(prepared.arrays()))
+    recorded = dict(open_long(original, names).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
     every = units(graph)
     last_use = {n: done for done, unit in enumerate(every, 1) for n in (*unit.inputs, *unit.outputs)}
-    for done, unit in enumerate(every, 1):
-        if watch is not None:
-            watch("checking", done, len(every))
-        if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
-            missing.append(unit.name)
-            continue
-        checked += 1
-        for name, value in _run_unit(simulator, unit, recorded).items():
-            spec = graph.spec(name)
-            if np.array_equal(value, recorded[name]):
+    with one_blas_thread():
+        for done, unit in enumerate(every, 1):
+            if watch is not None:
+                watch("checking", done, len(every))
+            if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
+                missing.append(unit.name)
                 continue
-            distance = _distance(value, recorded[name])
-            if spec.quantized:
-                worst = max(worst, distance)
-            if not distance <= _limit(unit, name, graph, recorded):
-                (missing if _meaningless(unit, name, graph, recorded, value) else over).append(name)
-        simulator.forget(unit)
-        for name in {*unit.inputs, *unit.outputs}:
-            if last_use[name] == done:
-                del recorded[name]
+            checked += 1
+            for name, value in _run_unit(simulator, unit, recorded).items():
+                spec = graph.spec(name)
+                if np.array_equal(value, recorded[name]):
+                    continue
+                distance = _distance(value, recorded[name])
+                if spec.quantized:
+                    worst = max(worst, distance)
+                if not distance <= _limit(unit, name, graph, recorded):
+                    (missing if _meaningless(unit, name, graph, recorded, value) else over).append(name)
+            simulator.forget(unit)
+            for name in {*unit.inputs, *unit.outputs}:
+                if last_use[name] == done:
+                    del recorded[name]
     return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
 
 
 def _run_unit(simulator: Any, unit: Unit, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the unit's outputs from recorded inputs; of a recurrence each step from the recorded state before it: over
     many steps two correct kernels drift apart."""
-    last, graph, values = unit.nodes[-1], simulator.graph, dict(recorded)
+    last, graph = unit.nodes[-1], simulator.graph
     if not hasattr(page(last.op), "simulate_steps"):
         outputs: Mapping[str, Any] = simulator.run_unit(unit, recorded)
         return outputs
+    values = {n: recorded[n] for n in unit.inputs}
     for node in unit.nodes[:-1]:
         values |= simulate_node(graph, node, values)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in last.inputs]
@@ -79,7 +83,8 @@ def _meaningless(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any
     limit, evaluated = tie_aware(plain, unit, name, graph)
     if not evaluated:
         return False
-    exact = ExactUnit(unit, name, graph, recorded, recorded, {**recorded, name: value})
+    given = {n: recorded[n] for n in (*unit.inputs, *unit.outputs)}
+    exact = ExactUnit(unit, name, graph, given, given, {**given, name: value})
     found = check_both(exact, recorded[name], value, limit, plain)
     return isinstance(found, TieAwareResult) and found.holds and found.lost > 0
 
@@ -105,9 +110,10 @@ def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
 def _magnitude(unit: Unit, graph: Graph, recorded: Mapping[str, Any]) -> float:
     """Returns the largest sum of magnitudes behind an output of the unit's last node; 0.0 for an op that sums nothing.
     What cancels in a float sum leaves the error of its terms."""
-    last, values = unit.nodes[-1], dict(recorded)
+    last = unit.nodes[-1]
     if not hasattr(page(last.op), "magnitude"):
         return 0.0
+    values = {n: recorded[n] for n in unit.inputs}
     for node in unit.nodes[:-1]:
         values |= simulate_node(graph, node, values)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in last.inputs]

@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from qverify.errors import BadFileError, UsageError
@@ -86,20 +86,25 @@ def write_text(text: str, path: str) -> None:
     write_bytes(text.encode(), path)
 
 
-def write_bytes(data: bytes | memoryview, path: str, check: Callable[[str], None] | None = None) -> None:
-    """Writes a temporary file beside the target, then renames it. A symbolic link's target is replaced, not the link; a
+def write_bytes(data: bytes | memoryview, path: str) -> None:
+    """Writes a file of these bytes, like write_pieces()."""
+    write_pieces([data], path)
+
+
+def write_pieces(pieces: Sequence[bytes | memoryview], path: str, check: Callable[[str], None] | None = None) -> None:
+    """Writes the pieces one after the other: a temporary file beside the target, then renames it. A symbolic link's target is replaced, not the link; a
     device or a pipe is written to directly. check: called with the path of the whole file before the rename; if it
     raises, no file is left. UsageError when the file cannot be written."""
     target = os.path.realpath(path)
     try:
         if os.path.exists(target) and not os.path.isfile(target):
             with open(target, "wb") as there:
-                there.write(data)
+                there.writelines(pieces)
             return
         handle, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.writelines(pieces)
             if check is not None:
                 check(part)
             os.chmod(part, 0o644)

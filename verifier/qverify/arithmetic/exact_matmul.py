@@ -25,10 +25,9 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
     every x of a positive w is the largest and every other x the least, or the other way round: half of max|x| * sum|w|
     for x of one sign."""
     low, high = min(limits[0], 0), max(limits[1], 0)
-    signed = weights.astype(np.int64, copy=False)
-    positive = [int(n) for n in np.maximum(signed, 0).sum(1)]
-    negative = [-int(n) for n in np.minimum(signed, 0).sum(1)]
-    added = [0] * len(signed) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
+    positive = [int(n) for n in np.maximum(weights, 0).sum(1, dtype=np.int64)]
+    negative = [-int(n) for n in np.minimum(weights, 0).sum(1, dtype=np.int64)]
+    added = [0] * len(weights) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
     rows = zip(positive, negative, added, strict=True)
     return max((max(high * p - low * n, high * n - low * p) + b for p, n, b in rows), default=0)
 
@@ -37,6 +36,12 @@ def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:
     """Returns the least and the largest x - zero_point over the type's range."""
     limits = np.iinfo(dtype)
     return int(limits.min) - max(zero_points), int(limits.max) - min(zero_points)
+
+
+def narrow_type(dtype: str) -> np.dtype[Any]:
+    """Returns the narrowest integer type in which the magnitude of any value minus any zero point of this type is
+    exact."""
+    return np.dtype({1: np.int16, 2: np.int32}.get(np.dtype(dtype).itemsize, np.int64))
 
 
 def wrapped_int32(acc: Array) -> Array:

@@ -4,9 +4,10 @@ enough."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -28,11 +29,28 @@ def core_count() -> int:
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class _Limited(threading.local):
+    """Whether this thread has limited BLAS."""
+
+    inside = False
+
+
+_LIMITED = _Limited()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Limits BLAS to one thread while it is entered: its threads would compete with the blocks' (measured: two gain
-    nothing)."""
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit
+    nothing). Entered again within itself it does nothing, which costs nothing."""
+    if _LIMITED.inside:
+        yield
+        return
+    with _controller().limit(limits=1, user_api="blas"):
+        _LIMITED.inside = True
+        try:
+            yield
+        finally:
+            _LIMITED.inside = False
 
 
 def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:

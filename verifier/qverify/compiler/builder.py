@@ -51,8 +51,8 @@ class Builder:
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
         """Adds a constant of the ONNX, dense, under its own name and returns that. spec: given for a quantized
         constant."""
-        value = np.array(value, order="C")
         if name not in self.constants:
+            value = np.ascontiguousarray(value).reshape(np.shape(value))
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
             self.constants[name] = value
         return name

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.workers import one_blas_thread
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
@@ -15,58 +16,63 @@ from qverify.compiler.match import Watch
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
-from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.light_model import LightModel
+from qverify.onnx_model.sliced_engine import open_long
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
 
 
-def check_against_original(graph: Graph, model: Any, watch: Watch | None = None) -> dict[str, Any]:
+def check_against_original(graph: Graph, original: LightModel, watch: Watch | None = None) -> dict[str, Any]:
     """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime,
     nothing fused) from one random input.
 
     Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}, the last with outputs for
     which onnxruntime has no meaningful value, or NaN where the simulator has it, too: that shows nothing of the arithmetic."""
     prepared = random_inputs(graph, 0)
-    produced = {o for node in model.graph.node for o in node.output}
+    produced = {o for node in original.model.graph.node for o in node.output}
     names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
-    recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
+    recorded = dict(open_long(original, names).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
     every = units(graph)
-    for done, unit in enumerate(every, 1):
-        if watch is not None:
-            watch("checking", done, len(every))
-        if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
-            missing.append(unit.name)
-            continue
-        checked += 1
-        outputs = _run_unit(simulator, unit, recorded)
-        for name, value in outputs.items():
-            spec = graph.spec(name)
-            distance = _distance(value.astype(np.float64), recorded[name].astype(np.float64))
-            if spec.quantized:
-                worst = max(worst, distance)
-            finite = np.abs(recorded[name][np.isfinite(recorded[name])])
-            limit = 1.0 if spec.quantized else 2.0**-18 * float(finite.max(initial=0.0))
-            if not distance <= limit and (
-                spec.quantized or not distance <= 2.0**-18 * _magnitude(unit, graph, recorded)
-            ):
-                (missing if _meaningless(unit, name, graph, recorded, outputs) else over).append(name)
-            elif value.dtype.kind == "f" and (np.isnan(value) & np.isnan(recorded[name])).any():
-                missing.append(name)
+    last_use = {n: done for done, unit in enumerate(every, 1) for n in (*unit.inputs, *unit.outputs)}
+    with one_blas_thread():
+        for done, unit in enumerate(every, 1):
+            if watch is not None:
+                watch("checking", done, len(every))
+            if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
+                missing.append(unit.name)
+                continue
+            checked += 1
+            outputs = _run_unit(simulator, unit, recorded)
+            for name, value in outputs.items():
+                spec = graph.spec(name)
+                if np.array_equal(value, recorded[name]):
+                    continue
+                distance = _distance(value, recorded[name])
+                if spec.quantized:
+                    worst = max(worst, distance)
+                if not distance <= _limit(unit, name, graph, recorded):
+                    (missing if _meaningless(unit, name, graph, recorded, outputs) else over).append(name)
+                elif value.dtype.kind == "f" and (np.isnan(value) & np.isnan(recorded[name])).any():
+                    missing.append(name)
+            simulator.forget(unit)
+            for name in {*unit.inputs, *unit.outputs}:
+                if last_use[name] == done:
+                    del recorded[name]
     return {"seed": 0, "units": checked, "worst_lsb": worst, "over": over, "not_checked": missing}
 
 
 def _run_unit(simulator: Any, unit: Unit, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the unit's outputs from recorded inputs; of a recurrence each step from the recorded state before it: over
     many steps two correct kernels drift apart."""
-    last, graph, values = unit.nodes[-1], simulator.graph, dict(recorded)
+    last, graph = unit.nodes[-1], simulator.graph
     if not hasattr(page(last.op), "simulate_steps"):
         outputs: Mapping[str, Any] = simulator.run_unit(unit, recorded)
         return outputs
+    values = {n: recorded[n] for n in unit.inputs}
     for node in unit.nodes[:-1]:
         values |= simulate_node(graph, node, values)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in last.inputs]
@@ -83,15 +89,26 @@ def _meaningless(
     limit, evaluated = tie_aware(plain, unit, name, graph)
     if not evaluated:
         return False
+    given = {n: recorded[n] for n in (*unit.inputs, *unit.outputs)}
     is_last = is_stepwise(unit) and name == unit.nodes[-1].outputs[1]  # the last state of the simulator's own steps
-    exact = ExactUnit(unit, name, graph, recorded, recorded, {**recorded, **outputs} if is_last else recorded)
+    exact = ExactUnit(unit, name, graph, given, given, {**given, **outputs} if is_last else given)
     found = check_both(exact, recorded[name], outputs[name], limit, plain)
     return isinstance(found, TieAwareResult) and found.holds and found.lost > 0
+
+
+def _limit(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -> float:
+    """Returns the largest allowed distance of an output: 1 LSB; of floats 2^-18 of the largest magnitude, of the output
+    or of what is summed in it."""
+    if graph.spec(name).quantized:
+        return 1.0
+    finite = np.abs(recorded[name][np.isfinite(recorded[name])])
+    return 2.0**-18 * max(float(finite.max(initial=0.0)), _magnitude(unit, graph, recorded))
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     """Returns the largest difference; equal infinities and two NaN have none, and NaN differs from a number by
     infinity."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0))
@@ -100,9 +117,10 @@ def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
 def _magnitude(unit: Unit, graph: Graph, recorded: Mapping[str, Any]) -> float:
     """Returns the largest sum of magnitudes behind an output of the unit's last node; 0.0 for an op that sums nothing.
     What cancels in a float sum leaves the error of its terms."""
-    last, values = unit.nodes[-1], dict(recorded)
+    last = unit.nodes[-1]
     if not hasattr(page(last.op), "magnitude"):
         return 0.0
+    values = {n: recorded[n] for n in unit.inputs}
     for node in unit.nodes[:-1]:
         values |= simulate_node(graph, node, values)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in last.inputs]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import onnx
+
+from qverify.arithmetic.workers import submit
 from qverify.compiler.attributes import check_attributes
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
+from qverify.compiler.integer_model import Piece
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
@@ -28,6 +33,7 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.light_model import light_model
 from qverify.onnx_model.load import is_quantized, load, parse
 from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
@@ -70,13 +76,17 @@ class CompileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """The result of compile_model. integer_onnx: serialized. source: the file's bytes. notes: what a report says of the
+    """The result of compile_model. integer: the pieces of the integer ONNX's file. notes: what a report says of the
     arithmetic."""
 
     graph: Graph
-    integer_onnx: bytes
-    source: bytes
+    integer: list[Piece]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def integer_onnx(self) -> bytes:
+        """Returns the integer ONNX, serialized."""
+        return b"".join(self.integer)
 
 
 def compile_model(
@@ -95,6 +105,8 @@ def compile_model(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
     notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
+    source_sha256 = submit(partial(_sha256, [source]))
+    del source  # a caller that does not keep the file's bytes either need not hold them beside the model
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
@@ -110,30 +122,42 @@ def compile_model(
         model, ends = strip_quantization(model, name, on_host)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
     graph = lowered.graph
+    original = light_model(model, lowered.matched.view.constants) if options.check else None
+    del model, loaded, decomposed  # the constants of these are not needed again
     notes += [
         f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
         for n in graph.nodes
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
-    integer = _integer(lowered).SerializeToString(deterministic=True)
+    integer = _integer(lowered)
+    integer_sha256 = submit(partial(_sha256, integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
-        "source_sha256": hashlib.sha256(source).hexdigest(),
-        "integer_sha256": hashlib.sha256(integer).hexdigest(),
+        "source_sha256": source_sha256.result(),
+        "integer_sha256": "",
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    compiled = Compiled(graph, integer, source, notes)
-    if options.check:  # of the lowering: another rounding mode is the user's choice, not an error
+    compiled = Compiled(graph, integer, notes)
+    if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
         exact = replace(options, rounding="ref-exact")
         plain = graph if options.rounding == exact.rounding else lowered.again(exact)
-        graph.meta["check"] = check_against_original(plain, model, watch)
+        graph.meta["check"] = check_against_original(plain, original, watch)
+    graph.meta["integer_sha256"] = integer_sha256.result()
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
+
+
+def _sha256(pieces: list[Piece]) -> str:
+    """Returns the digest of the pieces one after the other, in hexadecimal."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +207,13 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
     return graph
 
 
-def _integer(lowered: _Lowered) -> Any:
-    """Returns the integer ONNX, with the islands' nodes as they are."""
+def _integer(lowered: _Lowered) -> list[Piece]:
+    """Returns the pieces of the integer ONNX, with the islands' nodes as they are."""
     if lowered.host is None:
-        return lowered.matched.model
-    model = lowered.host.whole(lowered.matched.model)
+        return lowered.matched.integer
+    model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer)))
     check_host_runs(model, lowered.graph.islands)
-    return model
+    return [model.SerializeToString(deterministic=True)]
 
 
 def _check_outputs(view: View) -> None:

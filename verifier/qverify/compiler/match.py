@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
+from qverify.compiler.integer_model import Piece, model_pieces
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
@@ -23,11 +23,11 @@ Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and
 
 @dataclass(slots=True)
 class Matched:
-    """A matched model. steps: units and remaining original nodes, in running order. model: the integer ONNX. covers:
-    tensor to the ONNX nodes it stands for."""
+    """A matched model. steps: units and remaining original nodes, in running order. integer: the pieces of the integer
+    ONNX. covers: tensor to the ONNX nodes it stands for."""
 
     view: View
-    model: onnx.ModelProto
+    integer: list[Piece]
     steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
     steps, kept = _alive(view, matched, blockers, watch)
-    return Matched(view, onnx.ModelProto() if blockers else _integer_model(view, kept), steps, covers)
+    return Matched(view, [] if blockers else _integer_model(view, kept), steps, covers)
 
 
 def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
@@ -173,7 +173,7 @@ def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
     unit.lower(probe)
 
 
-def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
+def _integer_model(view: View, kept: list[Any]) -> list[Piece]:
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:
@@ -188,15 +188,10 @@ def _integer_model(view: View, kept: list[Any]) -> onnx.ModelProto:
     used = {n for node in nodes for n in node.input}
     constants |= {n: v for n, v in view.constants.items() if n in used}
     source = view.model.graph
-    inputs = [i for i in source.input if i.name in view.inputs]
-    initializers = [
-        numpy_helper.from_array(np.ascontiguousarray(constants[n]).reshape(np.shape(constants[n])), n)
-        for n in sorted(constants)
-        if n in used
-    ]
-    graph = helper.make_graph(nodes, "integer", inputs, list(source.output), initializers)
-    model = helper.make_model(
-        graph, opset_imports=[*view.model.opset_import, *missing_domain(view)], producer_name="qverify"
+    return model_pieces(
+        onnx.ModelProto(ir_version=view.model.ir_version, producer_name="qverify"),
+        onnx.GraphProto(node=nodes, name="integer"),
+        {n: constants[n] for n in sorted(constants) if n in used},
+        onnx.GraphProto(input=[i for i in source.input if i.name in view.inputs], output=source.output),
+        onnx.ModelProto(opset_import=[*view.model.opset_import, *missing_domain(view)]),
     )
-    model.ir_version = view.model.ir_version
-    return model

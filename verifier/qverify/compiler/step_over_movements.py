@@ -19,9 +19,8 @@ from onnx import helper, numpy_helper
 from qverify.compiler.lowerings import lookup, lowerings
 from qverify.errors import InternalError
 from qverify.onnx_model.complete_shapes import numpy_type
-from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.fold_constants import fold_constants
+from qverify.onnx_model.light_model import open_exposed
 
 COPIES = {"Identity", "Dropout"}
 EIGHT_BIT_FROM = {
@@ -277,7 +276,7 @@ def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))
         for i in before.graph.input
     }
-    mine, theirs = (Engine(expose_tensors(m, names).SerializeToString()).run(feed, names) for m in (after, before))
+    mine, theirs = (open_exposed(m, names).run(feed, names) for m in (after, before))
     for name in names:
         if mine[name].tobytes() != theirs[name].tobytes():
             raise InternalError(f"{name}: stepping over movements changed it; this is a bug of qverify")

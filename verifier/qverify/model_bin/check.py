@@ -3,6 +3,8 @@ read."""
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from qverify.errors import BadFileError
@@ -107,9 +109,9 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
         if spec.dtype in ("float32", "float64", "bool"):
             raise BadFileError(f"tensor {name!r}: a scale for {spec.dtype}; only integers have scales")
         limits = np.iinfo(spec.dtype)
-        if any(not limits.min <= z <= limits.max for z in spec.zero_point):
+        if min(spec.zero_point) < limits.min or max(spec.zero_point) > limits.max:
             raise BadFileError(f"tensor {name!r}: a zero point is outside {spec.dtype}")
-        if any(not (np.isfinite(s) and s > 0) for s in spec.scale):
+        if not all(0 < s < inf for s in spec.scale):
             raise BadFileError(f"tensor {name!r}: a scale is not finite and positive")
 
 

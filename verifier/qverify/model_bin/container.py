@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from qverify.errors import BadFileError
@@ -13,6 +14,8 @@ KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
 HEADER, ENTRY, ALIGN = 64, 32, 64
 START = HEADER + ENTRY * len(KINDS)  # of the first section; a multiple of ALIGN
 MAX_BYTES = 2**31 - 1
+CRC_BYTES = 1 << 20
+Piece = bytes | memoryview
 
 
 def _padded(size: int) -> int:
@@ -22,22 +25,37 @@ def _padded(size: int) -> int:
 def pack(sections: dict[bytes, bytes]) -> bytes:
     """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above
     MAX_BYTES."""
+    return b"".join(pack_pieces({kind: [data] for kind, data in sections.items()}))
+
+
+def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
+    """Returns the pieces of the whole file. sections: the pieces of each of KINDS. Raises BadFileError above
+    MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
-    total = at + sum(_padded(len(sections[kind])) for kind in KINDS[:last]) + len(sections[KINDS[last]])
+    sizes = {kind: sum(map(len, sections[kind])) for kind in KINDS}
+    total = at + sum(_padded(sizes[kind]) for kind in KINDS[:last]) + sizes[KINDS[last]]
     if total > MAX_BYTES:
         raise BadFileError(f"model.bin would be {total} bytes; it may have at most {MAX_BYTES}. Cut the model in two")
-    body: list[bytes] = []
+    body: list[Piece] = []
     for i, kind in enumerate(KINDS):
-        data = sections[kind]
-        table += struct.pack("<4sIQQQ", kind, crc32c(data), at, len(data), 0)
-        size = _padded(len(data)) if i < last else len(data)
-        body.append(data + bytes(size - len(data)))
+        table += struct.pack("<4sIQQQ", kind, _crc(sections[kind]), at, sizes[kind], 0)
+        size = _padded(sizes[kind]) if i < last else sizes[kind]
+        body += [*sections[kind], bytes(size - sizes[kind])]
         at += size
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, 0, total, len(KINDS))
     crc = crc32c(head + table)
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, crc, total, len(KINDS))
-    return head + table + b"".join(body)
+    return [head + table, *body]
+
+
+def _crc(pieces: list[Piece]) -> int:
+    """Returns the CRC-32C of the pieces one after the other."""
+    crc = 0
+    for piece in pieces:
+        for at in range(0, len(piece), CRC_BYTES):  # in parts: the library takes bytes, not views
+            crc = extend(crc, bytes(piece[at : at + CRC_BYTES]))
+    return crc
 
 
 def unpack(data: bytes) -> dict[bytes, memoryview]:
@@ -74,6 +92,6 @@ def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
     if end > len(data) or any(data[offset + size : end]):
         raise BadFileError(f"model.bin section {name}: bytes after it are not zero")
     view = memoryview(data)[offset : offset + size]
-    if crc32c(bytes(view)) != crc:
+    if _crc([view]) != crc:
         raise BadFileError(f"model.bin section {name}: CRC-32C differs; the file is damaged")
     return view

@@ -49,11 +49,32 @@ class _Pools:
         return self.scale_at[run]
 
 
+class _Data:
+    """The DATA section's pieces: constants, which are not copied, and zeros up to the next one's offset."""
+
+    def __init__(self) -> None:
+        self.pieces: list[container.Piece] = []
+        self._size = 0
+
+    def add(self, constant: np.ndarray) -> int:
+        """Adds a constant and returns its offset."""
+        gap = -self._size % container.ALIGN
+        offset = self._size + gap
+        self.pieces += [bytes(gap), constant.reshape(-1).view(np.uint8).data]
+        self._size = offset + constant.nbytes
+        return offset
+
+
 def encode(graph: Graph) -> bytes:
     """Returns the bytes of model.bin; equal graphs give equal bytes. Raises BadFileError for a graph that violates
     FORMAT.md."""
+    return b"".join(encode_pieces(graph))
+
+
+def encode_pieces(graph: Graph) -> list[container.Piece]:
+    """Returns what encode() does in pieces, most of them views of the graph's constants."""
     check_graph(graph)
-    pools, data = _Pools(), bytearray()
+    pools, data = _Pools(), _Data()
     index = {name: i for i, name in enumerate(graph.tensors)}
     fed = graph.fed()
     ends = frozenset(fed), frozenset(graph.outputs)
@@ -73,16 +94,16 @@ def encode(graph: Graph) -> bytes:
         pools.string(graph.producer),
         *[0] * 8,
     )
-    return container.pack(
+    return container.pack_pieces(
         {
-            b"GRPH": head,
-            b"STRS": bytes(pools.strings),
-            b"TNSR": tensors,
-            b"NODE": nodes,
-            b"WORD": np.array(pools.words, "<i4").tobytes(),
-            b"SCAL": np.array(pools.scales, "<f4").tobytes(),
-            b"DATA": bytes(data),
-            b"META": json.dumps(_meta(graph), sort_keys=True).encode(),
+            b"GRPH": [head],
+            b"STRS": [bytes(pools.strings)],
+            b"TNSR": [tensors],
+            b"NODE": [nodes],
+            b"WORD": [np.array(pools.words, "<i4").tobytes()],
+            b"SCAL": [np.array(pools.scales, "<f4").tobytes()],
+            b"DATA": data.pieces,
+            b"META": [json.dumps(_meta(graph), sort_keys=True).encode()],
         }
     )
 
@@ -92,16 +113,14 @@ def _meta(graph: Graph) -> dict[str, Any]:
 
 
 def _tensor_bytes(
-    graph: Graph, spec: TensorSpec, ends: tuple[frozenset[str], frozenset[str]], pools: _Pools, data: bytearray
+    graph: Graph, spec: TensorSpec, ends: tuple[frozenset[str], frozenset[str]], pools: _Pools, data: _Data
 ) -> bytes:
     flags = INPUT * (spec.name in ends[0]) | OUTPUT * (spec.name in ends[1]) | INTERIOR * spec.interior
     flags |= NO_INTEGER_REFERENCE * (not spec.integer_reference)
     offset = 0
     if spec.name in graph.constants:
         flags |= CONSTANT
-        data += bytes(-len(data) % container.ALIGN)
-        offset = len(data)
-        data += np.ascontiguousarray(graph.constants[spec.name], spec.numpy_dtype).tobytes()
+        offset = data.add(np.ascontiguousarray(graph.constants[spec.name], spec.numpy_dtype))
     return TENSOR.pack(
         pools.string(spec.name),
         DTYPES.index(spec.dtype),

@@ -10,9 +10,9 @@ import onnx
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.bound_suppression import bound_suppression
-from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
+from qverify.onnx_model.light_model import open_exposed
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.value_shaped import value_shaped
 
@@ -51,13 +51,9 @@ def _run(
     model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes, feed: Mapping[str, np.ndarray] | None = None
 ) -> Types:
     """Returns the types of the unknown tensors in one run; sequences have none."""
-    opened = onnx.ModelProto()
-    opened.CopyFrom(model)
-    existing = {o.name for o in opened.graph.output}
-    opened.graph.output.extend(onnx.ValueInfoProto(name=n) for n in unknown if n not in existing)
     wanted = unknown or [o.name for o in model.graph.output]
     try:
-        engine = Engine(opened.SerializeToString())
+        engine = open_exposed(model, unknown)
         values = engine.run(_zeros(model) if feed is None else feed, [n for n in wanted if n in engine.tensors])
     except BadFileError as error:
         if not shapes:

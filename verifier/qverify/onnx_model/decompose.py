@@ -12,7 +12,7 @@ import onnx
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array, Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.light_model import open_exposed
 from qverify.onnx_model.node_order import sort_nodes
 from qverify.onnx_model.rewriter import Rewriter
 from qverify.onnx_model.widen_float16 import check_ends, has_float16, widen, widen_constants_of_float16
@@ -146,8 +146,7 @@ def _check_round(each: Round) -> None:
     names -= {i.name for i in each.before.graph.input}
     random = np.random.Generator(np.random.PCG64(0))
     feed = {i.name: _random(random, i) for i in each.before.graph.input if i.name not in constants}
-    exposed = expose_tensors(each.before, sorted(names)).SerializeToString()
-    values = feed | Engine(exposed).run(feed, sorted(names))
+    values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
         given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}

@@ -74,7 +74,9 @@ class Engine:
         allow_int8: bool = True,
         precision: bool = False,
         optimized_path: str = "",
+        lent: Mapping[str, Array] | None = None,
     ):
+        """lent: the data of initializers that the model has no data of; they are read where they are."""
         ort = _onnxruntime()
         options = ort.SessionOptions()
         chosen = {
@@ -93,6 +95,11 @@ class Engine:
             options.add_session_config_entry("session.x64quantprecision", "1")
         if optimized_path:
             options.optimized_model_filepath = optimized_path
+        if lent:
+            self._lent = {n: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for n, v in lent.items()}
+            options.add_external_initializers(list(self._lent), list(self._lent.values()))
+            for name, value in self._lent.items():
+                options.add_initializer(name, value)  # without this it keeps a copy
         self.settings = {
             "level": level,
             "threads": threads,

@@ -14,6 +14,7 @@ import onnx
 from onnx import numpy_helper
 
 from qverify.errors import NotOnHostError, UnsupportedError
+from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -81,11 +82,13 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 class View:
-    """Look-ups over one model. Raises UnsupportedError naming a node that is not supported."""
+    """Look-ups over one model. model: without nodes, value_info and the data of large constants. Raises
+    UnsupportedError naming a node that is not supported."""
 
     def __init__(self, model: onnx.ModelProto, name: str, taken: Collection[str] = ()):
         """taken: names beside the model's own that no new tensor may have."""
-        self.model, self.file = model, name
+        self.model = light_copy(model, {**INTEGERS, **FLOATS}, ("node", "value_info"))[0]
+        self.file = name
         graph = model.graph
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}

@@ -15,6 +15,7 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
+FEW = 4096  # elements that are computed faster than a table of 65536
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
@@ -23,7 +24,9 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 
 def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
     """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else
-    None."""
+    None, also for outputs of FEW elements."""
+    if graph.spec(node.outputs[0]).elements <= FEW:
+        return None
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None

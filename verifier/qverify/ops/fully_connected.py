@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.exact_matmul import narrow_type
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
@@ -17,7 +18,9 @@ WORDS = ("act_min", "act_max")
 
 def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
     w = graph.spec(node.inputs[1] or "")
-    centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 2, max(w.channel_axis, 0))
+    narrow = narrow_type(w.dtype)
+    centred = graph.constants[w.name].astype(narrow)
+    centred -= along_axis(w.zero_point, 2, max(w.channel_axis, 0)).astype(narrow)
     bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, centred, bias)
     output = output_of(node, graph)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
+from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum, narrow_type
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import output_of
@@ -27,7 +27,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     limits, constant = centred_limits(a.dtype, *a.zero_point), None
     if b.name in graph.constants:
-        centred = _centred(graph.constants[b.name], b, np.int64)
+        centred = _centred(graph.constants[b.name], b, narrow_type(b.dtype))
         columns = np.moveaxis(centred, -2, -1) if centred.ndim > 1 else centred[None]
         dtype = exact_dtype(largest_partial_sum(limits, columns.reshape(-1, columns.shape[-1])))
         constant = centred.astype(dtype)

@@ -4,13 +4,17 @@ there is one."""
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 
+import numpy as np
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import one_line
 
+from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, InternalError
-from qverify.model_bin.records import decode, encode
+from qverify.model_bin.container import Piece
+from qverify.model_bin.records import decode, encode_pieces
 
 PATIENCE_S = 60.0  # enough for the runtime's check of the largest model; running out is no reason to refuse one
 REFUSES = ("not a valid model.bin", "damaged", "not supported by this runtime")  # qv_status_phrase
@@ -21,14 +25,27 @@ def check_readable(path: str) -> None:
     model."""
     with open(path, "rb") as file:
         data = file.read()
+    refused_by_runtime = submit(partial(_ask_runtime, path))
     try:
-        again = encode(decode(data))
+        again = encode_pieces(decode(data))
     except BadFileError as error:
         raise BadFileError(f"no model.bin is written, its own reader refuses it: {error}") from error
-    if again != data:
+    finally:
+        reason = refused_by_runtime.result()
+    if not _is_joined(again, data):
         raise InternalError("no model.bin is written: it reads back as another model; please report this")
-    if reason := _ask_runtime(path):
+    if reason:
         raise BadFileError(f"no model.bin is written, the runtime refuses it: {reason}. Cut the model before that node")
+
+
+def _is_joined(pieces: list[Piece], data: bytes) -> bool:
+    """Returns whether the data are these pieces, one after the other."""
+    at, whole = 0, np.frombuffer(data, np.uint8)
+    for piece in filter(len, pieces):
+        if not np.array_equal(whole[at : at + len(piece)], np.frombuffer(piece, np.uint8)):
+            return False
+        at += len(piece)
+    return at == len(data)
 
 
 def _ask_runtime(path: str) -> str:

@@ -18,6 +18,7 @@ from qverify.onnx_model.cut_model import Cutter
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.light_model import open_exposed
 from qverify.ops.quantize import parameters
 from qverify.sides.host_islands import made_from, misfit
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
@@ -41,7 +42,7 @@ class Reference:
         self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
         self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
         self._cutter: Cutter | None = None
-        self._engine = Engine(expose_tensors(self._model, [*self.names, *self._by_host]).SerializeToString())
+        self._engine = open_exposed(self._model, [*self.names, *self._by_host])
         self._front = preprocessing_of(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:

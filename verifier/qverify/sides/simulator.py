@@ -130,6 +130,11 @@ class Simulator:
                 values |= self._node(node, values)
         return {name: values[name] for name in unit.outputs}
 
+    def forget(self, unit: Unit) -> None:
+        """Frees what the unit's pages have prepared; they prepare it again if it is run again."""
+        for node in unit.nodes:
+            self._states.pop(node.name, None)
+
 
 class _Seen:
     """The kept results of a run: the values of `wanted`, and all digests, which other threads compute. A tensor that

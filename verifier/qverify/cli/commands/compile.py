@@ -70,9 +70,9 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompileOptions, compile_model
     from qverify.errors import UsageError
-    from qverify.files import write_bytes
+    from qverify.files import write_pieces
     from qverify.inputs.description_tables import parsed, tables
-    from qverify.model_bin.records import encode
+    from qverify.model_bin.records import encode_pieces
     from qverify.onnx_model.load import read_model
     from qverify.session.check_readable import check_readable
     from qverify.session.models import parse_shapes
@@ -104,11 +104,11 @@ def command(
         )
         say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it anyway", err=True)
         return 1
-    data = encode(compiled.graph)
+    pieces = encode_pieces(compiled.graph)
     if integer_onnx:
-        write_bytes(compiled.integer_onnx, integer_onnx)
-    write_bytes(data, output, check_readable)
-    _say_compiled(output, len(data), compiled.graph)
+        write_pieces(compiled.integer, integer_onnx)
+    write_pieces(pieces, output, check_readable)
+    _say_compiled(output, sum(map(len, pieces)), compiled.graph)
     return 0
 
 

@@ -29,13 +29,14 @@ def check_against_original(graph: Graph, model: Any, watch: Watch | None = None)
     which onnxruntime has no meaningful value."""
     prepared = random_inputs(graph, 0)
     produced = {o for node in model.graph.node for o in node.output}
-    names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
+    every = units(graph)
+    read = (*graph.observable(), *graph.fed(), *(o for unit in every for o in unit.outputs))
+    names = [n for n in dict.fromkeys(read) if n in produced]
     recorded = dict(Engine(expose_tensors(model, names).SerializeToString()).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
-    every = units(graph)
     for done, unit in enumerate(every, 1):
         if watch is not None:
             watch("checking", done, len(every))

@@ -36,10 +36,13 @@ def rotations_of_onnxruntime(m: Qdq) -> None:
 
 
 def attentions(m: Qdq) -> None:
-    """Causal; with a mask that is added; fewer heads of keys than of queries."""
+    """Causal; with a mask that is added; fewer heads of keys than of queries; a query from which every key is hidden."""
     q, k, v = (m.op("Tanh", [m.input((1, heads, 5, 8))]) for heads in (4, 2, 2))
     m.output(m.op("Attention", [q, q, q], is_causal=1))
     m.output(m.quantize(m.op("Attention", [q, k, v, normal(m, 5, 5)], scale=0.4)))
+    hidden = np.tri(5, dtype=bool)
+    hidden[2] = False
+    m.output(m.op("Attention", [q, q, q, m.constant("kept", hidden)], is_causal=1))
 
 
 def normalization(m: Qdq) -> None:
@@ -60,12 +63,22 @@ def norm_pools(m: Qdq) -> None:
     m.output(m.quantize(m.op("LpPool", [m.input((1, 3, 9))], kernel_shape=[3], auto_pad="SAME_UPPER")))
 
 
+def samples(m: Qdq) -> None:
+    """Points inside and outside, both paddings, with and without aligned corners."""
+    x, grid = m.input((2, 3, 5, 7)), m.op("Tanh", [m.input((2, 4, 3, 2))])
+    wide = m.op("Mul", [grid, m.constant("wide", np.float32(1.4))])
+    m.output(m.op("GridSample", [x, wide], mode="bilinear"))
+    m.output(m.op("GridSample", [x, wide], mode="bilinear", padding_mode="border", align_corners=1))
+    m.output(m.quantize(m.op("GridSample", [x, wide], mode="bilinear", align_corners=1)))
+
+
 CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "rotations": (rotations, 23),
     "rotations_of_onnxruntime": (rotations_of_onnxruntime, 17),
     "attentions": (attentions, 23),
     "normalization": (normalization, 17),
     "spaces": (spaces, 17),
+    "samples": (samples, 16),
     "norm_pools": (norm_pools, 18),
 }
 

@@ -15,6 +15,8 @@ LOW = np.float32(np.finfo(np.float32).min / 2)
 
 def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     """Writes the body that ONNX gives for the node's opset, attributes and types."""
+    if node.op_type == "Attention" and (given(node, 6) or r.is_read(3)):
+        raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
     body = _body(r, node)
     names = {inner: given(node, at) for at, inner in enumerate(body.input)}
     names |= {inner: outer for inner, outer in zip(body.output, node.output, strict=False) if outer}
@@ -38,14 +40,14 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
                 value = onnx.AttributeProto.FromString(attributes[a.ref_attr_name].SerializeToString())
                 value.name = a.name
                 made.attribute.append(value)
-        if made.op_type == "Constant" and r.kind(given(node, 3)) != onnx.TensorProto.BOOL:
+        if made.op_type == "Constant":
             _finite(made)
         r.nodes.append(made)
 
 
 def _finite(constant: onnx.NodeProto) -> None:
-    """Puts a half of the lowest float32 in the place of minus infinity, which hides later keys as well: no row hides
-    all of them, and a comparison of infinities would show nothing."""
+    """Puts a half of the lowest float32 in the place of minus infinity: a score added to it is lost as well, and a
+    comparison of infinities would show nothing."""
     for a in constant.attribute:
         if a.type == a.TENSOR and a.t.data_type == onnx.TensorProto.FLOAT:
             value = numpy_helper.to_array(a.t)

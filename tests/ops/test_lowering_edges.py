@@ -73,6 +73,15 @@ def pool_of_integers(**attributes: object) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=domains, ir_version=8)
 
 
+def pool_of_the_whole_image() -> onnx.ModelProto:
+    """So many means that some lie half way between two integers, where a sum of floats ends above or below."""
+    model = chain("AveragePool", (4, 500, 8, 8), {}, kernel_shape=[8, 8], strides=[3, 1])
+    for held in model.graph.initializer:
+        if held.name == "zx":
+            held.CopyFrom(numpy_helper.from_array(np.array(0, np.uint8), "zx"))
+    return model
+
+
 def recurrent(kind: str = "LSTM", batch: int = 1, **attributes: object) -> onnx.ModelProto:
     """A recurrence of 2 steps with 3 inputs and 4 units; DynamicQuantizeLSTM with its scales and zero points."""
     gates = {"GRU": 3, "RNN": 1}.get(kind, 4) * 4
@@ -117,6 +126,7 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "average_pool_ceil": lambda: chain(
         "AveragePool", (1, 2, 5, 6), {}, 17, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),
+    "average_pool_of_the_whole_image": lambda: pool_of_the_whole_image(),
 }
 
 

@@ -20,6 +20,7 @@ from qverify.onnx_model.light_model import LightModel
 from qverify.onnx_model.sliced_engine import open_long
 from qverify.ops import page, simulate_node
 from qverify.sides.simulator import Simulator
+from qverify.tensors.spec import TensorSpec
 
 
 def check_against_original(graph: Graph, original: LightModel, watch: Watch | None = None) -> dict[str, Any]:
@@ -30,13 +31,14 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     which onnxruntime has no meaningful value, or NaN where the simulator has it, too: that shows nothing of the arithmetic."""
     prepared = random_inputs(graph, 0)
     produced = {o for node in original.model.graph.node for o in node.output}
-    names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
+    every = units(graph)
+    read = (*graph.observable(), *graph.fed(), *(o for unit in every for o in unit.outputs))
+    names = [n for n in dict.fromkeys(read) if n in produced]
     recorded = dict(open_long(original, names).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []
     missing: list[str] = []
-    every = units(graph)
     last_use = {n: done for done, unit in enumerate(every, 1) for n in (*unit.inputs, *unit.outputs)}
     with one_blas_thread():
         for done, unit in enumerate(every, 1):
@@ -84,7 +86,10 @@ def _meaningless(
     unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any], outputs: Mapping[str, npt.NDArray[Any]]
 ) -> bool:
     """Returns whether onnxruntime's value differs only where its float32 intermediates overflow or underflow (NUMERICS.md
-    section 4), and the simulator's is right. outputs: the simulator's."""
+    section 4), and the simulator's is right; or it read infinity, which integers do not have. outputs: the
+    simulator's."""
+    if any(_infinite(graph.spec(n), recorded[n]) for n in unit.inputs):
+        return True
     plain = limit_for(unit, name, graph)
     limit, evaluated = tie_aware(plain, unit, name, graph)
     if not evaluated:
@@ -103,6 +108,14 @@ def _limit(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -> 
         return 1.0
     finite = np.abs(recorded[name][np.isfinite(recorded[name])])
     return 2.0**-18 * max(float(finite.max(initial=0.0)), _magnitude(unit, graph, recorded))
+
+
+def _infinite(spec: TensorSpec, value: npt.NDArray[Any]) -> bool:
+    """Returns whether a DequantizeLinear of the tensor is beyond float32: a mask that was the lowest float32."""
+    if not spec.quantized:
+        return False
+    with np.errstate(over="ignore"):
+        return bool(np.isinf(spec.dequantized(value).astype(np.float32)).any())
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:

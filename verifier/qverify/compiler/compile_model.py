@@ -224,7 +224,7 @@ def _check_outputs(view: View) -> None:
 
 def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Graph:
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
-    floats = FloatStream(builder, view, _interior(view))
+    floats = FloatStream(builder, view, _interior(matched))
     for name in view.inputs:
         builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), layout=_layout(view.shape(name))))
     for step in matched.steps:
@@ -255,12 +255,14 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
 
 
-def _interior(view: View) -> set[str]:
-    """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs."""
-    names = set()
+def _interior(matched: Matched) -> set[str]:
+    """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs. Nodes of which
+    nothing is read are no readers: they are left out of model.bin."""
+    view, names = matched.view, set()
+    made = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
     for node in view.nodes:
         for name in node.output:
-            users = view.consumers[name]
+            users = [u for u in view.consumers[name] if made.intersection(u.output)]
             only_quantized = (
                 bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
             )

@@ -30,6 +30,8 @@ DTYPES = {
 }
 ELEMENT = {v: k for k, v in DTYPES.items()}
 
+SCALE_OF_OVERFLOWS = 2.0**95  # the least with which a difference of two 32-bit integers is beyond float32
+
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
@@ -217,7 +219,11 @@ class View:
 
     def dequantized(self, name: str) -> Quantized | None:
         """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other
-        producers."""
+        producers, and for a constant that becomes infinite (a mask of the lowest float32): it is a float."""
+        quantized = self._dequantized(name)
+        return None if quantized is not None and _overflows(quantized) else quantized
+
+    def _dequantized(self, name: str) -> Quantized | None:
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
@@ -226,16 +232,27 @@ class View:
         others."""
         if name in self.constants:
             return self.constants[name]
-        quantized = self.dequantized(name)
-        if quantized is None or quantized.value is None:
-            return None
-        along = [1] * quantized.value.ndim
-        if quantized.axis >= 0 and quantized.value.ndim:
-            along[quantized.axis] = -1
-        centred = quantized.value.astype(np.int64) - quantized.zero_point.astype(np.int64).reshape(along)
-        return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
+        quantized = self._dequantized(name)
+        return None if quantized is None or quantized.value is None else _floats(quantized.value, quantized)
 
     def sole_consumer(self, name: str) -> onnx.NodeProto | None:
         """Returns the only node that reads the tensor; None where there are several, or it is a graph output."""
         users = self.consumers[name]
         return users[0] if len(users) == 1 and name not in self.ends else None
+
+
+def _floats(value: Array, quantized: Quantized) -> Array:
+    """Returns a constant's floats, infinite where they are beyond float32."""
+    along = [1] * value.ndim
+    if quantized.axis >= 0 and value.ndim:
+        along[quantized.axis] = -1
+    centred = value.astype(np.int64) - quantized.zero_point.astype(np.int64).reshape(along)
+    with np.errstate(over="ignore"):
+        return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
+
+
+def _overflows(quantized: Quantized) -> bool:
+    """Returns whether a constant has a value beyond float32."""
+    if quantized.value is None or quantized.scale.max(initial=0.0) < SCALE_OF_OVERFLOWS:
+        return False
+    return bool(np.isinf(_floats(quantized.value, quantized)).any())

@@ -1,13 +1,15 @@
-"""AveragePool -> QLinearAveragePool -> average_pool."""
+"""AveragePool -> QLinearAveragePool -> average_pool, or global_average_pool for a window that is the whole image."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
+from qverify.compiler.lowerings.global_average_pool import mean_scales
 from qverify.compiler.pool_windows import flat, pooled, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
@@ -39,6 +41,10 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
     source = operand(builder, x, shape)
     builder.tensor(y.spec(y.name, out))
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
+    if kernel and tuple(window) == shape[2:] and not any(pads):  # onnxruntime sums integers there, as over all dims
+        rq = mean_scales(builder, x, y, prod(window), kernel)
+        builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
+        return
     height, width = flat(window, spatial)
     ratio = float(x.scale[0]) / float(y.scale[0])
     if builder.rounding != "ref-exact":

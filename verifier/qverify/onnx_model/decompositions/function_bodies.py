@@ -1,0 +1,77 @@
+"""Operators that ONNX defines by others: their function bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from qverify.onnx_model.rewriter import Rewriter, given
+
+LOW = np.float32(np.finfo(np.float32).min / 2)
+
+
+def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Writes the body that ONNX gives for the node's opset, attributes and types."""
+    if node.op_type == "Attention" and (given(node, 6) or r.is_read(3)):
+        raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
+    body = _body(r, node)
+    names = {inner: given(node, at) for at, inner in enumerate(body.input)}
+    names |= {inner: outer for inner, outer in zip(body.output, node.output, strict=False) if outer}
+    defaults = onnx.defs.get_schema(node.op_type, r.opset, "").attributes
+    attributes = {n: a.default_value for n, a in defaults.items() if a.default_value.type}
+    attributes |= {a.name: a for a in [*body.attribute_proto, *node.attribute]}
+    for inner in body.node:
+        if any(a.type in (a.GRAPH, a.GRAPHS) for a in inner.attribute):
+            raise r.refusal("its definition branches at run time, which has no kernel")
+        made = onnx.NodeProto.FromString(inner.SerializeToString())
+        for name in made.output:
+            names.setdefault(name, r.fresh(name))
+        made.input[:] = [names[name] if name else "" for name in inner.input]
+        made.output[:] = [names[name] if name else "" for name in inner.output]
+        made.name = node.name if node.output[0] in made.output else f"{node.name}/{made.output[0]}"
+        del made.attribute[:]
+        for a in inner.attribute:
+            if not a.ref_attr_name:
+                made.attribute.append(a)
+            elif a.ref_attr_name in attributes:
+                value = onnx.AttributeProto.FromString(attributes[a.ref_attr_name].SerializeToString())
+                value.name = a.name
+                made.attribute.append(value)
+        if made.op_type == "Constant":
+            _finite(made)
+        r.nodes.append(made)
+
+
+def _finite(constant: onnx.NodeProto) -> None:
+    """Puts a half of the lowest float32 in the place of minus infinity: a score added to it is lost as well, and a
+    comparison of infinities would show nothing."""
+    for a in constant.attribute:
+        if a.type == a.TENSOR and a.t.data_type == onnx.TensorProto.FLOAT:
+            value = numpy_helper.to_array(a.t)
+            a.t.CopyFrom(numpy_helper.from_array(np.where(np.isneginf(value), LOW, value), a.t.name))
+
+
+def _body(r: Rewriter, node: onnx.NodeProto) -> onnx.FunctionProto:
+    schema: Any = onnx.defs.get_schema(node.op_type, r.opset, "")
+    typed = schema.has_context_dependent_function
+    versions = schema.context_dependent_function_opset_versions if typed else schema.function_opset_versions
+    version = max((v for v in versions if v <= r.opset), default=0)
+    if not version:
+        raise r.refusal(f"ONNX does not define it by other operators of opset {r.opset}")
+    if not typed:
+        data = schema.get_function_with_opset_version(version)
+    else:
+        types = [
+            helper.make_tensor_type_proto(r.kind(n), r.dims(n)).SerializeToString() if n else b"" for n in node.input
+        ]
+        data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
+    if not data:
+        raise r.refusal("ONNX does not define this form by other operators")
+    return onnx.FunctionProto.FromString(data)
+
+
+KINDS = ("Attention", "CenterCropPad", "MeanVarianceNormalization", "SwiGLU")
+REPLACED = {("", kind): written_by_onnx for kind in KINDS}

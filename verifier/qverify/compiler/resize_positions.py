@@ -60,5 +60,6 @@ def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> 
         return (i + np.float32(0.5)) / scale - np.float32(0.5)
     if mode == "half_pixel_symmetric":  # of a length that is cut off, the middle stays in its place
         offset = np.float32(size / 2) * (np.float32(1) - np.float32(out) / (scale * np.float32(size)))
-        return offset + (i + np.float32(0.5)) / scale - np.float32(0.5)
+        wide = np.float64(offset) + (i.astype(np.float64) + 0.5) / np.float64(scale) - 0.5
+        return wide.astype(np.float32)
     raise UnsupportedError(f"{node.name} (Resize): coordinate mode {mode} is not supported")

@@ -112,6 +112,17 @@ RIGHT: dict[str, Callable[[], onnx.ModelProto]] = {
     "resize_18_axes": lambda: chain(
         "Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES[2:]}, 18, mode="nearest", axes=[2, 3]
     ),
+    **{
+        f"half_pixel_symmetric_{mode}": lambda mode=mode: chain(
+            "Resize",
+            (1, 2, 5, 6),
+            {"": np.empty(0), "scales": np.array([1, 1, 1.3, 0.7], np.float32)},
+            19,
+            mode=mode,
+            coordinate_transformation_mode="half_pixel_symmetric",
+        )
+        for mode in ("nearest", "linear")
+    },
     "reduce_mean_of_nothing": lambda: chain("ReduceMean", (1, 2, 5, 6), {}, 18, noop_with_empty_axes=1),
     "reduce_mean_of_an_empty_list": lambda: chain(
         "ReduceMean", (1, 2, 5, 6), {"a": np.empty(0, np.int64)}, 18, noop_with_empty_axes=0
@@ -140,16 +151,16 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain("Resize", (1, 2, 5, 6), {"": np.empty(0), "scales": SCALES}, 18, mode="nearest", antialias=1),
         "antialias",
     ),
-    "half_pixel_symmetric": (
+    "a_region": (
         lambda: chain(
             "Resize",
             (1, 2, 5, 6),
             {"": np.empty(0), "scales": SCALES},
             19,
             mode="cubic",
-            coordinate_transformation_mode="half_pixel_symmetric",
+            coordinate_transformation_mode="tf_crop_and_resize",
         ),
-        "coordinate_transformation_mode=half_pixel_symmetric",
+        "coordinate_transformation_mode=tf_crop_and_resize",
     ),
     "aspect": (
         lambda: chain(

@@ -133,6 +133,22 @@ def attentions(m: Qdq) -> None:
     m.output(fused(m, "MultiHeadAttention", [q, k, v], (2, 4, 8), num_heads=4))
 
 
+def smooth_resizes(m: Qdq) -> None:
+    """With antialias, over the last dims of three, and over none."""
+    m.opset = 19
+    x = m.op("Tanh", [m.input((1, 6, 9))])
+    for sizes in ((1, 6, 4), (1, 3, 13), (1, 6, 9)):
+        dims = m.constant(f"c{len(m.constants)}", np.array(sizes, np.int64))
+        m.output(m.op("Resize", [x, "", "", dims], mode="linear", antialias=1))
+
+
+def squares_to_channels(m: Qdq) -> None:
+    x = m.input((2, 3, 4, 6))
+    y = m.op("SpaceToDepth", [x], blocksize=2)
+    m.output(m.op("Sigmoid", [y]))
+    m.output(m.quantize(m.op("Conv", [m.quantize(y, like=x), m.weight((4, 12, 1, 1))])))
+
+
 def attention_of_integers(m: Qdq) -> None:
     x = m.op("DynamicQuantizeLinear", [m.op("Tanh", [m.input((2, 5, 6))])], 3)
     w = m.constant("w", m.rng.integers(-127, 128, (6, 24)).astype(np.int8))
@@ -145,7 +161,7 @@ GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
-        einsums, einsum_of_integers, attentions, attention_of_integers,
+        einsums, einsum_of_integers, attentions, attention_of_integers, smooth_resizes, squares_to_channels,
     )
 }  # fmt: skip
 

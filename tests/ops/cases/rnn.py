@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.ops.cases.lstm import check_all, random_recurrence, recurrence
 from tests.ops.qdq import Qdq, reference
 from tests.ops.random_nodes import RandomNodes
@@ -21,6 +23,13 @@ def rnn_in_both_directions(m: Qdq) -> None:
 @reference(integer=False)
 def rnn_whose_activations_are_more_than_its_directions(m: Qdq) -> None:
     m.output(recurrence(m, "RNN", m.input((4, 2, 5)), (2, 5, 9), activations=["Tanh", "Tanh"])[1])
+
+
+@reference(integer=False)
+def rnn_of_small_values(m: Qdq) -> None:
+    """onnxruntime's Tanh of an RNN errs by as much near 0 as elsewhere."""
+    x = m.op("Mul", [m.input((1, 4, 5)), m.constant("little", np.float32(0.003))])
+    m.output(recurrence(m, "RNN", x, (4, 5, 9))[0])
 
 
 def random_nodes(r: RandomNodes) -> None:

@@ -24,8 +24,12 @@ def window_pads(
     """Returns [top, left, bottom, right] with auto_pad, and a ConvTranspose's output_shape, resolved. Raises
     UnsupportedError for auto_pad with output_padding, of which ONNX and onnxruntime make different shapes."""
     spatial = len(size)
-    pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)]
     auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(), node.op_type == "ConvTranspose"
+    pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)] if auto != "VALID" else [0] * 2 * spatial
+    if len(out) != spatial or len(attrs.get("output_shape", out)) not in (spatial, spatial + 2):
+        raise UnsupportedError(
+            f"{node.name} ({node.op_type}): output_shape={attrs.get('output_shape')} of {spatial} spatial dims is not supported"
+        )
     if auto.startswith("SAME") and any(attrs.get("output_padding", ())) and "output_shape" not in attrs:
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): output_padding with auto_pad={auto} is not supported; export with pads"
@@ -54,7 +58,8 @@ def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) ->
     kernel = x.eight_bit and x.dtype == y.dtype and len(view.shape(x.name)) == 4
     unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act, kernel))
     if kernel:
-        keep = {k: v for k, v in attributes(node).items() if k != "auto_pad" or v != b"NOTSET"}
+        # of dilations, which the QLinear form does not have, only ones come here
+        keep = {k: v for k, v in attributes(node).items() if k != "dilations" and (k, v) != ("auto_pad", b"NOTSET")}
         unit.onnx = [
             microsoft(f"QLinear{node.op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **keep)
         ]

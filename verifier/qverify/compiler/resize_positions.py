@@ -14,7 +14,9 @@ from qverify.onnx_model.view import View, attributes
 Array = npt.NDArray[Any]
 RESIZE: dict[str, frozenset[Any] | None] = {
     "antialias": ANY,
-    "coordinate_transformation_mode": only(b"half_pixel", b"pytorch_half_pixel", b"asymmetric", b"align_corners"),
+    "coordinate_transformation_mode": only(
+        b"half_pixel", b"half_pixel_symmetric", b"pytorch_half_pixel", b"asymmetric", b"align_corners"
+    ),
     "cubic_coeff_a": ANY,
     "exclude_outside": ANY,
     "extrapolation_value": ANY,
@@ -56,4 +58,8 @@ def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> 
         return np.zeros(1, np.float32)
     if mode in ("half_pixel", "pytorch_half_pixel"):
         return (i + np.float32(0.5)) / scale - np.float32(0.5)
+    if mode == "half_pixel_symmetric":  # of a length that is cut off, the middle stays in its place
+        offset = np.float32(size / 2) * (np.float32(1) - np.float32(out) / (scale * np.float32(size)))
+        wide = np.float64(offset) + (i.astype(np.float64) + 0.5) / np.float64(scale) - 0.5
+        return wide.astype(np.float32)
     raise UnsupportedError(f"{node.name} (Resize): coordinate mode {mode} is not supported")

@@ -151,9 +151,25 @@ def _check_round(each: Round) -> None:
         fragment, outputs = _fragment(each, replaced)
         given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
         mine = Engine(fragment.SerializeToString()).run(given, outputs)
-        for name in outputs:
-            if not is_close(mine[name], values[name]):
+        wrong = [name for name in outputs if not is_close(mine[name], values[name])]
+        alone = _computed_alone(each, replaced, values) if wrong else {}
+        for name in wrong:
+            if not is_close(mine[name], alone[name]):
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
+
+
+def _computed_alone(each: Round, replaced: Replaced, values: dict[str, Array]) -> dict[str, Array]:
+    """Returns what the replaced node itself makes of these values: between nodes of float16 onnxruntime leaves out casts
+    of its own, so that in the whole model a node may read what is not rounded."""
+    nodes, needed = list[onnx.NodeProto](), {*replaced.outputs}
+    for node in reversed(each.before.graph.node):
+        if needed.difference(replaced.inputs).intersection(node.output):
+            nodes.insert(0, node)
+            needed.update(node.input)
+    before = Round(each.before, each.before, [])
+    fragment, outputs = _fragment(before, Replaced(replaced.kind, replaced.inputs, replaced.outputs, nodes))
+    given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+    return Engine(fragment.SerializeToString()).run(given, outputs)
 
 
 def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
+from google.protobuf.message import DecodeError
 
 from qverify.errors import BadFileError
 from qverify.printable import said_by
@@ -62,6 +64,22 @@ def load_quantization() -> Any:
     )
 
 
+def _left_out(model: bytes, level: str) -> list[str]:
+    """Returns the optimizers that are left out. NchwcTransformer, which ends the process on many a model with float16 in
+    it (onnxruntime 1.31: Transpose and MatMul of float16), only has kernels of float32."""
+    left_out = ["WeightBiasQuantization"]
+    if level != "all":
+        return left_out
+    try:
+        graph = onnx.load_from_string(model).graph
+    except DecodeError:
+        return left_out  # onnxruntime says so
+    half = any(i.data_type == onnx.TensorProto.FLOAT16 for i in graph.initializer) or any(
+        a.name == "to" and a.i == onnx.TensorProto.FLOAT16 for n in graph.node for a in n.attribute
+    )
+    return [*left_out, "NchwcTransformer"] if half else left_out
+
+
 class Engine:
     """One onnxruntime session. settings: the pinned settings, for the report. Raises BadFileError for a model it
     refuses."""
@@ -108,7 +126,7 @@ class Engine:
         }
         try:
             self._session = ort.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]
+                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=_left_out(model, level)
             )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
             raise BadFileError(f"onnxruntime refuses the model: {said_by(error)}") from error

@@ -41,6 +41,10 @@ def _without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in graph.node:
         if node.op_type in CEIL_POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
             node.domain = "inferred.by.a.run"  # before opset 22 ONNX counts windows that begin behind the padding
+        if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # then onnxruntime reads no pads
+            kept = [a for a in node.attribute if a.name != "pads"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
     graph.input.extend(model.graph.input)
     graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.output)
     for tensor in model.graph.initializer:

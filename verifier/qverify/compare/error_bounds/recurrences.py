@@ -45,6 +45,7 @@ from qverify.model_bin.graph import Graph, Node
 Page = Callable[[Node, list[Held | None], Graph, Mapping[str, Array]], list[Held]]
 GATES = FUNCTIONS | {
     "affine": Function(lambda x, p, q: p * x + q, lambda x, y, p, q: 2 * np.abs(p * x)),
+    "tanh_by_sigmoid": Function(lambda x, p, q: np.tanh(x), lambda x, y, p, q: 12.0 + np.abs(y)),
     "scaled_tanh": Function(lambda x, p, q: p * np.tanh(q * x), lambda x, y, p, q: 12 * np.abs(y) + abs(p)),
 }
 FALLING = ("leaky_relu", "elu", "thresholded_relu")  # and rising, where alpha is negative
@@ -271,7 +272,10 @@ def rnn(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, 
     given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 1, False)
 
     def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
-        return kernel.gate(functions[0], part.gates(kernel, slice(None)))
+        gate = functions[0]
+        if gate.name == "tanh" and not kernel.own:  # onnxruntime's RNN has it as 2 * sigmoid(2x) - 1
+            gate = replace(gate, name="tanh_by_sigmoid")
+        return kernel.gate(gate, part.gates(kernel, slice(None)))
 
     return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
 

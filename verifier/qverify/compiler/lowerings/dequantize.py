@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.compiler.attributes import QUANTIZE
+from qverify.compiler.attributes import QUANTIZE, only
 from qverify.compiler.float_stream import FloatStream
 
-ONNX_TYPES = {"DequantizeLinear": QUANTIZE}
+FLOATS = only(0, 1, 10, 16)  # ONNX's numbers of no type, float32, float16 and bfloat16
+ONNX_TYPES = {"DequantizeLinear": {**QUANTIZE, "output_dtype": FLOATS}}
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:

@@ -116,8 +116,12 @@ def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, a
     scale = attribute(node, "scale", 0.0) or 1.0 / np.sqrt(heads.sizes[0] // heads.heads)
     scores = r.step("MatMul", split[:2], "products")
     scores = r.step("Mul", [scores, r.constant("scale", np.float32(scale))], "scores")
-    if attribute(node, "unidirectional", 0):
-        later = np.triu(np.full((heads.queries, heads.keys), LOWEST, np.float32), 1 + heads.keys - heads.queries)
+    if attribute(node, "unidirectional", 0) == 1 and heads.keys > heads.queries:
+        raise r.refusal(
+            "unidirectional with more keys than queries is not supported, since onnxruntime's result varies"
+        )
+    if attribute(node, "unidirectional", 0) == 1:  # no key behind the query's own place, as onnxruntime counts them
+        later = np.triu(np.full((heads.queries, heads.keys), LOWEST, np.float32), 1)
         added = [*added, r.constant("later", later)]
     for at, more in enumerate(filter(None, added)):
         scores = r.step("Add", [scores, more], f"scores_with_{at}")

@@ -10,6 +10,7 @@ import onnx
 from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, given
 
 KEPT = (
+    "antialias",
     "coordinate_transformation_mode",
     "cubic_coeff_a",
     "exclude_outside",
@@ -28,8 +29,11 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     shape, out = r.dims(node.input[0]), r.dims(node.output[0])
     scales = _scales(r, node, shape)
     changed = [a for a in range(len(shape)) if shape[a] != out[a] or (scales is not None and scales[a] != 1)]
-    if not changed or (len(shape) == 4 and changed[0] >= 2):
+    if len(shape) == 4 and (not changed or changed[0] >= 2):
         return False
+    if shape == out:  # onnxruntime copies, whatever the scales are
+        r.node("Identity", [node.input[0]], node.output[0])
+        return None
     if (
         len(changed) > (2 if smooth or mode == b"cubic" else 3)
         or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch"

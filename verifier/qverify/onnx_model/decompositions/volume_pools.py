@@ -22,6 +22,10 @@ def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     n, c, depth, height, width = r.dims(node.input[0])
     _, _, out, rows, columns = r.dims(node.output[0])
     window = replace(window, pads=_reaching(window))
+    if any(pad >= window.kernel[i % 3] for i, pad in enumerate(window.pads)):
+        raise r.refusal(
+            "3-D windows that reach further than a kernel beyond the volume are not supported; export without ceil_mode"
+        )
     planes = r.step("Reshape", [node.input[0], r.ints("planes_dims", [n, c * depth, height, width])], "planes")
     pooled = r.step("MaxPool", [planes], "pooled_planes", **window.plane())
     lines = r.step("Reshape", [pooled, r.ints("lines_dims", [n, c, depth, rows * columns])], "lines")

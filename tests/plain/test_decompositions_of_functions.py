@@ -72,6 +72,14 @@ def samples(m: Qdq) -> None:
     m.output(m.quantize(m.op("GridSample", [x, wide], mode="bilinear", align_corners=1)))
 
 
+def grids(m: Qdq) -> None:
+    theta, cubes = m.input((2, 2, 3)), m.input((2, 3, 4))
+    plane, space = (m.constant(f"size{len(s)}", np.array(s)) for s in ((2, 1, 4, 5), (2, 1, 3, 4, 2)))
+    for corners in (0, 1):
+        m.output(m.op("AffineGrid", [theta, plane], align_corners=corners))
+        m.output(m.op("AffineGrid", [cubes, space], align_corners=corners))
+
+
 CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "rotations": (rotations, 23),
     "rotations_of_onnxruntime": (rotations_of_onnxruntime, 17),
@@ -79,6 +87,7 @@ CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "normalization": (normalization, 17),
     "spaces": (spaces, 17),
     "samples": (samples, 16),
+    "grids": (grids, 20),
     "norm_pools": (norm_pools, 18),
 }
 

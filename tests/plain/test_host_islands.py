@@ -40,7 +40,7 @@ def conv(m: Qdq, x: str, channels: int, made: int) -> str:
 
 def grid_sample(m: Qdq, x: str) -> str:
     value = np.random.default_rng(0).uniform(-1, 1, (1, 6, 6, 2)).astype(np.float32)
-    return m.op("GridSample", [x, m.constant("grid", value)], align_corners=1, mode="bicubic")
+    return m.op("GridSample", [x, m.constant("grid", value)], align_corners=1, mode="cubic")
 
 
 def between(m: Qdq) -> None:

@@ -8,11 +8,11 @@ static const char HELP[] =
     "qvrt: runs qverify's model.bin on this machine\n"
     "  qvrt infer      --model_file=M --input_file=A[,B] [--enable_dump] [--dump_format=bin|txt] [--dump_path=DIR]\n"
     "                  [--dump_intermediate=0|1|2|3] [--dump_precision=9] [--remove_padding_process] [--digests] [--frame_count=1] [--plain]\n"
-    "                  [--instructions=NAME]\n"
+    "                  [--instructions=NAME] [--threads=1]\n"
     "  qvrt model_info --model_file=M\n"
-    "  qvrt perf       --model_file=M [--frame_count=20] [--plain] [--instructions=NAME]\n"
+    "  qvrt perf       --model_file=M [--frame_count=20] [--plain] [--instructions=NAME] [--threads=1]\n"
     "  qvrt agent      [--store=DIR] [--store_limit=BYTES] [--memory=BYTES] [--lock=auto|FILE] [--idle=SECONDS] [--node_limit=SECONDS]\n"
-    "                  [--instructions=NAME]\n"
+    "                  [--instructions=NAME] [--threads=1]\n"
     "                  framed protocol on stdin and stdout (PROTOCOL.md)\n"
     "  qvrt lock       show|break [--path=FILE]   who uses this board\n"
     "  qvrt sha256     FILE\n"
@@ -22,17 +22,17 @@ static const char HELP[] =
 typedef struct {
   const char *name;
   int (*run)(int argc, char **argv);
-  const char *options[13]; /* NULL-ended */
+  const char *options[14]; /* NULL-ended */
 } qv_face;
 
 static const qv_face FACES[] = {
     {"infer",
      qv_infer_main,
      {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision",
-      "remove_padding_process", "digests", "frame_count", "plain", "instructions", NULL}},
+      "remove_padding_process", "digests", "frame_count", "plain", "instructions", "threads", NULL}},
     {"model_info", qv_model_info_main, {"model_file", NULL}},
-    {"perf", qv_perf_main, {"model_file", "frame_count", "plain", "instructions", NULL}},
-    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", "instructions", NULL}},
+    {"perf", qv_perf_main, {"model_file", "frame_count", "plain", "instructions", "threads", NULL}},
+    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", "instructions", "threads", NULL}},
     {"lock", qv_lock_main, {"path", NULL}},
     {"sha256", qv_sha256_main, {NULL}},
 };

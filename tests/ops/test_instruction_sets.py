@@ -42,7 +42,8 @@ def convolution(
     else:
         y = r.output(r.type(), size)
         rq, limits = r.rq(shape[1] // group * kh * kw, channels), r.limits(y.dtype)
-    r.node("conv", (x, w, r.constant(bias.astype(np.int32)), rq), y, (*window, group, *limits))
+    made = r.float_bias(outputs) if floats and r.pick(0, 1) else r.constant(bias.astype(np.int32))
+    r.node("conv", (x, w, made, rq), y, (*window, group, *limits))
 
 
 def convolutions(r: RandomNodes) -> None:
@@ -51,6 +52,8 @@ def convolutions(r: RandomNodes) -> None:
         for channels, side, outputs in ((2, 1, 1), (3, 9, 6), (4, 8, 7), (5, 1, 13), (66, 7, 12), (33, 11, 65)):
             convolution(r, types, (2, channels, side, side), outputs, ones, floats=channels == 33)
         convolution(r, types, (1, 3, 23, 37), 7, (7, 7, 2, 2, 3, 3, 3, 3, 1, 1))
+        convolution(r, types, (1, 16, 20, 21), 19, (3, 3, 1, 1, 1, 1, 1, 1, 1, 1))  # enough for threads to share
+        convolution(r, types, (1, 64, 5, 5), 35, (3, 3, 1, 1, 1, 1, 1, 1, 1, 1))  # one tile: shared by output channels
         convolution(r, types, (1, 6, 17, 19), 11, (3, 3, 1, 1, 1, 1, 1, 1, 1, 1))
         convolution(r, types, (2, 8, 14, 14), 8, (3, 3, 2, 2, 1, 1, 1, 1, 1, 1), group=2)
         convolution(r, types, (1, 9, 5, 130), 6, (1, 5, 1, 3, 0, 4, 0, 2, 1, 2), group=3)
@@ -74,8 +77,16 @@ def products(r: RandomNodes) -> None:
             r.node("matmul", (a, b, r.real_scales(r.pick(1, columns))), r.float_output((rows, columns)), (0, 0))
         w = r.weights(tb, (columns, depth), channels)
         bias = r.constant(r.rng.choice([7, -5000, NEAR_WRAP, -NEAR_WRAP], columns).astype(np.int32))
+        if r.pick(0, 1, 2) == 0:
+            scales = r.real_scales(r.pick(1, columns))
+            inputs = (a, w, r.float_bias(columns) if r.pick(0, 1) else bias, scales)
+            r.node("fully_connected", inputs, r.float_output((rows, columns)), (0, 0))
         y = r.output(r.type(), (rows, columns))
         r.node("fully_connected", (a, w, bias, r.rq(depth, channels)), y, r.limits(y.dtype))
+    for ta, tb in product(TYPES, TYPES):  # enough for threads to share
+        a, b = r.input(ta, (2, 20, 70)), r.input(tb, (70, 260))
+        y = r.output(ta, (2, 20, 260))
+        r.node("matmul", (a, b, r.rq(70, 1)), y, r.limits(y.dtype))
     x, w = r.at_the_end("uint8", (1, 70000)), r.weights_of("int8", np.full((3, 70000), -128))  # the products alone wrap
     y = r.output("int8", (1, 3))
     r.node("fully_connected", (x, w, None, r.rq(70000, 1)), y, (-128, 127))
@@ -96,9 +107,9 @@ def test_they_agree(made_by, rounding: str, tmp_path: Path) -> None:
         plain = digests(program, tmp_path, names, "--plain")
         assert len(plain) == len(made.nodes)
         words = {n.outputs[0]: f"{n.op} {[made.specs[i].shape for i in n.inputs if i]} {n.words}" for n in made.nodes}
-        for name in sets:
-            found = digests(program, tmp_path, names, f"--instructions={name}")
-            assert {words[t]: d for t, d in found.items() if d != plain[t]} == {}, name
+        for name, threads in [(name, 1) for name in sets] + [(sets[0], 2), (sets[0], 5)]:
+            found = digests(program, tmp_path, names, f"--instructions={name}", f"--threads={threads}")
+            assert {words[t]: d for t, d in found.items() if d != plain[t]} == {}, (name, threads)
 
 
 def test_another_processors_set_is_refused(tmp_path: Path) -> None:

@@ -206,7 +206,9 @@ static void serve(qv_agent *a, int idle_ms) {
 int qv_agent_main(int argc, char **argv) {
   static qv_agent a;
   if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &a.idle_s)) return 2;
-  if (!qv_number(argc, argv, "node_limit", 0, 0, 1000000, &a.node_limit_s) || !qv_take_instructions(argc, argv)) return 2;
+  if (!qv_number(argc, argv, "node_limit", 0, 0, 1000000, &a.node_limit_s) || !qv_take_instructions(argc, argv) ||
+      !qv_take_threads(argc, argv))
+    return 2;
   a.lock_path = qv_option(argc, argv, "lock", NULL);
   a.lock.file = -1;
   int64_t half = qv_memory_bytes() / 2;

@@ -6,23 +6,15 @@ void qv_take_rows(qv_left *l, const uint8_t *from, int32_t dtype, int32_t zero) 
   l->zero = zero + qv_moved(flip, dtype);
   for (int64_t i = 0; i < l->count; i++, from += l->depth) {
     int8_t *row = l->rows + i * l->step;
-    int32_t sum = 0;
-    for (int64_t k = 0; k < l->depth; k++) sum += row[k] = (int8_t)(from[k] ^ flip);
+    l->sums[i] = (uint32_t)l->p->take(from, l->depth, flip, row);
     for (int64_t k = l->depth; k < l->step; k++) row[k] = 0;
-    l->sums[i] = (uint32_t)sum;
   }
-}
-
-/* Sums of the columns: products with the row of ones that follows the last row. */
-static void sum_columns(const qv_left *l, const uint8_t *panel, int64_t columns, uint32_t *sums) {
-  int8_t *ones = l->rows + l->count * l->step;
-  memset(ones, 1, (size_t)l->step);
-  l->p->multiply(ones, l->step, 1, panel, l->step / QV_CELL, columns, NULL, sums);
+  memset(l->rows + l->count * l->step, 1, (size_t)l->step);
 }
 
 void qv_start_columns(const qv_left *l, const uint8_t *panel, const int32_t *zeros, const uint32_t *add, int64_t columns, uint32_t *start) {
   uint32_t b = (uint32_t)l->zero, depth = (uint32_t)l->depth;
-  if (b) sum_columns(l, panel, columns, start);
+  if (b) l->p->multiply(l->rows + l->count * l->step, l->step, 1, panel, l->step / QV_CELL, columns, NULL, start);
   else memset(start, 0, (size_t)columns * 4);
   for (int64_t c = 0; c < columns; c++) start[c] = b * (depth * (uint32_t)zeros[c] - start[c]) + (add ? add[c] : 0);
 }

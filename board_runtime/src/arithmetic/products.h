@@ -14,6 +14,8 @@ enum { QV_COLUMNS = 64, QV_CELL = 4, QV_MOST_ROWS = 8 };
 typedef struct {
   int rows;      /* at most so many a call of multiply; 1 to QV_MOST_ROWS */
   int is_signed; /* whether a panel's bytes are int8; uint8 otherwise */
+  /* to[k] = from[k] ^ flip; returns the sum. */
+  int32_t (*take)(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to);
   /* Cells of `count` columns, of bytes from[line*step + column] ^ flip; lines from `lines` on are 0. */
   void (*interleave)(const uint8_t *from, int64_t step, int lines, int64_t count, uint8_t flip, uint8_t *to);
   /* acc[r*QV_COLUMNS + c] = start[c] + sum over k < cells*QV_CELL of rows[r*step + k] * panel column c, for r < count, c < columns at
@@ -44,7 +46,7 @@ typedef struct {
   uint32_t *sums; /* of each row */
   uint32_t *acc;  /* QV_MOST_ROWS * QV_COLUMNS */
 } qv_left;
-/* Takes the rows of a tensor: `from` has `count` rows of `depth` elements, zero point `zero`. */
+/* Takes the rows of a tensor, and a row of ones after them: `from` has `count` rows of `depth` elements, zero point `zero`. */
 void qv_take_rows(qv_left *l, const uint8_t *from, int32_t dtype, int32_t zero);
 /* start[c] = add[c] (NULL: 0) + depth * zeros[c] * b - b * sum of panel column c: what each row's sums begin with. */
 void qv_start_columns(const qv_left *l, const uint8_t *panel, const int32_t *zeros, const uint32_t *add, int64_t columns, uint32_t *start);

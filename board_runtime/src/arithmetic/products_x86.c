@@ -75,6 +75,18 @@ WIDE static void wide_interleave(const uint8_t *from, int64_t step, int lines, i
   }
 }
 
+WIDE static int32_t wide_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
+  const __m512i flips = _mm512_set1_epi8((char)flip), ones = _mm512_set1_epi8(1);
+  __m512i sum = _mm512_setzero_si512();
+  for (int64_t i = 0; i < count; i += 64) {
+    __mmask64 there = count - i < 64 ? ((__mmask64)1 << (count - i)) - 1 : ~(__mmask64)0;
+    __m512i v = _mm512_maskz_mov_epi8(there, _mm512_xor_si512(_mm512_maskz_loadu_epi8(there, from + i), flips));
+    _mm512_mask_storeu_epi8(to + i, there, v);
+    sum = _mm512_dpbusd_epi32(sum, ones, v);
+  }
+  return _mm512_reduce_add_epi32(sum);
+}
+
 /* As body_finish_f32; each channel's scale in turn where `by` is 1. */
 WIDE static void wide_finish_f32(const qv_requantizer *r, const float *scale, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                                  uint8_t *to) {
@@ -102,9 +114,10 @@ ALWAYS void finish_each(const qv_requantizer *r, int64_t channel, uint32_t add, 
 
 WIDE static void wide_finish(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                              uint8_t *to) {
-  if (r->channels == 1) channel = by = 0;
-  if (!r->real && r->dtype == QV_F32) wide_finish_f32(r, (const float *)r->values + channel, by, add, acc, count, to);
-  else if (!by) body_finish(r, channel, add, acc, count, to);
+  int alike = r->channels == 1;
+  if (!r->real && r->dtype == QV_F32)
+    wide_finish_f32(r, (const float *)r->values + (alike ? 0 : channel), alike ? 0 : by, add, acc, count, to);
+  else if (!by || (alike && !r->bias)) body_finish(r, channel, add, acc, count, to);
   else finish_each(r, channel, add, acc, count, to);
 }
 
@@ -164,14 +177,20 @@ NARROW static void narrow_interleave(const uint8_t *from, int64_t step, int line
     for (int k = 0; k < QV_CELL; k++) to[i * QV_CELL + k] = (uint8_t)(k < lines ? from[k * step + i] ^ flip : 0);
 }
 
+NARROW static int32_t narrow_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += to[i] = (int8_t)(from[i] ^ flip);
+  return sum;
+}
+
 NARROW static void narrow_finish(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                                  uint8_t *to) {
-  if (!by || r->channels == 1) body_finish(r, channel, add, acc, count, to);
+  if (!by || (r->channels == 1 && !r->bias)) body_finish(r, channel, add, acc, count, to);
   else finish_each(r, channel, add, acc, count, to);
 }
 
-static const qv_products wide = {ROWS, 0, wide_interleave, wide_multiply, wide_finish},
-                         narrow = {ROWS, 0, narrow_interleave, narrow_multiply, narrow_finish};
+static const qv_products wide = {ROWS, 0, wide_take, wide_interleave, wide_multiply, wide_finish},
+                         narrow = {ROWS, 0, narrow_take, narrow_interleave, narrow_multiply, narrow_finish};
 
 const qv_products *qv_products_avx512_vnni(void) { return qv_x86_has(QV_X86_AVX512_VNNI) ? &wide : NULL; }
 const qv_products *qv_products_avx_vnni(void) { return qv_x86_has(QV_X86_AVX_VNNI) ? &narrow : NULL; }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../arithmetic/instructions.h"
+#include "../threads.h"
 
 const char *qv_option(int argc, char **argv, const char *name, const char *fallback) {
   size_t length = strlen(name);
@@ -44,6 +45,13 @@ void qv_list_instructions(char *text, size_t size) {
     size_t used = strlen(text);
     snprintf(text + used, size - used, "%s%s", place ? " " : "", i.name);
   }
+}
+
+int qv_take_threads(int argc, char **argv) {
+  long threads;
+  if (!qv_number(argc, argv, "threads", 1, 1, QV_MOST_THREADS, &threads)) return 0;
+  qv_start_threads((int)threads);
+  return 1;
 }
 
 const char *qv_instructions_name(void) { return qv_chosen_instructions().name; }

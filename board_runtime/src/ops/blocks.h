@@ -2,6 +2,7 @@
 #ifndef QV_BLOCKS_H
 #define QV_BLOCKS_H
 #include "../arithmetic/instructions.h"
+#include "../threads.h"
 #include "window.h"
 
 /* Each op has three functions: whether it runs in blocks, with the node's scratch_bytes and prepared_bytes set if so; once after load;

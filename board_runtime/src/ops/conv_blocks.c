@@ -40,6 +40,8 @@ static blocks blocks_of(const qv_model *m, const qv_node *n) {
 
 enum { SLACK = 64 }; /* bytes that a copy of whole vectors may go beyond */
 static int64_t panel_bytes(const blocks *b) { return b->step * QV_COLUMNS + SLACK; }
+/* Of each thread: sums of a tile, sums of a panel's columns, the panel. */
+static int64_t worker_bytes(const blocks *b) { return (QV_MOST_ROWS + 1) * QV_COLUMNS * 4 + qv_padded64(panel_bytes(b)); }
 static int64_t sums_bytes(const blocks *b) { return qv_padded64((int64_t)b->w.out_channels * 8); }
 
 int qv_conv_blocks_check(const qv_model *m, qv_node *n) {
@@ -51,7 +53,7 @@ int qv_conv_blocks_check(const qv_model *m, qv_node *n) {
   int64_t most = ((int64_t)1 << 20) + 8 * x->elements; /* of planes that are nearly all padding */
   if (b.wide > most || b.plane_h > most / b.wide / b.cells / QV_CELL) return 0;
   n->prepared_bytes = QV_BLOCKS_HEAD + sums_bytes(&b) + (b.w.out_channels + 1) * b.step;
-  n->scratch_bytes = (QV_MOST_ROWS + 1) * QV_COLUMNS * 4 + qv_padded64(panel_bytes(&b)) + b.cells * b.plane_h * b.wide * QV_CELL + SLACK;
+  n->scratch_bytes = qv_threads() * worker_bytes(&b) + b.cells * b.plane_h * b.wide * QV_CELL + SLACK;
   return 1;
 }
 
@@ -97,7 +99,19 @@ typedef struct {
   int any_zero;               /* a weight's zero point is not 0 */
   uint32_t *acc, *of_columns; /* of_columns: sums of a panel's columns */
   uint8_t *panel, *planes, flip, pad;
+  const uint8_t *from; /* the channels of a group of an image, and of y */
+  uint8_t *to;
+  int64_t g, chunk; /* the group; how many of its output channels a part has */
 } convolving;
+
+/* What a thread works with. */
+static convolving of_worker(const convolving *c, int worker) {
+  convolving own = *c;
+  own.acc += worker * worker_bytes(&c->b) / 4;
+  own.of_columns = own.acc + QV_MOST_ROWS * QV_COLUMNS;
+  own.panel = (uint8_t *)(own.of_columns + QV_COLUMNS);
+  return own;
+}
 
 /* `count` cells of a row from column `first` to their places: the columns of a phase lie side by side. */
 static void spread(const convolving *c, const uint8_t *cells, int64_t first, int64_t count, uint8_t *row) {
@@ -119,17 +133,16 @@ static void fill_row(const convolving *c, const uint8_t *from, int64_t plane, in
   }
 }
 
-/* The channels of one group of one image as padded planes of cells. */
-static void fill_planes(const convolving *c, const uint8_t *from) {
-  const blocks *b = &c->b;
+/* The channels of one cell as padded planes. */
+static void fill_cell(void *user, int64_t q, int worker) {
+  convolving c = of_worker(user, worker);
+  const blocks *b = &c.b;
   const qv_window *w = &b->w;
-  int64_t plane = (int64_t)w->in_h * w->in_w;
-  if (b->plane_h != w->in_h || b->wide != w->in_w) memset(c->planes, c->pad, (size_t)(b->cells * b->plane_h * b->wide * QV_CELL));
-  for (int64_t q = 0; q < b->cells; q++, from += QV_CELL * plane) {
-    int lines = (int)(b->per_in - q * QV_CELL < QV_CELL ? b->per_in - q * QV_CELL : QV_CELL);
-    for (int64_t i = 0; i < w->in_h; i++)
-      fill_row(c, from + i * w->in_w, plane, lines, c->planes + (q * b->plane_h + i + w->top) * b->wide * QV_CELL);
-  }
+  int64_t plane = (int64_t)w->in_h * w->in_w, bytes = b->plane_h * b->wide * QV_CELL;
+  int lines = (int)(b->per_in - q * QV_CELL < QV_CELL ? b->per_in - q * QV_CELL : QV_CELL);
+  if (b->plane_h != w->in_h || b->wide != w->in_w) memset(c.planes + q * bytes, c.pad, (size_t)bytes);
+  for (int64_t i = 0; i < w->in_h; i++)
+    fill_row(&c, c.from + q * QV_CELL * plane + i * w->in_w, plane, lines, c.planes + q * bytes + (i + w->top) * b->wide * QV_CELL);
 }
 
 /* Pixels of one output row that lie side by side in the planes, too. */
@@ -171,12 +184,12 @@ static void gather_panel(const convolving *c, int64_t first, int64_t count) {
       }
 }
 
-/* All output channels of group g for the `count` pixels of the panel. */
-static void multiply_panel(const convolving *c, int64_t g, int64_t count, uint8_t *to) {
+/* Output channels o .. end - 1 for the `count` pixels of the panel. */
+static void multiply_panel(const convolving *c, int64_t o, int64_t end, int64_t count, uint8_t *to) {
   const blocks *b = &c->b;
-  int64_t cells = b->step / QV_CELL, pixels = (int64_t)b->w.out_h * b->w.out_w * (c->r->real ? 4 : 1), end = (g + 1) * b->per_out;
+  int64_t cells = b->step / QV_CELL, pixels = (int64_t)b->w.out_h * b->w.out_w * (c->r->real ? 4 : 1);
   if (c->any_zero) c->p->multiply(c->ones, b->step, 1, c->panel, cells, count, NULL, c->of_columns);
-  for (int64_t o = g * b->per_out; o < end; o += c->p->rows) {
+  for (; o < end; o += c->p->rows) {
     int64_t rows = end - o < c->p->rows ? end - o : c->p->rows;
     c->p->multiply(c->weights + o * b->step, b->step, rows, c->panel, cells, count, NULL, c->acc);
     for (int64_t t = 0; t < rows; t++) {
@@ -185,6 +198,28 @@ static void multiply_panel(const convolving *c, int64_t g, int64_t count, uint8_
       c->p->finish(c->r, o + t, 0, c->begins[o + t], acc, count, to + (o + t) * pixels);
     }
   }
+}
+
+static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* A part: up to QV_COLUMNS pixels, `chunk` output channels. */
+static void multiply_part(void *user, int64_t part, int worker) {
+  convolving c = of_worker(user, worker);
+  int64_t pixels = (int64_t)c.b.w.out_h * c.b.w.out_w, chunks = divided_up(c.b.per_out, c.chunk), first = part / chunks * QV_COLUMNS;
+  int64_t o = c.g * c.b.per_out + part % chunks * c.chunk, end = (c.g + 1) * c.b.per_out;
+  int64_t count = pixels - first < QV_COLUMNS ? pixels - first : QV_COLUMNS;
+  gather_panel(&c, first, count);
+  multiply_panel(&c, o, o + c.chunk < end ? o + c.chunk : end, count, c.to + first * (c.r->real ? 4 : 1));
+}
+
+/* One group of one image. Few tiles of pixels are divided among the threads by output channels. */
+static void multiply_group(convolving *c) {
+  const blocks *b = &c->b;
+  int64_t pixels = (int64_t)b->w.out_h * b->w.out_w, tiles = divided_up(pixels, QV_COLUMNS), work = pixels * b->per_out * b->step;
+  c->chunk = b->per_out;
+  if (tiles < 2 * qv_threads()) c->chunk = divided_up(divided_up(b->per_out, qv_threads()), c->p->rows) * c->p->rows;
+  qv_for_parts(fill_cell, c, b->cells, work);
+  qv_for_parts(multiply_part, c, tiles * divided_up(b->per_out, c->chunk), work);
 }
 
 static int any_of(const uint32_t *zeros, int64_t count) {
@@ -201,21 +236,14 @@ void qv_conv_blocks_run(const qv_session *s, const qv_node *n, const qv_requanti
   c.any_zero = any_of(c.zeros, b->w.out_channels);
   c.ones = (const int8_t *)c.begins + sums_bytes(b);
   c.weights = c.ones + b->step;
-  c.of_columns = c.acc + QV_MOST_ROWS * QV_COLUMNS;
-  c.panel = (uint8_t *)(c.of_columns + QV_COLUMNS);
-  c.planes = c.panel + qv_padded64(panel_bytes(b));
+  c.planes = (uint8_t *)c.acc + qv_threads() * worker_bytes(b);
   c.flip = qv_panel_flip(c.p, x->dtype);
   c.pad = (uint8_t)((uint32_t)x->zero_point[0] ^ c.flip);
   int64_t pixels = (int64_t)b->w.out_h * b->w.out_w, plane = (int64_t)b->w.in_h * b->w.in_w, size = r->real ? 4 : 1;
-  const uint8_t *from = qv_data(s, x);
-  uint8_t *to = qv_data(s, qv_out(s->model, n, 0));
   for (int64_t batch = 0; batch < b->w.batch; batch++)
-    for (int64_t g = 0; g < b->group; g++) {
-      fill_planes(&c, from + (batch * b->w.channels + g * b->per_in) * plane);
-      for (int64_t first = 0; first < pixels; first += QV_COLUMNS) {
-        int64_t count = pixels - first < QV_COLUMNS ? pixels - first : QV_COLUMNS;
-        gather_panel(&c, first, count);
-        multiply_panel(&c, g, count, to + (batch * b->w.out_channels * pixels + first) * size);
-      }
+    for (c.g = 0; c.g < b->group; c.g++) {
+      c.from = (const uint8_t *)qv_data(s, x) + (batch * b->w.channels + c.g * b->per_in) * plane;
+      c.to = (uint8_t *)qv_data(s, qv_out(s->model, n, 0)) + batch * b->w.out_channels * pixels * size;
+      multiply_group(&c);
     }
 }

@@ -28,6 +28,8 @@ typedef struct {
   void (*dequantize)(const uint8_t *from, qv_byte meaning, float scale, int64_t count, float *to);
   /* to[i] = the larger of to[i] and from[i*step], bytes ^ flip as unsigned. */
   void (*maximum)(const uint8_t *from, int64_t step, uint8_t flip, int64_t count, uint8_t *to);
+  /* to[i] = fl32((from[i] - mean) / root * g[i] + b[i]) in float64; g and b may be NULL. */
+  void (*standardize)(const float *from, double mean, double root, const float *g, const float *b, int64_t count, float *to);
 } qv_elementwise;
 
 const qv_elementwise *qv_elementwise_avx512(void); /* NULL: not this CPU */

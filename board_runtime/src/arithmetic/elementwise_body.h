@@ -69,6 +69,19 @@ QV_LOOP void body_maximum(const uint8_t *from, int64_t step, uint8_t flip, int64
   }
 }
 
+QV_LOOP void body_standardize(const float *from, double mean, double root, const float *g, const float *b, int64_t count, float *to) {
+  if (g && b) {
+    for (int64_t i = 0; i < count; i++) to[i] = (float)(((double)from[i] - mean) / root * (double)g[i] + (double)b[i]);
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    double v = ((double)from[i] - mean) / root;
+    if (g) v = v * (double)g[i];
+    if (b) v = v + (double)b[i];
+    to[i] = (float)v;
+  }
+}
+
 /* The functions of one table, with `attribute` on each and names that begin with `set`. */
 #define QV_ELEMENTWISE(set, attribute) \
   attribute static void set##_add(const qv_pairs_of_bytes *w, const uint8_t *a, const uint8_t *b, int64_t step_a, int64_t step_b, \
@@ -88,5 +101,9 @@ QV_LOOP void body_maximum(const uint8_t *from, int64_t step, uint8_t flip, int64
   attribute static void set##_maximum(const uint8_t *from, int64_t step, uint8_t flip, int64_t count, uint8_t *to) { \
     body_maximum(from, step, flip, count, to); \
   } \
-  static const qv_elementwise set = {set##_add, set##_multiply, set##_quantize, set##_dequantize, set##_maximum};
+  attribute static void set##_standardize(const float *from, double mean, double root, const float *g, const float *b, int64_t count, \
+                                          float *to) { \
+    body_standardize(from, mean, root, g, b, count, to); \
+  } \
+  static const qv_elementwise set = {set##_add, set##_multiply, set##_quantize, set##_dequantize, set##_maximum, set##_standardize};
 #endif

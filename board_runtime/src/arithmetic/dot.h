@@ -24,6 +24,7 @@ typedef struct {
 } qv_dots;
 
 extern const qv_dots qv_dots_portable;
+const qv_dots *qv_dots_avx512(void);
 const qv_dots *qv_dots_avx2(void); /* NULL: not this CPU */
 const qv_dots *qv_dots_neon(void);
 

@@ -8,7 +8,7 @@ static int count, chosen;
 static void add(const char *name, int is_there, const qv_dots *dots, const qv_products *products, const qv_elementwise *elementwise) {
   qv_instructions i = {name, dots, products, elementwise};
 #ifdef QV_WITHOUT_PRODUCTS /* scripts/bench kernels: the kernels that its bugs are edits of are what runs */
-  i.products = NULL;
+  is_there = is_there && !products;
   i.elementwise = NULL;
 #endif
   if (is_there) found[count++] = i;
@@ -18,7 +18,7 @@ static void add(const char *name, int is_there, const qv_dots *dots, const qv_pr
 static void find(void) {
   const qv_dots *avx2 = qv_dots_avx2(), *neon = qv_dots_neon();
   const qv_products *wide = qv_products_avx512_vnni(), *narrow = qv_products_avx_vnni();
-  add("avx512_vnni", wide != NULL, avx2, wide, qv_elementwise_avx512());
+  add("avx512_vnni", wide != NULL, qv_dots_avx512(), wide, qv_elementwise_avx512());
   add("avx_vnni", narrow != NULL, avx2, narrow, qv_elementwise_avx2());
   add("avx2", avx2 != NULL, avx2, NULL, qv_elementwise_avx2());
   add("neon", neon != NULL, neon, NULL, qv_elementwise_neon());

@@ -26,6 +26,9 @@ typedef struct {
   void (*finish)(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to);
 } qv_products;
 
+/* That of avx512_vnni; only there on x86. */
+void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to);
+
 const qv_products *qv_products_avx512_vnni(void); /* NULL: not this CPU */
 const qv_products *qv_products_avx_vnni(void);
 

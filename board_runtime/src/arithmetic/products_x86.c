@@ -60,10 +60,13 @@ static void wide_multiply(const int8_t *rows, int64_t step, int64_t count, const
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 
+enum { AHEAD = 64 }; /* lines: those of a matrix lie on pages of their own, where no prefetcher finds them */
+
 WIDE static void wide_interleave(const uint8_t *from, int64_t step, int lines, int64_t count, uint8_t flip, uint8_t *to) {
   const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   const __m512i flips = _mm512_and_si512(_mm512_set1_epi8((char)flip), _mm512_set1_epi32((int)(0xffffffffu >> 8 * (QV_CELL - lines))));
+  for (int k = 0; k < lines; k++) _mm_prefetch((const char *)((uintptr_t)from + (uintptr_t)((AHEAD + k) * step)), _MM_HINT_T0);
   for (int64_t i = 0; i < count; i += 16) {
     __mmask16 there = (__mmask16)(count - i < 16 ? (1u << (count - i)) - 1 : 0xffffu);
     __m128i line[4];
@@ -112,8 +115,8 @@ ALWAYS void finish_each(const qv_requantizer *r, int64_t channel, uint32_t add, 
   }
 }
 
-WIDE static void wide_finish(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
-                             uint8_t *to) {
+WIDE void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
+                           uint8_t *to) {
   int alike = r->channels == 1;
   if (!r->real && r->dtype == QV_F32)
     wide_finish_f32(r, (const float *)r->values + (alike ? 0 : channel), alike ? 0 : by, add, acc, count, to);
@@ -189,7 +192,7 @@ NARROW static void narrow_finish(const qv_requantizer *r, int64_t channel, int64
   else finish_each(r, channel, add, acc, count, to);
 }
 
-static const qv_products wide = {ROWS, 0, wide_take, wide_interleave, wide_multiply, wide_finish},
+static const qv_products wide = {ROWS, 0, wide_take, wide_interleave, wide_multiply, qv_finish_avx512},
                          narrow = {ROWS, 0, narrow_take, narrow_interleave, narrow_multiply, narrow_finish};
 
 const qv_products *qv_products_avx512_vnni(void) { return qv_x86_has(QV_X86_AVX512_VNNI) ? &wide : NULL; }

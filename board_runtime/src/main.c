@@ -8,29 +8,31 @@ static const char HELP[] =
     "qvrt: runs qverify's model.bin on this machine\n"
     "  qvrt infer      --model_file=M --input_file=A[,B] [--enable_dump] [--dump_format=bin|txt] [--dump_path=DIR]\n"
     "                  [--dump_intermediate=0|1|2|3] [--dump_precision=9] [--remove_padding_process] [--digests] [--frame_count=1] [--plain]\n"
+    "                  [--instructions=NAME] [--threads=1]\n"
     "  qvrt model_info --model_file=M\n"
-    "  qvrt perf       --model_file=M [--frame_count=20] [--plain]\n"
+    "  qvrt perf       --model_file=M [--frame_count=20] [--plain] [--instructions=NAME] [--threads=1]\n"
     "  qvrt agent      [--store=DIR] [--store_limit=BYTES] [--memory=BYTES] [--lock=auto|FILE] [--idle=SECONDS] [--node_limit=SECONDS]\n"
+    "                  [--instructions=NAME] [--threads=1]\n"
     "                  framed protocol on stdin and stdout (PROTOCOL.md)\n"
     "  qvrt lock       show|break [--path=FILE]   who uses this board\n"
     "  qvrt sha256     FILE\n"
     "  qvrt --version\n"
-    "plain: without the vectorised kernels; the bits are the same. dump_intermediate: 1 bin aligned, 2 bin and txt aligned, 3 bin and txt valid. Exit status: 0 done, 2 wrong file or usage, 3 the run failed.\n";
+    "plain: without the vectorised kernels; the bits are the same. instructions: the kernels of one instruction set (qvrt --version names them). dump_intermediate: 1 bin aligned, 2 bin and txt aligned, 3 bin and txt valid. Exit status: 0 done, 2 wrong file or usage, 3 the run failed.\n";
 
 typedef struct {
   const char *name;
   int (*run)(int argc, char **argv);
-  const char *options[12]; /* NULL-ended */
+  const char *options[14]; /* NULL-ended */
 } qv_face;
 
 static const qv_face FACES[] = {
     {"infer",
      qv_infer_main,
      {"model_file", "input_file", "enable_dump", "dump_format", "dump_path", "dump_intermediate", "dump_precision",
-      "remove_padding_process", "digests", "frame_count", "plain", NULL}},
+      "remove_padding_process", "digests", "frame_count", "plain", "instructions", "threads", NULL}},
     {"model_info", qv_model_info_main, {"model_file", NULL}},
-    {"perf", qv_perf_main, {"model_file", "frame_count", "plain", NULL}},
-    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", NULL}},
+    {"perf", qv_perf_main, {"model_file", "frame_count", "plain", "instructions", "threads", NULL}},
+    {"agent", qv_agent_main, {"store", "store_limit", "memory", "lock", "idle", "node_limit", "instructions", "threads", NULL}},
     {"lock", qv_lock_main, {"path", NULL}},
     {"sha256", qv_sha256_main, {NULL}},
 };
@@ -43,7 +45,9 @@ static int asks_for_help(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0)) {
-    puts("qvrt 0.1.0");
+    char names[200];
+    qv_list_instructions(names, sizeof names);
+    printf("qvrt 0.1.0\ninstructions of this processor: %s\n", names);
     return 0;
   }
   int help = argc < 2 || asks_for_help(argc, argv);

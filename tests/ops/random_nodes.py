@@ -107,6 +107,19 @@ class RandomNodes:
         low, high = RANGE[dtype]
         return self._constant(spec, self.rng.integers(low, high + 1, shape).astype(dtype))
 
+    def at_the_end(self, dtype: str, shape: Shape) -> TensorSpec:
+        """A quantized graph input at the upper end of its type, its zero point at the lower."""
+        low, high = RANGE[dtype]
+        spec = self._add(TensorSpec(self._name(), dtype, shape, scale=(0.01,), zero_point=(low,)))
+        self.values[spec.name] = np.full(shape, high, dtype)
+        return spec
+
+    def weights_of(self, dtype: str, value: Array) -> TensorSpec:
+        """A quantized constant of this value, zero point 0."""
+        return self._constant(
+            TensorSpec(self._name(), dtype, value.shape, scale=(0.01,), zero_point=(0,)), value.astype(dtype)
+        )
+
     def _constant(self, spec: TensorSpec, value: Array) -> TensorSpec:
         self.constants[spec.name] = np.ascontiguousarray(value)
         return self._add(spec)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from benchmarks.kernel_bugs_built import BUGS, RUNTIME, DoesNotApply, KernelBug, edited, list_bugs  # noqa: E402
+from benchmarks.kernel_bugs_built import BUGS, FLAGS, RUNTIME, DoesNotApply, KernelBug, edited, list_bugs  # noqa: E402
 
 ALL = list_bugs()
 
@@ -27,6 +27,13 @@ def test_every_bug_still_fits_the_source(folder: str):
     for bug in bugs:
         for path, text in edited(bug, RUNTIME / "src"):
             assert text != (RUNTIME / "src" / path).read_text(), bug.name
+
+
+def test_the_kernels_that_bugs_edit_are_those_that_run():
+    """Not the blocked products of newer processors, which have code of their own."""
+    assert "-DQV_WITHOUT_PRODUCTS" in FLAGS
+    choice = (RUNTIME / "src" / "arithmetic" / "instructions.c").read_text()
+    assert "#ifdef QV_WITHOUT_PRODUCTS" in choice and not any("instructions" in f for b in ALL for f in b.files)
 
 
 def test_a_text_that_is_not_there_once_is_refused(tmp_path: Path):

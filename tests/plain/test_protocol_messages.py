@@ -72,7 +72,7 @@ def test_the_bounds_of_a_text() -> None:
 
 def test_a_hello_holds_what_the_protocol_gives_it() -> None:
     fields = {
-        **{n: f"a {n}" for n in ("version", "arch", "system", "endian", "packs", "lock")},
+        **{n: f"a {n}" for n in ("version", "arch", "system", "endian", "packs", "lock", "instructions")},
         **{n: 7 for n in ("memory_bytes", "uptime_s", "idle_s")},
         "temperature_c": 41.5,
         "frequency_mhz": 1200,
@@ -86,7 +86,10 @@ def test_a_hello_holds_what_the_protocol_gives_it() -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        *[(n, [1, True, None, [], {}]) for n in ("version", "arch", "system", "endian", "packs", "lock")],
+        *[
+            (n, [1, True, None, [], {}])
+            for n in ("version", "arch", "system", "endian", "packs", "lock", "instructions")
+        ],
         *[(n, ["1", 1.5, True, None]) for n in ("memory_bytes", "uptime_s", "idle_s")],
         *[(n, ["1", True, None]) for n in ("temperature_c", "frequency_mhz")],
         ("features", ["finals", {}, None]),

@@ -18,7 +18,7 @@ LARGEST_PIECE = 1 << 20
 LONGEST_TEXT, DEEPEST, LARGEST_NUMBER = 1023, 8, 1 << 64
 TEXT, WHOLE, NUMBER = (str,), (int,), (int, float)
 HELLO: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("version", "arch", "system", "endian", "packs", "lock"), TEXT),
+    **dict.fromkeys(("version", "arch", "system", "endian", "packs", "lock", "instructions"), TEXT),
     **dict.fromkeys(("protocol", "memory_bytes", "uptime_s", "idle_s"), WHOLE),
     **dict.fromkeys(("temperature_c", "frequency_mhz"), NUMBER),
     "features": (list,),

@@ -50,10 +50,10 @@ static void hello(qv_agent *a, const qv_frame *f) {
   snprintf(
       json, sizeof json,
       "{\"version\": \"0.1.0\", \"protocol\": 1, \"arch\": \"%.40s\", \"system\": \"%s\", \"endian\": \"%s\", \"memory_bytes\": %lld, "
-      "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
+      "\"features\": [\"finals\", \"per_node\", \"inject\", \"digests\"], \"packs\": \"lz4\", \"instructions\": \"%s\", \"temperature_c\": %s, \"frequency_mhz\": %s, "
       "\"lock\": \"%s\", \"holder\": %s, \"uptime_s\": %llu, \"idle_s\": %ld}",
-      qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), temperature, frequency,
-      STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
+      qv_machine(), qv_system(), qv_little_endian() ? "little" : "big", (long long)qv_memory_bytes(), qv_instructions_name(), temperature,
+      frequency, STATE[a->lock_state], holder, (unsigned long long)(qv_now_ns() / 1000000000u), a->idle_s);
   qv_agent_send(a, QV_HELLO, f->sequence, qv_put_text(a->out + QV_FRAME_HEADER, json));
 }
 
@@ -206,7 +206,9 @@ static void serve(qv_agent *a, int idle_ms) {
 int qv_agent_main(int argc, char **argv) {
   static qv_agent a;
   if (!qv_number(argc, argv, "idle", 0, 0, 1000000, &a.idle_s)) return 2;
-  if (!qv_number(argc, argv, "node_limit", 0, 0, 1000000, &a.node_limit_s)) return 2;
+  if (!qv_number(argc, argv, "node_limit", 0, 0, 1000000, &a.node_limit_s) || !qv_take_instructions(argc, argv) ||
+      !qv_take_threads(argc, argv))
+    return 2;
   a.lock_path = qv_option(argc, argv, "lock", NULL);
   a.lock.file = -1;
   int64_t half = qv_memory_bytes() / 2;

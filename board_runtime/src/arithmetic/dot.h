@@ -1,4 +1,4 @@
-/* Fast integer kernels on centred int16 operands, chosen by the CPU; the same bits as the plain loops. Sums wrap in uint32. */
+/* Fast integer kernels on centred int16 operands; the same bits as the plain loops. Sums wrap in uint32. */
 #ifndef QV_DOT_H
 #define QV_DOT_H
 #include "requantize.h"
@@ -24,9 +24,9 @@ typedef struct {
 } qv_dots;
 
 extern const qv_dots qv_dots_portable;
+const qv_dots *qv_dots_avx512(void);
 const qv_dots *qv_dots_avx2(void); /* NULL: not this CPU */
 const qv_dots *qv_dots_neon(void);
-const qv_dots *qv_dots_of_cpu(void);
 
 static inline int64_t qv_pairs(int64_t depth) { return (depth + 1) / 2; }
 /* QV_TILE columns of `pairs` pairs, in int16 elements. */

@@ -120,7 +120,7 @@ int qv_infer_main(int argc, char **argv) {
   const char *format = qv_option(argc, argv, "dump_format", "bin");
   long level, frames, precision;
   if (!qv_number(argc, argv, "dump_intermediate", 0, 0, 3, &level) || !qv_number(argc, argv, "frame_count", 1, 1, 1000000, &frames) ||
-      !qv_number(argc, argv, "dump_precision", 9, 0, 17, &precision))
+      !qv_number(argc, argv, "dump_precision", 9, 0, 17, &precision) || !qv_take_instructions(argc, argv) || !qv_take_threads(argc, argv))
     return 2;
   if (!path || !inputs || (strcmp(format, "bin") != 0 && strcmp(format, "txt") != 0)) {
     fprintf(

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../arithmetic/instructions.h"
+#include "../threads.h"
+
 const char *qv_option(int argc, char **argv, const char *name, const char *fallback) {
   size_t length = strlen(name);
   for (int i = 1; i < argc; i++) {
@@ -33,6 +36,33 @@ const char *qv_unknown_option(int argc, char **argv, const char *const *known) {
     if (!found) return argv[i];
   }
   return NULL;
+}
+
+void qv_list_instructions(char *text, size_t size) {
+  qv_instructions i;
+  *text = 0;
+  for (int place = 0; qv_instructions_of_cpu(place, &i); place++) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", place ? " " : "", i.name);
+  }
+}
+
+int qv_take_threads(int argc, char **argv) {
+  long threads;
+  if (!qv_number(argc, argv, "threads", 1, 1, QV_MOST_THREADS, &threads)) return 0;
+  qv_start_threads((int)threads);
+  return 1;
+}
+
+const char *qv_instructions_name(void) { return qv_chosen_instructions().name; }
+
+int qv_take_instructions(int argc, char **argv) {
+  const char *name = qv_option(argc, argv, "instructions", NULL);
+  if (!name || qv_choose_instructions(name)) return 1;
+  char names[200];
+  qv_list_instructions(names, sizeof names);
+  fprintf(stderr, "qvrt: --instructions=%.40s: not of this processor. Next: one of %s\n", name, names);
+  return 0;
 }
 
 int qv_flag(int argc, char **argv, const char *name) {

@@ -1,14 +1,17 @@
 /* qvrt perf: mean latency over frames of zeros. */
 #include <stdio.h>
 
+#include "../arithmetic/instructions.h"
 #include "../loaded.h"
 #include "../posix.h"
+#include "../threads.h"
 #include "options.h"
 
 int qv_perf_main(int argc, char **argv) {
   const char *path = qv_option(argc, argv, "model_file", NULL);
   long frames;
-  if (!qv_number(argc, argv, "frame_count", 20, 1, 1000000, &frames)) return 2;
+  if (!qv_number(argc, argv, "frame_count", 20, 1, 1000000, &frames) || !qv_take_instructions(argc, argv) || !qv_take_threads(argc, argv))
+    return 2;
   qv_loaded l;
   if (!path) {
     fprintf(stderr, "qvrt perf: wanted --model_file=model.bin\n");
@@ -25,7 +28,8 @@ int qv_perf_main(int argc, char **argv) {
     return status == QV_E_IO || status == QV_E_FORMAT || status == QV_E_CRC ? 2 : 3;
   }
   double ms = (double)(qv_now_ns() - start) / 1e6 / (double)frames;
-  printf("frame count: %ld\naverage latency: %.3f ms\nFPS: %.2f\narena bytes: %ld\n", frames, ms, 1000.0 / ms, (long)l.session.arena_bytes);
+  printf("frame count: %ld\naverage latency: %.3f ms\nFPS: %.2f\narena bytes: %ld\ninstructions: %s\nthreads: %d\n", frames, ms,
+         1000.0 / ms, (long)l.session.arena_bytes, l.session.plain_only ? "plain" : qv_chosen_instructions().name, qv_threads());
   qv_unload(&l);
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "op.h"
 #include "../arithmetic/requantize.h"
 #include "../arithmetic/float32.h"
+#include "../arithmetic/instructions.h"
 
 typedef struct {
   const qv_tensor *a, *b, *y, *rq;
@@ -10,7 +11,9 @@ typedef struct {
   int32_t swap, low, high;
   qv_rounding rounding;
   int bytes;
-  float inner[256]; /* fma(B, r2, F) of every B, by its byte; only where both are 8-bit */
+  float inner[256];              /* fma(B, r2, F) of every B, by its byte; only where both are 8-bit */
+  const qv_elementwise *kernels; /* NULL: the loops here */
+  qv_pairs_of_bytes pairs;
 } adding;
 
 static int32_t limited(const adding *w, double v) {
@@ -57,6 +60,14 @@ static void inner_table(adding *w) {
   for (int i = 0; i < 256; i++) w->inner[i] = qv_fma32(of_byte((uint8_t)i, dtype), r[1], r[2]);
 }
 
+static void take_pairs(adding *w) {
+  w->pairs.first = qv_byte_of(w->swap ? w->b->dtype : w->a->dtype, 0);
+  w->pairs.second = qv_byte_of(w->swap ? w->a->dtype : w->b->dtype, 0);
+  memcpy(w->pairs.r, w->rq->constant, sizeof w->pairs.r);
+  w->pairs.low = (float)w->low;
+  w->pairs.high = (float)w->high;
+}
+
 static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
   const adding *w = user;
   if (w->bytes) {
@@ -65,6 +76,13 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
   }
   for (int64_t i = 0; i < length; i++, a += step_a, b += step_b)
     qv_store(w->py, w->y->dtype, y + i, one(w, qv_load(w->pa, w->a->dtype, a), qv_load(w->pb, w->b->dtype, b)));
+}
+
+static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
+  const adding *v = user;
+  const uint8_t *first = (const uint8_t *)v->pa + a, *second = (const uint8_t *)v->pb + b;
+  if (v->swap) v->kernels->add(&v->pairs, second, first, step_b, step_a, length, (uint8_t *)v->py + y);
+  else v->kernels->add(&v->pairs, first, second, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
 static qv_status add_check(qv_model *m, qv_node *n) {
@@ -104,8 +122,11 @@ static qv_status add_run(const qv_session *s, const qv_node *n) {
   w.pb = qv_data(s, w.b);
   w.py = qv_data(s, w.y);
   w.bytes = w.rq->dtype == QV_F32 && qv_is_8bit(w.a) && qv_is_8bit(w.b) && !s->plain_only;
-  if (w.bytes) inner_table(&w);
-  qv_for_rows(w.a, w.b, w.y, row, &w);
+  w.kernels = w.bytes && qv_is_8bit(w.y) ? qv_chosen_instructions().elementwise : NULL;
+  if (w.kernels) take_pairs(&w);
+  else if (w.bytes) inner_table(&w);
+  if (w.kernels) qv_for_runs(w.a, w.b, w.y, run_of_bytes, &w);
+  else qv_for_rows(w.a, w.b, w.y, row, &w);
   return QV_OK;
 }
 

@@ -1,6 +1,7 @@
 /* y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): 1-D and 2-D convolution, groups, dilation. */
 #include "../arithmetic/dot.h"
 #include "../arithmetic/requantize.h"
+#include "blocks.h"
 #include "window.h"
 
 static int64_t depth_of(const qv_tensor *k) { return (int64_t)k->shape[1] * k->shape[2] * k->shape[3]; }
@@ -48,6 +49,7 @@ static qv_status conv_check(qv_model *m, qv_node *n) {
                      (long long)plane_w(&w));
     n->scratch_bytes =
         is_depthwise(k) ? qv_padded64(plane_w(&w) * plane_h(&w) * 2) + w.out_w * 4 : (QV_ROWS * 4 + qv_pairs(depth_of(k)) * 4) * QV_TILE;
+    qv_conv_blocks_check(m, n);
   }
   return qv_check_scaled(m, n, 3, y->shape[1], 11);
 }
@@ -56,7 +58,12 @@ static qv_status conv_prepare(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *k = qv_in(s->model, n, 1);
   if (qv_is_wide(x, k, qv_out(s->model, n, 0))) return QV_OK;
   int64_t depth = depth_of(k), row = qv_pairs(depth) * 2;
-  const qv_dots *dots = qv_dots_of_cpu();
+  qv_node probe = *n;
+  if (qv_conv_blocks_check(s->model, &probe)) {
+    qv_conv_blocks_prepare(s, n);
+    return QV_OK;
+  }
+  const qv_dots *dots = qv_chosen_instructions().dots;
   memcpy(qv_prepared(s, n), &dots, sizeof dots);
   int16_t *to = (int16_t *)qv_prepared(s, n) + HEAD / 2;
   for (int64_t o = 0; o < k->shape[0]; o++)
@@ -234,6 +241,10 @@ static qv_status conv_run(const qv_session *s, const qv_node *n) {
   c.per_out = c.w.out_channels / c.group;
   if (s->plain_only || c.r.wide) {
     plain(&c);
+    return QV_OK;
+  }
+  if (qv_blocks_of(s, n)) {
+    qv_conv_blocks_run(s, n, &c.r);
     return QV_OK;
   }
   memcpy(&c.dots, qv_prepared(s, n), sizeof c.dots);

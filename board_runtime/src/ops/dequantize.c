@@ -1,6 +1,7 @@
 /* y = fl32(fl32(q-z)*s), per tensor or per channel. */
 #include "op.h"
 #include "../arithmetic/float32.h"
+#include "../arithmetic/instructions.h"
 
 static qv_status dequantize_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 0);
@@ -21,6 +22,14 @@ static qv_status dequantize_run(const qv_session *s, const qv_node *n) {
   }
   const void *from = qv_data(s, x);
   float *to = qv_data(s, y);
+  const qv_elementwise *kernels = s->plain_only || !qv_is_8bit(x) ? NULL : qv_chosen_instructions().elementwise;
+  if (kernels) {
+    int64_t run = channels > 1 ? inner : y->elements;
+    for (int64_t i = 0; i < y->elements; i += run)
+      kernels->dequantize((const uint8_t *)from + i, qv_byte_of(x->dtype, q->zero_point[i / run % channels]), q->scale[i / run % channels],
+                          run, to + i);
+    return QV_OK;
+  }
   for (int64_t i = 0; i < y->elements; i++) {
     int64_t c = i / inner % channels;
     to[i] = qv_dequantize(qv_load(from, x->dtype, i), q->scale[c], q->zero_point[c]);

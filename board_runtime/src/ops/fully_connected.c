@@ -1,6 +1,7 @@
 /* y = clip(requantize(b + sum (x-zx)(w-zw), S) + zy): x [M,K], w [N,K]. */
 #include "op.h"
 #include "../arithmetic/dot.h"
+#include "blocks.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table, then the centred weights */
 
@@ -15,6 +16,7 @@ static qv_status fully_connected_check(qv_model *m, qv_node *n) {
   if (!qv_is_wide(x, k, y)) {
     n->prepared_bytes = HEAD + k->elements * 2;
     n->scratch_bytes = (int64_t)x->shape[1] * 2;
+    qv_fully_connected_blocks_check(m, n);
   }
   return qv_check_scaled(m, n, 3, y->shape[1], 0);
 }
@@ -22,7 +24,12 @@ static qv_status fully_connected_check(qv_model *m, qv_node *n) {
 static qv_status fully_connected_prepare(const qv_session *s, const qv_node *n) {
   const qv_tensor *k = qv_in(s->model, n, 1);
   if (!n->prepared_bytes) return QV_OK;
-  const qv_dots *dots = qv_dots_of_cpu();
+  qv_node probe = *n;
+  if (qv_fully_connected_blocks_check(s->model, &probe)) {
+    qv_fully_connected_blocks_prepare(s, n);
+    return QV_OK;
+  }
+  const qv_dots *dots = qv_chosen_instructions().dots;
   memcpy(qv_prepared(s, n), &dots, sizeof dots);
   int16_t *to = (int16_t *)qv_prepared(s, n) + HEAD / 2;
   for (int64_t o = 0; o < k->shape[0]; o++)
@@ -58,7 +65,8 @@ static qv_status fully_connected_run(const qv_session *s, const qv_node *n) {
   qv_requantizer r;
   qv_requantizer_of(s, n, 3, 0, wide, &r);
   if (!wide && !s->plain_only) {
-    fast(s, n, &r);
+    if (qv_blocks_of(s, n)) qv_fully_connected_blocks_run(s, n, &r);
+    else fast(s, n, &r);
     return QV_OK;
   }
   const void *from = qv_data(s, x);

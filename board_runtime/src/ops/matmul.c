@@ -1,6 +1,7 @@
 /* y = clip(requantize(sum (a-za)(b-zb), S) + zy), numpy's matmul broadcasting. */
 #include "op.h"
 #include "../arithmetic/dot.h"
+#include "blocks.h"
 
 enum { HEAD = 64 }; /* prepared: the kernels' table */
 
@@ -26,6 +27,7 @@ static qv_status matmul_check(qv_model *m, qv_node *n) {
     int64_t pairs = qv_pairs(a->shape[ra - 1]);
     n->prepared_bytes = HEAD;
     n->scratch_bytes = (QV_ROWS + pairs) * QV_TILE * 4 + (a->shape[ra - 2] + QV_ROWS - 1) * pairs * 4;
+    if (qv_matmul_blocks_scratch(m, n)) n->scratch_bytes = qv_matmul_blocks_scratch(m, n);
   }
   return qv_check_scaled(m, n, 2, y->shape[ry - 1], 0);
 }
@@ -40,8 +42,10 @@ typedef struct {
 } multiplying;
 
 static qv_status matmul_prepare(const qv_session *s, const qv_node *n) {
-  const qv_dots *dots = qv_dots_of_cpu();
-  if (n->prepared_bytes) memcpy(qv_prepared(s, n), &dots, sizeof dots);
+  const qv_dots *dots = qv_chosen_instructions().dots;
+  if (!n->prepared_bytes) return QV_OK;
+  memcpy(qv_prepared(s, n), &dots, sizeof dots);
+  qv_keep_blocks(s, n);
   return QV_OK;
 }
 
@@ -85,6 +89,10 @@ static void finish(const multiplying *w, int64_t first, int64_t count, const uin
 }
 
 static void fast(const multiplying *w, int64_t at_a, int64_t at_b, int64_t at_y) {
+  if (qv_blocks_of(w->s, w->n)) {
+    qv_matmul_blocks_run(w->s, w->n, &w->r, at_a, at_b, at_y);
+    return;
+  }
   int64_t pairs = qv_pairs(w->depth), row = pairs * 2, size = (int64_t)qv_dtype_size(w->y->dtype);
   uint32_t *acc = qv_scratch(w->s, w->n);
   int16_t *panels = (int16_t *)(void *)(acc + QV_ROWS * QV_TILE), *centred = panels + qv_tile_elements(pairs);

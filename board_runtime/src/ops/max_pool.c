@@ -1,4 +1,5 @@
 /* y = max of x over the valid taps; equal quantization on both sides. */
+#include "../arithmetic/instructions.h"
 #include "window.h"
 
 static qv_status max_pool_check(qv_model *m, qv_node *n) {
@@ -10,12 +11,37 @@ static qv_status max_pool_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
+enum { LARGEST = 64 }; /* of the kernels that are walked tap by tap over rows of bytes */
+
+static int64_t divided_up(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
+
+/* One row of the output: its row i, of bytes. */
+static void fast_row(const qv_elementwise *kernels, const qv_window *w, const uint8_t *plane, int64_t i, uint8_t flip, uint8_t *to) {
+  memset(to, flip, (size_t)w->out_w);
+  for (int64_t a = 0; a < w->kernel_h; a++) {
+    int64_t r = i * w->stride_h - w->top + a * w->dilation_h;
+    if (r < 0 || r >= w->in_h) continue;
+    for (int64_t b = 0; b < w->kernel_w; b++) {
+      int64_t right = b * w->dilation_w - w->left, first = divided_up(-right, w->stride_w), end = divided_up(w->in_w - right, w->stride_w);
+      if (end > w->out_w) end = w->out_w;
+      if (first < end) kernels->maximum(plane + r * w->in_w + first * w->stride_w + right, w->stride_w, flip, end - first, to + first);
+    }
+  }
+}
+
 static qv_status max_pool_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   qv_window w;
   qv_window_of(s->model, n, 1, &w);
   const void *from = qv_data(s, x);
   void *to = qv_data(s, y);
+  const qv_elementwise *kernels = s->plain_only || !qv_is_8bit(x) ? NULL : qv_chosen_instructions().elementwise;
+  if (kernels && w.kernel_h <= LARGEST && w.kernel_w <= LARGEST) {
+    for (int64_t k = 0; k < w.batch * w.channels * w.out_h; k++)
+      fast_row(kernels, &w, (const uint8_t *)from + k / w.out_h * w.in_h * w.in_w, k % w.out_h, x->dtype == QV_S8 ? 128 : 0,
+               (uint8_t *)to + k * w.out_w);
+    return QV_OK;
+  }
   int64_t at = 0;
   for (int64_t p = 0; p < w.batch * w.channels; p++)
     for (int64_t i = 0; i < w.out_h; i++) {

@@ -2,12 +2,15 @@
 #include "op.h"
 #include "../arithmetic/requantize.h"
 #include "../arithmetic/float32.h"
+#include "../arithmetic/instructions.h"
 
 typedef struct {
   const qv_tensor *a, *b, *y;
   const void *pa, *pb;
   void *py;
   qv_requantizer r;
+  const qv_elementwise *kernels; /* NULL: the loop here */
+  qv_pairs_of_bytes pairs;
 } multiplying;
 
 static int32_t one(const multiplying *w, int64_t acc) {
@@ -23,6 +26,20 @@ static void row(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int
     qv_store(
         w->py, w->y->dtype, y + i,
         one(w, (int64_t)(qv_load(w->pa, w->a->dtype, a) - w->a->zero_point[0]) * (qv_load(w->pb, w->b->dtype, b) - w->b->zero_point[0])));
+}
+
+static void take_pairs(multiplying *w) {
+  w->pairs.first = qv_byte_of(w->a->dtype, w->a->zero_point[0]);
+  w->pairs.second = qv_byte_of(w->b->dtype, w->b->zero_point[0]);
+  w->pairs.r[0] = ((const float *)w->r.values)[0];
+  w->pairs.r[1] = (float)w->r.zero;
+  w->pairs.low = (float)w->r.low;
+  w->pairs.high = (float)w->r.high;
+}
+
+static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t step_a, int64_t step_b, int64_t length) {
+  const multiplying *v = user;
+  v->kernels->multiply(&v->pairs, (const uint8_t *)v->pa + a, (const uint8_t *)v->pb + b, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
 static qv_status mul_check(qv_model *m, qv_node *n) {
@@ -45,7 +62,10 @@ static qv_status mul_run(const qv_session *s, const qv_node *n) {
   w.pb = qv_data(s, w.b);
   w.py = qv_data(s, w.y);
   qv_requantizer_of(s, n, 2, 0, qv_is_wide(w.a, w.b, w.y), &w.r);
-  qv_for_rows(w.a, w.b, w.y, row, &w);
+  w.kernels = w.r.dtype == QV_F32 && !w.r.wide && !s->plain_only ? qv_chosen_instructions().elementwise : NULL;
+  if (w.kernels) take_pairs(&w);
+  if (w.kernels) qv_for_runs(w.a, w.b, w.y, run_of_bytes, &w);
+  else qv_for_rows(w.a, w.b, w.y, row, &w);
   return QV_OK;
 }
 

@@ -61,13 +61,20 @@ void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stri
   }
 }
 
-void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user) {
+/* Whether dim k - 1 goes on where dim k ends. */
+static int continues(const int64_t *stride, const qv_tensor *out, int k) {
+  return out->shape[k - 1] == 1 || stride[k - 1] == stride[k] * out->shape[k];
+}
+
+static void walk(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user, int joined) {
   int64_t sa[QV_MAX_RANK] = {0}, sb[QV_MAX_RANK] = {0}, index[QV_MAX_RANK] = {0};
   qv_broadcast_strides(a, out, sa);
   qv_broadcast_strides(b, out, sb);
   int last = out->rank - 1;
   int64_t length = out->rank ? out->shape[last] : 1, at_a = 0, at_b = 0;
   int64_t step_a = out->rank ? sa[last] : 0, step_b = out->rank ? sb[last] : 0;
+  for (; joined && last > 0 && out->shape[last] > 1 && continues(sa, out, last) && continues(sb, out, last); last--)
+    length *= out->shape[last - 1];
   for (int64_t at = 0; at < out->elements; at += length) {
     row(user, at_a, at_b, at, step_a, step_b, length);
     for (int k = last - 1; k >= 0; k--) {
@@ -80,6 +87,9 @@ void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, q
     }
   }
 }
+
+void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user) { walk(a, b, out, row, user, 0); }
+void qv_for_runs(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user) { walk(a, b, out, row, user, 1); }
 
 void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], int64_t start, const void *source, void *target) {
   int64_t index[QV_MAX_RANK] = {0}, at = start;

@@ -14,6 +14,8 @@ void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stri
 /* Calls row(user, a offset, b offset, out offset, a step, b step, length) for every innermost row of `out`. */
 typedef void (*qv_row)(void *user, int64_t a, int64_t b, int64_t out, int64_t step_a, int64_t step_b, int64_t length);
 void qv_for_rows(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user);
+/* The same with rows joined that go on where the one before ends. */
+void qv_for_runs(const qv_tensor *a, const qv_tensor *b, const qv_tensor *out, qv_row row, void *user);
 /* A walk in `out`'s order over a source with any strides (elements), from `start`: copies elements of `size` bytes. */
 void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], int64_t start, const void *source, void *target);
 /* Whether `t` is there and holds indices: int64 or int32. */

@@ -1,6 +1,7 @@
 /* y = clip(RNE(fl32(x/s)) + z), per tensor or per channel. */
 #include "op.h"
 #include "../arithmetic/float32.h"
+#include "../arithmetic/instructions.h"
 
 static qv_status quantize_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 1, 1, 0);
@@ -21,6 +22,13 @@ static qv_status quantize_run(const qv_session *s, const qv_node *n) {
   }
   const float *from = qv_data(s, x);
   void *to = qv_data(s, y);
+  const qv_elementwise *kernels = s->plain_only || !qv_is_8bit(y) ? NULL : qv_chosen_instructions().elementwise;
+  if (kernels) {
+    int64_t run = channels > 1 ? inner : y->elements;
+    for (int64_t i = 0; i < y->elements; i += run)
+      kernels->quantize(from + i, q->scale[i / run % channels], q->zero_point[i / run % channels], y->dtype, run, (uint8_t *)to + i);
+    return QV_OK;
+  }
   for (int64_t i = 0; i < y->elements; i++) {
     int64_t c = i / inner % channels;
     qv_store(to, y->dtype, i, qv_quantize(from[i], q->scale[c], q->zero_point[c], y->dtype));

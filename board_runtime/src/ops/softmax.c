@@ -1,6 +1,7 @@
 /* e_j = T[q_j - max + 255]; y = clip(RNE(fl32(fl32(e_j*ys)/sum)) + zy), sum sequential in float32. */
 #include "op.h"
 #include "../arithmetic/float32.h"
+#include "../arithmetic/instructions.h"
 
 static qv_status softmax_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 2, 1, 4);
@@ -17,12 +18,51 @@ static qv_status softmax_check(qv_model *m, qv_node *n) {
   return QV_OK;
 }
 
+enum { TOGETHER = 4, LONG = 64 }; /* rows whose sums, each in its order, do not wait for one another; elements of a long row */
+
+/* The entries of the table that rows of bytes begin with: that of byte 0. */
+static void rows_of(const uint8_t *x, int64_t depth, int64_t count, uint8_t flip, const float *table, const float **entries, float *sums) {
+  const uint8_t *line[TOGETHER];
+  for (int r = 0; r < TOGETHER; r++) {
+    uint8_t largest = 0;
+    line[r] = x + (r < count ? r : 0) * depth;
+    for (int64_t i = 0; i < depth; i++) largest = (uint8_t)((line[r][i] ^ flip) > largest ? line[r][i] ^ flip : largest);
+    entries[r] = table + 255 - largest;
+    sums[r] = 0.0f;
+  }
+  for (int64_t i = 0; i < depth; i++)
+    for (int r = 0; r < TOGETHER; r++) sums[r] += entries[r][line[r][i] ^ flip];
+}
+
+/* Long rows: each value of the table is scaled and rounded once a row. */
+static void fast(const qv_elementwise *kernels, const qv_tensor *x, const qv_tensor *y, const uint8_t *from, int64_t rows, int64_t depth,
+                 float scale, const float *table, uint8_t *to) {
+  uint8_t codes[256], flip = x->dtype == QV_S8 ? 128 : 0;
+  float scaled[256], sums[TOGETHER];
+  const float *entries[TOGETHER];
+  for (int i = 0; i < 256; i++) scaled[i] = table[i] * scale;
+  for (int64_t first = 0; first < rows; first += TOGETHER) {
+    int64_t some = rows - first < TOGETHER ? rows - first : TOGETHER;
+    rows_of(from, depth, some, flip, table, entries, sums);
+    for (int64_t r = 0; r < some; r++, from += depth, to += depth) {
+      kernels->quantize(scaled, sums[r], y->zero_point[0], y->dtype, 256, codes);
+      const uint8_t *code = codes + (entries[r] - table);
+      for (int64_t i = 0; i < depth; i++) to[i] = code[from[i] ^ flip];
+    }
+  }
+}
+
 static qv_status softmax_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   int64_t outer = qv_word(n, 0), depth = qv_word(n, 1), inner = qv_word(n, 2);
   float ys = qv_word_f32(n, 3);
   const float *table = qv_in(s->model, n, 1)->constant;
   const void *from = qv_data(s, x);
+  const qv_elementwise *kernels = s->plain_only ? NULL : qv_chosen_instructions().elementwise;
+  if (kernels && inner == 1 && depth >= LONG) {
+    fast(kernels, x, y, from, outer, depth, ys, table, qv_data(s, y));
+    return QV_OK;
+  }
   for (int64_t row = 0; row < outer * inner; row++) {
     int64_t start = row / inner * depth * inner + row % inner;
     int32_t largest = qv_load(from, x->dtype, start);

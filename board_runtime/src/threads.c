@@ -1,0 +1,74 @@
+/* A pool of threads that wait for the parts of one loop at a time. */
+#define _POSIX_C_SOURCE 200809L
+#include "threads.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+enum { WORTH_IT = 1 << 18 }; /* multiplications, beside which the waking of a thread is little */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t begun = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
+static int threads = 1;
+static struct {
+  qv_part part;
+  void *user;
+  int64_t next, parts;
+  int busy;        /* workers that have not ended this loop */
+  uint64_t number; /* of the loop, from 1 */
+} loop;
+
+/* Under the lock; leaves it for each part. */
+static void take_parts(int worker) {
+  while (loop.next < loop.parts) {
+    int64_t part = loop.next++;
+    pthread_mutex_unlock(&lock);
+    loop.part(loop.user, part, worker);
+    pthread_mutex_lock(&lock);
+  }
+}
+
+static void *work_on(void *number) {
+  int worker = (int)(intptr_t)number;
+  uint64_t done = 0;
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    while (loop.number == done) pthread_cond_wait(&begun, &lock);
+    done = loop.number;
+    take_parts(worker);
+    if (--loop.busy == 0) pthread_cond_signal(&ended);
+  }
+  return NULL;
+}
+
+int qv_start_threads(int wanted) {
+  pthread_mutex_lock(&lock);
+  while (threads < wanted && threads < QV_MOST_THREADS) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work_on, (void *)(intptr_t)threads) != 0) break;
+    pthread_detach(thread);
+    threads++;
+  }
+  pthread_mutex_unlock(&lock);
+  return threads;
+}
+
+int qv_threads(void) { return threads; }
+
+void qv_for_parts(qv_part part, void *user, int64_t parts, int64_t work) {
+  if (threads == 1 || parts < 2 || work < WORTH_IT) {
+    for (int64_t i = 0; i < parts; i++) part(user, i, 0);
+    return;
+  }
+  pthread_mutex_lock(&lock);
+  loop.part = part;
+  loop.user = user;
+  loop.next = 0;
+  loop.parts = parts;
+  loop.busy = threads - 1;
+  loop.number++;
+  pthread_cond_broadcast(&begun);
+  take_parts(0);
+  while (loop.busy) pthread_cond_wait(&ended, &lock);
+  pthread_mutex_unlock(&lock);
+}

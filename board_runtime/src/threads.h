@@ -1,0 +1,16 @@
+/* Parts of one node's work on several threads. Which thread does which part decides no bit. */
+#ifndef QV_THREADS_H
+#define QV_THREADS_H
+#include <stdint.h>
+
+enum { QV_MOST_THREADS = 64 };
+/* Starts threads beside the caller's, once; they end with the process. The number that there are now, which is less than wanted
+   where the system gives no more. To be called before a model is loaded: its memory is for that number. */
+int qv_start_threads(int wanted);
+int qv_threads(void); /* 1 without */
+
+/* worker: 0 .. qv_threads() - 1, of which no two run at once. */
+typedef void (*qv_part)(void *user, int64_t part, int worker);
+/* Calls part(user, 0 .. parts - 1, worker), each once, in any order. work: multiplications in all; few are done by the caller alone. */
+void qv_for_parts(qv_part part, void *user, int64_t parts, int64_t work);
+#endif

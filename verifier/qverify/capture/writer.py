@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
 import hashlib
 import json
@@ -18,6 +17,7 @@ from qverify import __version__
 from qverify.capture.parts import PartWriter
 from qverify.errors import UsageError
 from qverify.files import write_bytes, write_text
+from qverify.report.clock import utc_text
 from qverify.report.document import plain
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -38,7 +38,7 @@ class CaptureWriter:
         self._held: dict[str, Any] = {
             "schema": SCHEMA,
             "qverify": __version__,
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "created": utc_text(),
             "command": dict(command),
             "models": [],
             "specs": {},

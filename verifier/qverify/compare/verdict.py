@@ -184,6 +184,7 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
         blamed=blamed,
         link=_sum_by_name(r.link for r in recordings.values()),
         dump_all=options.dump_all,
+        boards=[r.host for r in recordings.values() if r.side == "board" and r.host],
     )
     for label, r in recordings.items():
         report.sides.append(
@@ -244,6 +245,8 @@ def combine(reports: list[Report]) -> Report:
         repeat=next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
         frames=[f for r in reports for f in r.frames],
         reference_spread=combine_runs(s for r in reports for s in r.reference_spread),
+        date=first.date,
+        boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
     )
 
 

@@ -7,7 +7,9 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -28,6 +30,15 @@ print("the end", file=sys.stderr)
 COLUMNS = 40
 
 
+FOLDER = """
+import sys
+from qverify.cli import live_progress
+from qverify.cli.main import main
+live_progress.DELAY_S = live_progress.PAUSE_S = 0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def drawn(text: str) -> tuple[list[str], list[str]]:
     """Returns what is on a terminal's lines at the end, and everything that ever was on its last line."""
     lines, column, seen = [""], 0, []
@@ -45,12 +56,12 @@ def drawn(text: str) -> tuple[list[str], list[str]]:
     return lines, seen
 
 
-def run_on_terminal(end: str, results_too: bool) -> tuple[str, str]:
+def run_on_terminal(program: str, results_too: bool, *words: str) -> tuple[str, str]:
     """Returns what a terminal got as stderr (and as stdout, too), and what a pipe got as stdout."""
     ours, theirs = pty.openpty()
     keep = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
     with subprocess.Popen(
-        [sys.executable, "-c", RUN % end],
+        [sys.executable, "-c", program, *words],
         env=keep | {"COLUMNS": str(COLUMNS), "PYTHONPATH": f"{ROOT}/verifier:{ROOT}/agents"},
         stdin=subprocess.DEVNULL,
         stdout=theirs if results_too else subprocess.PIPE,
@@ -74,7 +85,7 @@ def run_on_terminal(end: str, results_too: bool) -> tuple[str, str]:
 
 @pytest.mark.parametrize("end", ["pass", "raise KeyboardInterrupt"])
 def test_results_stay_and_the_line_goes(end: str) -> None:
-    lines, seen = drawn(run_on_terminal(end, True)[0])
+    lines, seen = drawn(run_on_terminal(RUN % end, True)[0])
     assert lines[:3] == ["result 0", "result 1", "result 2"]
     after = [line for line in lines[3:] if line]
     assert after[0] == "the end" if end == "pass" else after[0].startswith("Traceback")
@@ -84,9 +95,28 @@ def test_results_stay_and_the_line_goes(end: str) -> None:
 
 
 def test_results_go_to_the_pipe_that_wants_them() -> None:
-    shown, piped = run_on_terminal("pass", False)
+    shown, piped = run_on_terminal(RUN % "pass", False)
     assert piped == "result 0\nresult 1\nresult 2\n" and "result" not in shown
     assert [line for line in drawn(shown)[0] if line] == ["the end"]
+
+
+def test_a_folder_of_pictures(digits: Path, tmp_path: Path) -> None:
+    with np.load(digits / "digits.npz") as pictures:
+        for at, picture in enumerate(list(pictures.values())[:3]):
+            np.save(tmp_path / f"{at}.npy", picture)
+    (tmp_path / "0_broken.npy").write_text("no array")
+    words = ("-m", f"{digits}/digits_quant.onnx", "-b", "local", "-i", str(tmp_path))
+    shown, piped = run_on_terminal(FOLDER, False, *words)
+    frames = [line for line in piped.splitlines() if line.startswith("frame ")]
+    assert [line.split(":")[0] for line in frames] == [
+        "frame 0 0.npy",
+        "frame 1 0_broken.npy",
+        "frame 2 1.npy",
+        "frame 3 2.npy",
+    ]
+    lines, seen = drawn(shown)
+    assert any(text.startswith("3 of 4, 1 left out") for text in seen)
+    assert [line for line in lines if line] == [] and piped.endswith("could not be prepared)\n")
 
 
 def test_in_a_pipe_there_is_no_line() -> None:

@@ -37,6 +37,16 @@ def test_the_json_of_the_main_job(models, then, tmp_path):
     assert versions["simulator"] == __version__
 
 
+def test_a_replay_names_the_models_as_the_run_did(models, then, tmp_path, capsys):
+    capture = str(tmp_path / "capture")
+    assert main(["-m", models, "-b", "local", "--capture", capture]) == 0
+    ran = capsys.readouterr().out.splitlines()[0]
+    assert ran == f"qverify {__version__}; 2026-01-31 12:00:00 UTC; model digits_quant.onnx; board local"
+    assert main(["replay", capture]) == 0
+    replayed = capsys.readouterr().out.splitlines()[0]
+    assert replayed.startswith(ran.partition("; board")[0]) and replayed.endswith("board local")
+
+
 def test_the_json_of_triage(models, then, tmp_path):
     path = tmp_path / "t.json"
     assert main(["triage", "-m", models, "-b", "local", "--json", str(path)]) == 0

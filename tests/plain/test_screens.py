@@ -213,6 +213,13 @@ def test_how_far_a_folder_is():
     assert frame_lines.progress(["FAILED"], 0) == "1 frame, 1 FAILED"
 
 
+def test_what_was_not_compared_with_a_board_is_not_called_equal():
+    of = report()
+    for pair in of.pairs[1:]:
+        pair.verdict, pair.tensors = "INCONCLUSIVE", []
+    assert "... 199 tensors, all equal where compared" in table(screen(of))
+
+
 def test_the_last_lines_of_several_boards_say_what_no_board_was_given():
     of = report()
     of.frames = [

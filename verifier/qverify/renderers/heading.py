@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from qverify.printable import visible
 from qverify.renderers.view import View
@@ -12,19 +11,13 @@ from qverify.report.triage_document import Triage
 
 
 def render(report: Report | Triage, view: View) -> str:
-    """Returns the first line of a report."""
-    report = visible(report)
+    """Returns the first line of a report, with the file names of its models."""
     boards = report.boards if isinstance(report, Report) else [report.board] if report.board else []
     paths = [str(row["path"]) for row in report.models]
-    return line(report.qverify, report.date, paths, boards, view)
-
-
-def line(version: str, date: str, models: Sequence[str], boards: Sequence[str], view: View) -> str:
-    """Returns one line. date: ISO 8601, UTC. models: their paths, of which the file names are shown."""
-    parts = [f"qverify {version}", f"{date[:19].replace('T', ' ')} UTC"]
-    parts += [f"model {', '.join(os.path.basename(p) for p in models)}"] if models else []
+    parts = [f"qverify {report.qverify}", f"{report.date[:19].replace('T', ' ')} UTC"]
+    parts += [f"model {', '.join(os.path.basename(p) for p in paths)}"] if paths else []
     parts += [f"board {', '.join(boards)}"] if boards else []
-    return view.wrap("; ".join(parts))
+    return view.wrap(visible("; ".join(parts)))
 
 
 def section(board: str, number: int, boards: int, view: View) -> str:

@@ -131,7 +131,9 @@ def _sum_up(known: Sequence[TensorRow | None]) -> str:
     worst = min((r.verdict for r in held), key=RANK.__getitem__, default="not compared")
     if worst != "PASSED":
         return worst
-    return "equal" if all(r.bit_equal for r in held) else "within the gate"
+    if not all(r.bit_equal for r in held):
+        return "within the gate"
+    return "equal" if len(held) == len(known) else "equal where compared"
 
 
 def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:

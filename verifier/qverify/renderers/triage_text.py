@@ -38,7 +38,7 @@ def render(found: Triage, view: View = PLAIN) -> str:
     last = view.paint(_conclude(found, view), found.verdict)
     if view.detail == "quiet":
         return last
-    parts = [heading.line(found.qverify, found.date, [m["path"] for m in found.models], _board(found), PLAIN)]
+    parts = [heading.render(found, PLAIN)]
     parts += [_draw_ladder(found)]
     parts += [
         _list_evidence(r)
@@ -50,10 +50,6 @@ def render(found: Triage, view: View = PLAIN) -> str:
     parts += [_render_losses(found.losses, view)] if found.losses else []
     rest = _list_rest(found)
     return "\n\n".join([*parts, *(view.wrap(part) for part in rest), last])
-
-
-def _board(found: Triage) -> list[str]:
-    return [found.board] if found.board else []
 
 
 def _list_rest(found: Triage) -> list[str]:

@@ -72,3 +72,15 @@ def test_what_can_be_written_is_not_touched(tmp_path: Path) -> None:
     assert kept.read_text() == "kept" and list(tmp_path.iterdir()) == [kept]
     with pytest.raises(UsageError, match="Is a directory"):
         check_writable(str(tmp_path))
+
+
+def test_the_captures_of_all_boards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c-1").mkdir()
+    (tmp_path / "c-1" / "old").write_text("kept")
+    words = ["-m", MODEL, "-b", "local", "-b", "local", "--capture"]
+    assert main([*words, str(tmp_path / "c")]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1) and "c-1: exists already and is not empty" in shown.err
+    assert main([*words, "/proc/c"]) == 2
+    assert capsys.readouterr().err.startswith("qverify: --capture /proc/c-0: cannot be written: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["c-1"]

@@ -189,18 +189,29 @@ def _verify_boards(
     from qverify.renderers.heading import section
     from qverify.report.document import worst
 
-    verified, capture = [], request.capture
+    verified, folders = [], _check_captures(request.capture, len(boards))
     for number, board in enumerate(boards or (None,)):
-        folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
         if len(boards) > 1 and not shown.quiet:
             click.echo(("\n" if number else "") + section(boards[number], number + 1, len(boards), shown.view))
-        verified.append(_verify_board(replace(request, board=board, capture=folder), several, shown))
+        verified.append(_verify_board(replace(request, board=board, capture=folders[number]), several, shown))
         if number + 1 < len(boards):  # nothing is lost should a later board be cut off
             so_far = combine(verified)
             so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
             so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
             shown.reports.save(so_far, stdout=False)
     return combine(verified)
+
+
+def _check_captures(capture: str | None, boards: int) -> list[str | None]:
+    """Returns the folder of each board's capture. UsageError where one could not be made, before any board runs."""
+    from qverify.capture.writer import check_capture_folder
+
+    if capture is None:
+        return [None] * max(boards, 1)
+    folders = [capture] if boards < 2 else [f"{capture}-{at}" for at in range(boards)]
+    for folder in folders:
+        check_capture_folder(folder)
+    return [*folders]
 
 
 def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:

@@ -22,7 +22,7 @@ def render(report: Report, boards: int, view: View = PLAIN) -> str:
     missing = len({row["frame"] for row in report.frames if row["verdict"] == "NOT RUN"})
     left_out = [f"{count(missing, 'frame')} could not be prepared"] if missing else []
     least: Verdict = "INCONCLUSIVE" if missing else "PASSED"
-    lines = [view.paint(f"== all {boards} boards ==", "heading")]
+    lines = [view.paint("== all boards ==", "heading")]
     for pairs in by_sides.values():
         said = line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least)
         lines.append(view.paint(said, worst([least, *(p.verdict for p in pairs)])))

@@ -60,8 +60,6 @@ SPEAK_TO_BOARDS = ("cli", "session", "sides")
 HOMES = {
     "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_in_interpreter.py"),
     "click": ("cli/",),
-    "rich": ("cli/live_progress.py",),
-    "tabulate": ("renderers/",),
     "onnx": ("onnx_model/", "compiler/", "sides/reference.py"),
     "xxhash": ("tensors/digest.py",),
     "zstandard": ("capture/parts.py",),

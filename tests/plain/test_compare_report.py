@@ -265,13 +265,23 @@ def test_reports_made_one():
     for at, report in enumerate((good, bad)):
         report.notes, report.timings, report.link = [f"note {at}"], {"run": 1.5 + at}, {"bytes_sent": at}
         report.not_run = [NotRun("float", f"why {at}")]
-        report.repeat = {"unstable": [] if at == 0 else ["n1"], "runs": at}
+        report.repeat = {"unstable": [] if at == 0 else ["n1"], "runs": at, "why": ""}
     whole = combine([good, bad])
     assert whole.verdict == "FAILED" and whole.blame.node == "n1" and len(whole.pairs) == 6 and len(whole.sides) == 6
     assert whole.notes == ["note 0", "note 1"] and whole.timings == {"run": 4.0} and whole.link == {"bytes_sent": 1}
     assert whole.not_run == [NotRun("float", "why 1")] and whole.repeat["runs"] == 1
     assert combine([good, good]).repeat["runs"] == 0 and combine([good]).blame is None and whole.dump_all
     assert isinstance(whole, Report) and whole.decimals == {"digits": 5, "rule": "half"}
+
+
+def test_of_repeated_runs_the_worst_is_reported():
+    """Of several frames: bytes that changed, then runs that broke off, before those that were the same."""
+    same, broken, unstable = three(), three(), three()
+    same.repeat = {"unstable": [], "runs": 5, "why": ""}
+    broken.repeat = {"unstable": [], "runs": 2, "why": "the board failed in run 3 of 5"}
+    unstable.repeat = {"unstable": ["n1"], "runs": 5, "why": ""}
+    assert combine([same, broken]).repeat is broken.repeat and combine([three(), same]).repeat is same.repeat
+    assert combine([same, broken, unstable]).repeat is unstable.repeat and combine([three()]).repeat is None
 
 
 def test_a_board_whose_every_unit_is_right_was_fed_something_else():

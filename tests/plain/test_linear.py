@@ -96,7 +96,7 @@ def test_the_main_job(sources: dict[int, bytes], tmp_path: Path):
     def job(count: int) -> None:
         paths = [str(tmp_path / f"{count}.onnx"), str(tmp_path / f"{count}.bin")]
         outcome = verify(Request(paths, options=Options(dump_all=True)))
-        terminal.render(outcome.report, outcome.finals, True)
+        terminal.render(outcome.report, outcome.finals)
         outcome.report.to_json()
 
     job(1)

@@ -85,7 +85,7 @@ def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, **options
 def test_correct_hardware_passes_and_the_elements_are_counted() -> None:
     report = judged([HUGE, SMALL])
     assert report.verdict == "PASSED"
-    assert f"1 {SAID}" in verdict_lines.render(report) and f"1 {SAID}" in terminal.render(report, ["y"], True)
+    assert f"1 {SAID}" in verdict_lines.render(report) and f"1 {SAID}" in terminal.render(report, ["y"])
     (found,) = report.to_json()["pairs"][0]["not_judged"]
     assert (found["tensor"], found["elements"], found["of"]) == ("n", 1, 2)
 

@@ -29,7 +29,11 @@ def test_the_saturated_tensor_is_named_first_and_what_if_restores_the_output(
     assert f"next step: recalibrate {PLANTED}" in capsys.readouterr().out
     again = run(tmp_path, *words)[1]
     for one in (again, found):  # but for the spot check, which is of another tensor
-        one["timings"], one["notes"] = {}, [n for n in one["notes"] if not n.startswith("spot check: ")]
+        one["timings"], one["date"], one["notes"] = (
+            {},
+            "",
+            [n for n in one["notes"] if not n.startswith("spot check: ")],
+        )
     assert again == found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -112,5 +113,35 @@ def write_pieces(pieces: Sequence[bytes | memoryview], path: str, check: Callabl
         except BaseException:
             os.unlink(part)
             raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def check_writable(path: str) -> None:
+    """Raises UsageError where write_bytes() could not write this file now: no such folder, no permission, a folder. It is
+    asked before what takes long, and leaves nothing behind."""
+    target = os.path.realpath(path)
+    try:
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if os.path.exists(target) and not os.path.isfile(target):
+            if not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        handle, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
+        os.close(handle)
+        os.unlink(part)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def check_folder_writable(path: str) -> None:
+    """Raises UsageError where files could not be written now in this folder, which need not exist yet."""
+    folder = os.path.realpath(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".qverify-"):
+            pass
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

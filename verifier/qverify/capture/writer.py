@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
 import hashlib
 import json
@@ -17,7 +16,8 @@ import numpy as np
 from qverify import __version__
 from qverify.capture.parts import PartWriter
 from qverify.errors import UsageError
-from qverify.files import write_bytes, write_text
+from qverify.files import check_folder_writable, write_bytes, write_text
+from qverify.report.clock import utc_text
 from qverify.report.document import plain
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -26,6 +26,20 @@ from qverify.tensors.spec import TensorSpec
 
 SCHEMA = "qverify.capture/1"
 Pull = Callable[[list[str]], Mapping[str, Array]]
+
+
+def check_capture_folder(folder: str) -> None:
+    """Raises UsageError where a capture could not be made: the folder is not empty, or cannot be written."""
+    try:
+        taken = os.path.lexists(folder) and (not os.path.isdir(folder) or bool(os.listdir(folder)))
+    except OSError as error:
+        raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
+    if taken:
+        raise UsageError(f"--capture {folder}: exists already and is not empty; name a folder that does not")
+    try:
+        check_folder_writable(folder)
+    except UsageError as error:
+        raise UsageError(f"--capture {error}") from error
 
 
 class CaptureWriter:
@@ -38,22 +52,17 @@ class CaptureWriter:
         self._held: dict[str, Any] = {
             "schema": SCHEMA,
             "qverify": __version__,
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "created": utc_text(),
             "command": dict(command),
             "models": [],
             "specs": {},
             "frames": [],
         }
         self._made = not os.path.isdir(folder)
+        check_capture_folder(folder)
         try:
-            if not self._made and os.listdir(folder):
-                raise FileExistsError
             os.makedirs(os.path.join(folder, "models"))
             self._parts = PartWriter(os.path.join(folder, "parts.zst"))
-        except FileExistsError:
-            raise UsageError(
-                f"--capture {folder}: exists already and is not empty; name a folder that does not"
-            ) from None
         except OSError as error:
             raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
 

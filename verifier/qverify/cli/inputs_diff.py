@@ -9,6 +9,7 @@ import click
 
 from qverify.cli.describing import describing
 from qverify.cli.numbers import Finite
+from qverify.cli.reporting import require_writable
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
@@ -29,6 +30,8 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import compare_inputs
 
+    if path is not None and path != "-":
+        require_writable("--json", path)
     with progress_bars() as watch:
         frames = compare_inputs.compare(a, b, wanted, seconds, watch)
     if path:

@@ -105,8 +105,8 @@ def _parse_file(text: str) -> tuple[str, str]:
 
 
 def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
-    """Returns format and path of the file to write. UsageError for an empty path or a missing folder, before anything
-    runs."""
+    """Returns format and path of the file to write. UsageError for an empty path or a file that could not be written,
+    before anything runs."""
     from qverify.renderers.formats import page
 
     if path == "":
@@ -118,7 +118,21 @@ def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
+    require_writable(option, path)
     return name, path
+
+
+def require_writable(option: str, path: str) -> None:
+    """Raises UsageError, naming the option, for a file that could not be written, or an empty path."""
+    from qverify.errors import UsageError
+    from qverify.files import check_writable
+
+    if path == "":
+        raise click.UsageError(f"{option}: the path is empty (an unset shell variable?)")
+    try:
+        check_writable(path)
+    except UsageError as error:
+        raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
 
 
 def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:

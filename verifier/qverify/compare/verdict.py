@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
 from qverify.compare.forced import Forcing, Located, RunUnit
@@ -184,6 +184,7 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
         blamed=blamed,
         link=_sum_by_name(r.link for r in recordings.values()),
         dump_all=options.dump_all,
+        boards=[r.host for r in recordings.values() if r.side == "board" and r.host],
     )
     for label, r in recordings.items():
         report.sides.append(
@@ -241,10 +242,17 @@ def combine(reports: list[Report]) -> Report:
         notes=[n for r in reports for n in r.notes],
         dump_all=first.dump_all,
         caveats=first.caveats,
-        repeat=next((r.repeat for r in reports if r.repeat and r.repeat["unstable"]), first.repeat),
+        repeat=_combine_repeats([r.repeat for r in reports if r.repeat]),
         frames=[f for r in reports for f in r.frames],
         reference_spread=combine_runs(s for r in reports for s in r.reference_spread),
+        date=first.date,
+        boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
     )
+
+
+def _combine_repeats(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Returns the outcome of --repeat that is worst: unstable, else broken off, else with the fewest runs."""
+    return min(found, key=lambda r: (not r["unstable"], not r["why"], r["runs"]), default=None)
 
 
 def _sum_by_name(rows: Iterable[Mapping[str, Number]]) -> dict[str, Number]:

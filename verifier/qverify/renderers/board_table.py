@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tabulate import tabulate
+from qverify.printable import visible
+from qverify.renderers.columns import Column
+from qverify.renderers.columns import render as render_table
+from qverify.renderers.view import View
+
+HEADS = ("board", "address", "runtime", "tags", "from")
 
 
-def render(rows: list[list[str]]) -> str:
+def render(rows: list[list[str]], view: View) -> str:
     """Returns the table. rows: board, address, runtime, tags, where it comes from."""
-    return tabulate(rows, ["board", "address", "runtime", "tags", "from"], disable_numparse=True)
+    texts = list(zip(*visible(rows), strict=True))
+    columns = [Column(head, cells, name=head in ("address", "from")) for head, cells in zip(HEADS, texts, strict=True)]
+    return render_table(columns, view)

@@ -6,42 +6,65 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
+from qverify.renderers import heading
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.verdict_lines import common_weakenings, line_over
-from qverify.report.document import Pair, Report, worst
+from qverify.renderers.view import View
+from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 
 SHOWN = 10
+PLAIN = View()
+LEFT = {"NOT RUN": "left out", "FAILED": "FAILED", "INCONCLUSIVE": "INCONCLUSIVE"}
 
 
-def line(row: dict[str, Any]) -> str:
+def line(row: dict[str, Any], view: View = PLAIN) -> str:
     """Returns one frame's line, printed as soon as the frame is judged."""
     row = visible(row)
-    return f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
+    text = f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
+    return view.paint(view.wrap(text), row["verdict"] if row["verdict"] != "PASSED" else "")
 
 
-def render(report: Report) -> str:
-    """Returns the summary of all frames, blame, and the verdict lines."""
+def progress(verdicts: list[str], total: int) -> str:
+    """Returns how far a run of frames is, such as `7 of 21, 3 left out`. verdicts: of those that are done. total: 0 where
+    it is not known."""
+    parts = [f"{len(verdicts)} of {total}" if total else count(len(verdicts), "frame")]
+    parts += [f"{n} {said}" for state, said in LEFT.items() if (n := verdicts.count(state))]
+    return ", ".join(parts)
+
+
+def render(report: Report, view: View = PLAIN) -> str:
+    """Returns the summary of all frames, blame, and the verdict lines, below an empty line."""
     report = visible(report)
+    by_sides: dict[tuple[str, str], list[Any]] = {}
+    for pair in report.pairs:
+        by_sides.setdefault((pair.a, pair.b), []).append(pair)
+    lines = "\n".join(_line_over(pairs, report, view) for pairs in by_sides.values())
+    return lines if view.detail == "quiet" else f"\n{view.wrap(_summarize(report))}\n\n{lines}"
+
+
+def _summarize(report: Report) -> str:
+    """Returns how many frames passed, the worst ones, runs repeated, blame."""
     ran = [row for row in report.frames if row["verdict"] != "NOT RUN"]
     bad = sorted((r for r in report.frames if r["verdict"] != "PASSED"), key=frame_rank)
-    parts = [f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED"]
+    parts = [
+        heading.render(report, PLAIN),
+        f"frames: {len(ran)} of {len(report.frames)} ran, {sum(r['verdict'] == 'PASSED' for r in ran)} PASSED",
+    ]
     apart = [row for row in ran if row["max_abs"]]
     if not bad and apart:
         most = min(apart, key=frame_rank)
         parts.append(f"largest difference: {most['max_abs']:g} in frame {most['frame']} {most['source']}")
     if bad:
         parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:SHOWN])]
+    parts += describe_repeat(report)
     if report.blame is not None:
         parts.append(blame_line(report.blame))
-    by_sides: dict[tuple[str, str], list[Any]] = {}
-    for pair in report.pairs:
-        by_sides.setdefault((pair.a, pair.b), []).append(pair)
-    lines = [_line_over(pairs, report) for pairs in by_sides.values()]
-    return "\n".join(parts) + "\n\n" + "\n".join(lines)
+    return "\n".join(parts)
 
 
-def _line_over(pairs: list[Pair], report: Report) -> str:
+def _line_over(pairs: list[Pair], report: Report, view: View) -> str:
     """Returns the verdict line over all frames; not PASSED where a frame could not be prepared."""
     missing = len(report.frames) - len({p.frame for p in pairs})
     verdict = worst([p.verdict for p in pairs])
@@ -49,4 +72,5 @@ def _line_over(pairs: list[Pair], report: Report) -> str:
     frames = count(len(pairs), "frame")
     facts = [frames if verdict == "PASSED" else f"{len(same)} of {frames}, the first is {same[0]}"]
     facts += [f"{count(missing, 'frame')} could not be prepared"] if missing else []
-    return line_over(pairs, facts, common_weakenings(report), "INCONCLUSIVE" if missing else "PASSED")
+    least: Verdict = "INCONCLUSIVE" if missing else "PASSED"
+    return view.paint(line_over(pairs, facts, common_weakenings(report), least), worst([least, verdict]))

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tabulate import tabulate
+from qverify.renderers.columns import Column
+from qverify.renderers.columns import render as render_table
+from qverify.renderers.view import View
 
 
-def render(rows: Sequence[Any]) -> str:
-    """Returns the table. rows: from session/plan.py."""
-    lines = [
-        [
-            r.link,
-            r.assumed,
-            _format_size(r.first_bytes),
-            _format_time(r.first_s),
-            _format_size(r.cached_bytes),
-            _format_time(r.cached_s),
-            _format_size(r.everything_bytes),
-            _format_time(r.everything_s),
-        ]
-        for r in rows
+def render(rows: Sequence[Any], view: View) -> str:
+    """Returns the table, and what was assumed of each link. rows: from session/plan.py."""
+    columns = [
+        Column("link", [r.link for r in rows], name=True),
+        Column("first run", [_format(r.first_bytes, r.first_s) for r in rows], right=True),
+        Column("cached", [_format(r.cached_bytes, r.cached_s) for r in rows], right=True),
+        Column("all tensors pulled", [_format(r.everything_bytes, r.everything_s) for r in rows], right=True),
     ]
-    head = ["link", "assumed", "first run", "", "cached", "", "all tensors pulled", ""]
-    return tabulate(lines, head, disable_numparse=True, colalign=("left", "left", *["right"] * 6))
+    assumed = [view.wrap(f"  {r.link}: {r.assumed}") for r in rows]
+    return "\n".join([render_table(columns, view), "assumed of the links:", *assumed])
+
+
+def _format(size_bytes: int, seconds: float) -> str:
+    return f"{_format_size(size_bytes)} {_format_time(seconds):>7}"
 
 
 def _format_size(count: int) -> str:

@@ -6,17 +6,27 @@ from __future__ import annotations
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.verdict_lines import common_weakenings, line_over
-from qverify.report.document import Pair, Report, worst
+from qverify.renderers.view import View
+from qverify.report.document import Pair, Report, Verdict, worst
+
+PLAIN = View()
 
 
-def render(report: Report, boards: int) -> str:
-    """Returns the last lines of a run on `boards` boards, printed after each board's own."""
+def render(report: Report, boards: int, view: View = PLAIN) -> str:
+    """Returns the last lines of a run on `boards` boards, under a heading, printed after each board's own."""
     report = visible(report)
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
     weakenings = common_weakenings(report)
-    return "\n".join(line_over(pairs, [_count_boards(pairs, boards)], weakenings) for pairs in by_sides.values())
+    missing = len({row["frame"] for row in report.frames if row["verdict"] == "NOT RUN"})
+    left_out = [f"{count(missing, 'frame')} could not be prepared"] if missing else []
+    least: Verdict = "INCONCLUSIVE" if missing else "PASSED"
+    lines = [view.paint("== all boards ==", "heading")]
+    for pairs in by_sides.values():
+        said = line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least)
+        lines.append(view.paint(said, worst([least, *(p.verdict for p in pairs)])))
+    return "\n".join(lines)
 
 
 def _count_boards(pairs: list[Pair], boards: int) -> str:

@@ -7,30 +7,58 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import fault_explanation, neighbourhood_drawing
+from qverify.renderers import fault_explanation, heading, neighbourhood_drawing
 from qverify.renderers.blamed import also
+from qverify.renderers.columns import Column
+from qverify.renderers.columns import render as render_table
+from qverify.renderers.view import View
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 MARKS = {"PASSED": "passes", "FAILED": "FAILS", "INCONCLUSIVE": "not known"}
-SHOWN = 5
+SHOWN, TOP = 5, 10
+PLAIN = View()
+LOSSES = (  # title, whether it is a name, rank: what goes first where room lacks (renderers.columns)
+    ("tensor", True, 0),
+    ("op", False, 2),
+    ("SQNR dB", False, 0),
+    ("cosine", False, 3),
+    ("RMSE", False, 9),
+    ("step dB", False, 8),
+    ("clipped", False, 4),
+    ("range used", False, 5),
+    ("weights dB", False, 6),
+    ("alone: worst output", False, 7),
+    ("alone: cosine", False, 1),
+)
 
 
-def render(found: Triage, top: int = 10) -> str:
-    """Returns the whole text. top: how many tensors of the loss table are shown."""
+def render(found: Triage, view: View = PLAIN) -> str:
+    """Returns the whole text; of the losses as many as view.top, or TOP."""
     found = visible(found)
-    parts = [_draw_ladder(found)]
+    last = view.paint(_conclude(found, view), found.verdict)
+    if view.detail == "quiet":
+        return last
+    parts = [heading.render(found, PLAIN)]
+    parts += [_draw_ladder(found)]
     parts += [
         _list_evidence(r)
         for r in found.rungs
         if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
     ]
     parts += [_explain(one, len(found.frames)) for one in found.explained]
-    parts += [_render_losses(found.losses, top)] if found.losses else []
+    parts = [view.wrap(part) for part in parts if part]
+    parts += [_render_losses(found.losses, view)] if found.losses else []
+    rest = _list_rest(found)
+    return "\n\n".join([*parts, *(view.wrap(part) for part in rest), last])
+
+
+def _list_rest(found: Triage) -> list[str]:
+    """Returns what stands below the losses: what would restore the output, what is too small, what is not known."""
+    parts = list[str]()
     parts += [_describe_what_if(found)] if found.what_if is not None else []
     parts += [_list_quiet(found)] if found.quiet else []
     around = [f"not known: {u}" for u in found.unknown] + [f"note: {n}" for n in found.notes]
-    parts += ["\n".join(around)] if around else []
-    return "\n\n".join([*(p for p in parts if p), _conclude(found)])
+    return parts + (["\n".join(around)] if around else [])
 
 
 def _explain(one: Any, frames: int) -> str:
@@ -98,19 +126,17 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _render_losses(rows: list[TensorLoss], top: int) -> str:
-    from tabulate import tabulate
-
+def _render_losses(rows: list[TensorLoss], view: View) -> str:
+    top = len(rows) if view.every else view.top or TOP
     ranked = any(r.single is not None for r in rows)
     shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
-    head = ["tensor", "op", "SQNR dB", "cosine", "RMSE", "step dB", "clipped", "range used", "weights dB"]
-    table = tabulate(
-        [_render_row(r, ranked) for r in shown],
-        [*head, *(["alone: worst output", "cosine"] if ranked else [])],
-        disable_numparse=True,
-    )
+    cells = list(zip(*(_render_row(r, ranked) for r in shown), strict=True))
+    columns = [
+        Column(head, texts, name=name, rank=rank)
+        for (head, name, rank), texts in zip(LOSSES if ranked else LOSSES[:-2], cells, strict=True)
+    ]
     order = "the most sensitive first" if ranked else "the lowest SQNR first"
-    return f"quantization loss of {count(len(rows), 'tensor')}, {order}:\n{table}"
+    return f"quantization loss of {count(len(rows), 'tensor')}, {order}:\n{render_table(columns, view)}"
 
 
 def _render_row(row: TensorLoss, ranked: bool) -> list[str]:
@@ -159,7 +185,7 @@ def _describe_what_if(found: Triage) -> str:
     return "\n".join(lines)
 
 
-def _conclude(found: Triage) -> str:
+def _conclude(found: Triage, view: View) -> str:
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
         but = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""
@@ -169,7 +195,7 @@ def _conclude(found: Triage) -> str:
         gates = f"all {len(found.rungs)} gates pass" if len(found.rungs) != 1 else "the gate passes"
         return f"TRIAGE: {gates}{but}" + (f" ({'; '.join(caveats)})" if caveats else "")
     state = f"fails at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
-    return f"TRIAGE: {state}" + (f"\nnext step: {found.next_step}" if found.next_step else "")
+    return f"TRIAGE: {state}" + (f"\n{view.wrap(f'next step: {found.next_step}')}" if found.next_step else "")
 
 
 def reduced(outcome: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qverify.printable import visible
+from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.side_names import named
 from qverify.report.weakenings import list_weakenings
@@ -15,6 +16,8 @@ CAUSES = {
     "unlocated": "location unknown",
     "not_finite": "NaN or Inf",
 }
+
+PLAIN = View()
 
 
 def line(pair: Pair, common: Sequence[str] = ()) -> str:
@@ -57,9 +60,9 @@ def common_weakenings(report: Report) -> list[str]:
     return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
-def render(report: Report) -> str:
-    """Returns the verdict lines of a report."""
+def render(report: Report, view: View = PLAIN) -> str:
+    """Returns the verdict lines of a report: never broken, whatever the width, since scripts search them."""
     report = visible(report)
     common = common_weakenings(report)
-    lines = [line(pair, common) for pair in report.pairs]
+    lines = [view.paint(line(pair, common), pair.verdict) for pair in report.pairs]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from qverify import __version__
+from qverify.report.clock import utc_text
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
@@ -203,7 +205,8 @@ class Report:
     no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for
     every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
-    reader. dump_all: every node was judged (-r)."""
+    reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
+    addresses of the boards that took part."""
 
     verdict: Verdict
     blame: Blame | None
@@ -226,6 +229,9 @@ class Report:
     repeat: dict[str, Any] | None = None  # of --repeat: runs, unstable tensors
     frames: list[dict[str, Any]] = field(default_factory=list)  # where there were several: source, verdict, worst
     reference_spread: list[SpreadRun] = field(default_factory=list)  # of --reference-spread: this interpreter first
+    qverify: str = __version__
+    date: str = field(default_factory=utc_text, compare=False)
+    boards: list[str] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from qverify import __version__
+from qverify.report.clock import utc_text
 from qverify.report.document import EXIT, Blame, FirstDivergence, Verdict, plain
 
 SCHEMA = "qverify.triage/1"
@@ -170,7 +172,8 @@ class Triage:
     for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive
     tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.
     unpaired: float tensors without a quantized counterpart, and why. unknown: what could not be determined. reduced:
-    the smallest part that still differs (--reduce). caveats: of the models, stated in the last line."""
+    the smallest part that still differs (--reduce). caveats: of the models, stated in the last line. qverify: its version. date: of the triage, UTC, ISO 8601.
+    board: its address, null without one."""
 
     verdict: Verdict
     broken: str | None
@@ -192,6 +195,9 @@ class Triage:
     )  # of the first frame with a blamed board: session.forensics.Explained
     reduced: dict[str, Any] | None = None
     caveats: list[str] = field(default_factory=list)
+    qverify: str = __version__
+    date: str = field(default_factory=utc_text, compare=False)
+    board: str | None = None
 
     @property
     def exit_status(self) -> int:

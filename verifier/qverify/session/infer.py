@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qverify.errors import UsageError
-from qverify.files import write_bytes, write_text
+from qverify.files import check_folder_writable, write_bytes, write_text
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.session.models import open_models
@@ -40,6 +40,7 @@ def infer(
 ) -> tuple[Recording, int]:
     """Writes NNNN.npy and manifest.json (file to tensor name), whose state is partial until all files are there.
     Returns the side's recording and the number of tensors."""
+    check_folder_writable(output)
     models = open_models(paths, shapes)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":

@@ -3,7 +3,6 @@ per run."""
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from qverify_agents.errors import LinkError
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
+from qverify.report.clock import utc_text
 from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
@@ -159,7 +159,7 @@ def _describe(request: Soak, models: Models, prepared: PreparedInputs) -> dict[s
 
 
 def _utc() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return utc_text("milliseconds")
 
 
 def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:

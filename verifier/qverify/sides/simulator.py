@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify import ops
+from qverify import __version__, ops
 from qverify.arithmetic.workers import one_blas_thread, submit
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph, Node
@@ -73,8 +73,8 @@ class Simulator:
         return Recording(
             "simulator",
             "qverify simulator",
-            np.__version__,
-            {"rounding": graph.rounding},
+            __version__,
+            {"rounding": graph.rounding, "numpy": np.__version__},
             duration_s=time.perf_counter() - start,
             specs={n: graph.spec(n) for n in graph.observable()},
             finals=graph.outputs,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     from qverify.plural import count
     from qverify.session.offline import baselines
 
+    if json_path is not None:
+        require_writable("--json", json_path)
     found = baselines.check(file, capture, firmware, toolchain)
     changes = found.changes
     for line in baselines.lines(changes)[:SHOWN]:

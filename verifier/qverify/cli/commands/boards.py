@@ -11,6 +11,7 @@ from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import link_options
 from qverify.cli.say_line import say
+from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
     from qverify_agents.address import Address
@@ -43,7 +44,7 @@ def list() -> int:
     rows += [
         [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
     ]
-    click.echo(board_table.render(rows) if rows else "no boards.toml, no board up")
+    click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
     return 0
 
 

@@ -9,9 +9,11 @@ import click
 
 from qverify.cli.judging import judging_options
 from qverify.cli.reporting import ReportFiles, emit, report_options
+from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
+    from qverify.renderers.view import View
 
 EPILOG = (
     """A tensor that one side lacks, or whose name, dtype or axes are not certain, counts as missing: never PASSED."""
@@ -51,6 +53,7 @@ class WithProfiles(click.Command):
     is_flag=True,
     help="compare only the final outputs, like -r False; needs -m where neither dump names them",
 )
+@view_options
 @report_options()
 @judging_options
 def command(
@@ -65,6 +68,7 @@ def command(
     outputs_only: bool,
     side: str,
     frame: int,
+    view: View,
     reports: ReportFiles,
     options: Options,
 ) -> int:
@@ -78,4 +82,4 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, reading, narrow)
     report = compare_dumps(dumps, options)
-    return emit(report, terminal.render(report, [], True), reports)
+    return emit(report, terminal.render(report, [], view), reports)

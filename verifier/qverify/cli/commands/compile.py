@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -142,11 +143,14 @@ def _list(path: str, options: CompileOptions, host: bool) -> int:
 
 
 def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> None:
-    """Raises UsageError where two of the files are one."""
+    """Raises UsageError where two of the files are one, or one could not be written."""
     import os
 
     from qverify.errors import UsageError
 
+    for option, path in (("-o", output), ("--integer-onnx", integer_onnx)):
+        if path is not None:
+            require_writable(option, path)
     for path in filter(None, (output, integer_onnx)):
         if os.path.exists(path) and os.path.exists(model) and os.path.samefile(path, model):
             raise UsageError(f"output {path} is the model itself, which would be overwritten; give another file")

@@ -7,6 +7,7 @@ import click
 
 @click.command(help=__doc__)
 def command() -> int:
+    from qverify.cli.view_options import screen
     from qverify.renderers import terminal
     from qverify.session.demo import demo
     from qverify.session.job import Outcome
@@ -14,7 +15,7 @@ def command() -> int:
     def show(title: str, outcome: Outcome | None) -> None:
         click.echo(f"\n$ {title}" if outcome is not None else f"\n{title}")
         if outcome is not None:
-            click.echo(terminal.render(outcome.report, outcome.finals, True))
+            click.echo(terminal.render(outcome.report, outcome.finals, screen()))
 
     good = demo(show)
     click.echo(

@@ -9,6 +9,8 @@ import click
 
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.reporting import require_writable
+from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
@@ -46,9 +48,11 @@ def command(
     from qverify.renderers import plan_table
     from qverify.session.plan import plan
 
+    if json_path is not None and json_path != "-":
+        require_writable("--json", json_path)
     rows = plan([p for p in models.split(",") if p], list(boards), inputs, machine, bytes_per_s)
     if json_path != "-":
-        click.echo(plan_table.render(rows))
+        click.echo(plan_table.render(rows, screen()))
     if json_path:
         text = json.dumps([asdict(r) for r in rows], indent=1) + "\n"
         if json_path == "-":

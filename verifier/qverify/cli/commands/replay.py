@@ -3,16 +3,18 @@ or the output of a bundle's run.sh."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.judging import judging_options
 from qverify.cli.reporting import ReportFiles, emit, report_options
+from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
+    from qverify.renderers.view import View
 
 
 @click.command(help=__doc__)
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--rerun", help="capture: run the reference, the simulator or both (comma list) again on its inputs")
 @board_option(help="capture: run this board on its inputs, instead of the captured one")
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="also judge the simulator")
+@view_options
 @report_options()
 @link_options()
 @judging_options
@@ -39,13 +42,15 @@ def command(
     rerun: str | None,
     board: str | None,
     run_sim: bool,
+    view: View,
     reports: ReportFiles,
     deadline_s: float,
     reach: dict[str, str],
     options: Options,
 ) -> int:
     from qverify.capture.reader import is_capture
-    from qverify.cli.live_progress import progress_bars
+    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.live_progress import live_progress
     from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import ReplayRequest, replay
@@ -54,21 +59,15 @@ def command(
     if not is_capture(folder):
         if rerun or board:
             raise click.UsageError(f"{folder}: not a capture (it has no capture.json), which --rerun and -b need")
-        with progress_bars() as watch:
-            outcome = replay(ReplayRequest(folder, dump, paths, run_sim, options), watch)
-        return emit(outcome.report, terminal.render(outcome.report, outcome.finals, options.dump_all), reports)
+        with live_progress() as live:
+            outcome = replay(ReplayRequest(folder, dump, paths, run_sim, options), live.watch)
+        return emit(outcome.report, terminal.render(outcome.report, outcome.finals, view), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
     again = tuple(s for s in (rerun or "").split(",") if s)
-
-    def tell(row: dict[str, Any]) -> None:
-        if not reports.stdout_taken:
-            click.echo(frame_lines.line(row))
-
-    with progress_bars() as watch:
-        outcome = rejudge(
-            RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach), tell, watch
-        )
+    request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach)
+    with live_progress() as live:
+        outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
     report = outcome.report
-    whole = terminal.render(report, outcome.finals, report.dump_all)
-    return emit(report, frame_lines.render(report) if report.frames else whole, reports)
+    whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
+    return emit(report, whole, reports)

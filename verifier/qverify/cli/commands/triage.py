@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -11,6 +12,7 @@ from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
+from qverify.cli.view_options import QUIET, screen
 
 if TYPE_CHECKING:
     from qverify.capture.reader import Capture
@@ -71,6 +73,8 @@ OF_A_RUN = {
 @click.option(
     "--top", type=click.IntRange(1), default=10, show_default=True, help="tensors listed, the most sensitive first"
 )
+@click.option("--all", "every", is_flag=True, help="list every tensor")
+@QUIET
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"
 )
@@ -120,6 +124,8 @@ def command(
     app_output: str | None,
     loss: Literal["auto", "always", "never"],
     top: int,
+    every: bool,
+    quiet: bool,
     shapes: tuple[str, ...],
     allow_other_model: bool,
     explain_s: float,
@@ -166,7 +172,8 @@ def command(
     _check_reducing(reduce, build, opened is None and board is not None)
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch)
-    rendered = text.render(triage, top)
+    view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")
+    rendered = text.render(triage, view)
     if reduce is None:
         return emit(triage, rendered, reports)
     return _emit_reduced(triage, rendered, failing, (reduce, build), reports)

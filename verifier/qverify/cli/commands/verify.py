@@ -4,8 +4,8 @@ where."""
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -15,10 +15,12 @@ from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import ReportFiles, exit_status, report_options
 from qverify.cli.say_line import say
+from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.inputs.sources import InputRequest
+    from qverify.renderers.view import View
     from qverify.report.document import Report
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
+@view_options
 @report_options()
 @input_options
 @link_options()
@@ -120,6 +123,7 @@ def command(
     reference_python: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
+    view: View,
     reports: ReportFiles,
     inputs: InputRequest,
     deadline_s: float,
@@ -150,61 +154,83 @@ def command(
         repeat=repeat,
         paranoid=paranoid,
         spot_seed=spot_seed,
+        capture=capture,
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
-    whole = _verify_boards(request, boards, capture, several, reports)
+    whole = _verify_boards(request, boards, several, Shown(view, reports))
     if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
-        click.echo("\n" + render(whole, len(boards)))
+        click.echo("\n" + render(whole, len(boards), view))
     reports.save(whole)
     return exit_status(whole)
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a run is shown: on the screen, unless a report takes stdout, and in files."""
+
+    view: View
+    reports: ReportFiles
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing but the report is printed."""
+        return self.reports.stdout_taken
+
+
 def _verify_boards(
-    request: Request,
-    boards: tuple[str, ...],
-    capture: str | None,
-    several: list[FrameSource] | None,
-    reports: ReportFiles,
+    request: Request, boards: tuple[str, ...], several: list[FrameSource] | None, shown: Shown
 ) -> Report:
     """Verifies every board in turn, or the host's sides alone, and returns the report of all."""
     from qverify.compare.verdict import combine
+    from qverify.renderers.heading import section
     from qverify.report.document import worst
 
-    verified = []
+    verified, folders = [], _check_captures(request.capture, len(boards))
     for number, board in enumerate(boards or (None,)):
-        folder = capture if len(boards) < 2 or not capture else f"{capture}-{number}"
-        verified.append(_verify_board(replace(request, board=board, capture=folder), several, reports.stdout_taken))
+        if len(boards) > 1 and not shown.quiet:
+            click.echo(("\n" if number else "") + section(boards[number], number + 1, len(boards), shown.view))
+        verified.append(_verify_board(replace(request, board=board, capture=folders[number]), several, shown))
         if number + 1 < len(boards):  # nothing is lost should a later board be cut off
             so_far = combine(verified)
             so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
             so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
-            reports.save(so_far, stdout=False)
+            shown.reports.save(so_far, stdout=False)
     return combine(verified)
 
 
-def _verify_board(request: Request, several: list[FrameSource] | None, quiet: bool) -> Report:
-    """Verifies one board, prints the result unless quiet (stdout is for the JSON alone), and returns the report."""
-    from qverify.cli.live_progress import progress_bars
+def _check_captures(capture: str | None, boards: int) -> list[str | None]:
+    """Returns the folder of each board's capture. UsageError where one could not be made, before any board runs."""
+    from qverify.capture.writer import check_capture_folder
+
+    if capture is None:
+        return [None] * max(boards, 1)
+    folders = [capture] if boards < 2 else [f"{capture}-{at}" for at in range(boards)]
+    for folder in folders:
+        check_capture_folder(folder)
+    return [*folders]
+
+
+def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:
+    """Verifies one board, prints the result unless stdout is for the JSON alone, and returns the report."""
+    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.live_progress import live_progress
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
 
-    def tell(row: dict[str, Any]) -> None:
-        if not quiet:
-            click.echo(frame_lines.line(row))
-
-    with progress_bars() as watch:
+    with live_progress() as live:
         if several is None:
-            outcome = verify(request, watch)
-            text = terminal.render(outcome.report, outcome.finals, request.options.dump_all)
+            outcome = verify(request, live.watch)
+            text = terminal.render(outcome.report, outcome.finals, shown.view)
         else:
-            outcome = verify_frames(request, several, tell, watch)
-            text = frame_lines.render(outcome.report)
-    if not quiet:
+            tell = FramesShown(live, shown.view, len(several), shown.quiet)
+            outcome = verify_frames(request, several, tell, live.watch)
+            text = frame_lines.render(outcome.report, shown.view)
+    if not shown.quiet:
         click.echo(text)
     if outcome.unreached:
         say(f"qverify: {outcome.unreached}", err=True)

@@ -72,6 +72,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
         one.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
+    report.models = list(opened.rows) if opened is not None else []
     for pair in report.pairs:
         if borrowed and not pair.bit_equal:
             pair.relaxed.append(

@@ -21,7 +21,7 @@ from qverify_agents.binaries import MACHINES, runtime_path
 
 from qverify import __version__
 from qverify.errors import UsageError
-from qverify.files import write_bytes
+from qverify.files import check_folder_writable, write_bytes
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import describe_islands
@@ -55,6 +55,7 @@ def pack(
     """Writes a bundle. machines: names as `uname -m` prints them; empty for all that the runtime is built for. onnx:
     include the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a
     machine is unknown."""
+    _check_output(output)
     models = open_models(paths)
     if models.islands is not None:
         raise UsageError(
@@ -146,8 +147,6 @@ Runtimes: {names}.
 def _write_folder(files: dict[str, bytes], output: str) -> None:
     """Writes the folder under another name and moves it into place whole."""
     target = Path(output)
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise UsageError(f"{output}: exists already; name a folder that does not")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".qverify-", dir=target.parent))
@@ -166,10 +165,17 @@ def _write_folder(files: dict[str, bytes], output: str) -> None:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from error
 
 
+def _check_output(output: str) -> None:
+    """Raises UsageError where the output exists, or could not be made."""
+    kind = "file" if output.endswith(TARS) else "folder"
+    empty = kind == "folder" and os.path.isdir(output) and not os.listdir(output)
+    if os.path.lexists(output) and not empty:
+        raise UsageError(f"{output}: exists already; name a {kind} that does not")
+    check_folder_writable(output)
+
+
 def _write_tar(files: dict[str, bytes], output: str) -> None:
     """Writes a tar that is the same bytes for the same content: without times and owners."""
-    if os.path.exists(output):
-        raise UsageError(f"{output}: exists already; name a file that does not")
     top = os.path.basename(output).partition(".")[0] or "bundle"
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:

@@ -16,6 +16,7 @@ from qverify.compare.options import Options
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.plural import count
+from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import Outcome, unreachable_board
@@ -128,7 +129,7 @@ def frames(
         raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in request.rerun if side not in RERUN]:
         raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
-    models = open_models([*request.models] or captured_models(capture))
+    models = open_models([*request.models]) if request.models else captured_models(capture)
     host, board, options = HostSides(models), _board(request, models), _options(request.options, capture)
     try:
         for number, row in enumerate(capture.frames):
@@ -159,10 +160,15 @@ def frames(
             board.close()
 
 
-def captured_models(capture: Capture) -> list[str]:
-    """Returns the paths of its quantized ONNX and model.bin; without float files, which earlier versions captured
-    unused."""
-    return [capture.model_path(f) for f, row in capture.models.items() if row["kind"] != "float.onnx"]
+def captured_models(capture: Capture) -> Models:
+    """Opens its quantized ONNX and model.bin, under the names that they had in the run; without float files, which
+    earlier versions captured unused."""
+    kept = {f: row for f, row in capture.models.items() if row["kind"] != "float.onnx"}
+    models = open_models([capture.model_path(f) for f in kept])
+    former = {str(row["sha256"]): str(row.get("path") or f) for f, row in kept.items()}
+    for row in models.rows:
+        row["path"] = printable(former.get(row["sha256"], row["path"]))
+    return models
 
 
 def _options(chosen: Options, capture: Capture) -> Options:

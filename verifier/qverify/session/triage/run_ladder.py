@@ -58,6 +58,7 @@ class Ladder:
         self.report = Triage("INCONCLUSIVE", None, "")
         capture = request.capture
         self.board = request.board if capture is None else capture.board
+        self.report.board = self.board
         captured = [] if capture is None else [capture.model_path(f) for f in capture.models]
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
         self.files = stage_files([*captured, *request.models], request.stages, run_sim, self.board)

@@ -1,0 +1,26 @@
+"""Prints the frames of a run one by one, above the line of progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qverify.cli.live_progress import LiveProgress
+    from qverify.renderers.view import View
+
+
+class FramesShown:
+    """Is called with every frame's row of the report. total: how many frames there are, 0 where that is not known.
+    silent: stdout is for a report alone."""
+
+    def __init__(self, live: LiveProgress, view: View, total: int, silent: bool):
+        self._live, self._view, self._total, self._silent = live, view, total, silent
+        self._verdicts: list[str] = []
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        from qverify.renderers import frame_lines
+
+        self._verdicts.append(row["verdict"])
+        if not self._silent and self._view.detail != "quiet":
+            self._live.say(frame_lines.line(row, self._view))
+        self._live.about(frame_lines.progress(self._verdicts, self._total))

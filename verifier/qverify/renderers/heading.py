@@ -1,0 +1,25 @@
+"""Renders what a report is of: qverify's version, the date, models and boards."""
+
+from __future__ import annotations
+
+import os
+
+from qverify.printable import visible
+from qverify.renderers.view import View
+from qverify.report.document import Report
+from qverify.report.triage_document import Triage
+
+
+def render(report: Report | Triage, view: View) -> str:
+    """Returns the first line of a report, with the file names of its models."""
+    boards = report.boards if isinstance(report, Report) else [report.board] if report.board else []
+    paths = [str(row["path"]) for row in report.models]
+    parts = [f"qverify {report.qverify}", f"{report.date[:19].replace('T', ' ')} UTC"]
+    parts += [f"model {', '.join(os.path.basename(p) for p in paths)}"] if paths else []
+    parts += [f"board {', '.join(boards)}"] if boards else []
+    return view.wrap(visible("; ".join(parts)))
+
+
+def section(board: str, number: int, boards: int, view: View) -> str:
+    """Returns the line above one board's part of a run on several."""
+    return view.paint(view.wrap(f"== board {number} of {boards}: {visible(board)} =="), "heading")

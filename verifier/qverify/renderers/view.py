@@ -1,0 +1,75 @@
+"""How a report is shown: how wide, in colour or not, how much of it."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+COLOURS = {"PASSED": "32", "FAILED": "31", "INCONCLUSIVE": "33", "NOT RUN": "33", "heading": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """columns: the width that tables fit in. wrapped: other lines fit in it, too; otherwise a fact is one line, however
+    long, which a pipe can search. coloured: with the colours of a terminal. detail: quiet: the verdict lines only.
+    every: every tensor. top: this many tensors, those that differ most; None: those around the first culprit."""
+
+    columns: int = 80
+    wrapped: bool = False
+    coloured: bool = False
+    detail: Literal["quiet", "normal", "verbose"] = "normal"
+    every: bool = False
+    top: int | None = None
+
+    def paint(self, text: str, kind: str) -> str:
+        """Returns the text in the colour of a verdict, or as a heading."""
+        code = COLOURS.get(kind) if self.coloured else None
+        return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+
+    def wrap(self, text: str) -> str:
+        """Returns lines of prose, those that are too long broken between words and indented under their beginning."""
+        if not self.wrapped:
+            return text
+        return "\n".join(line for one in text.split("\n") for line in break_line(one, self.columns))
+
+
+def break_line(line: str, columns: int) -> list[str]:
+    """Returns the line in pieces of at most `columns` cells; a word that is longer is cut."""
+    if cells(line) <= columns:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    pieces, rest = [""], line.strip(" ").split(" ")
+    room = max(columns - len(indent) - 2, 1)  # pieces after the first are indented by two more
+    for word in rest:
+        joined = f"{pieces[-1]} {word}" if pieces[-1] else word
+        if cells(joined) <= room + (2 if len(pieces) == 1 else 0):
+            pieces[-1] = joined
+            continue
+        pieces += [word] if pieces[-1] else []
+        pieces[-1] = pieces[-1] or word
+        while cells(pieces[-1]) > room:
+            head = cut(pieces[-1], room)
+            pieces[-1:] = [head, pieces[-1][len(head) :]]
+    return [f"{indent}{'  ' if at else ''}{piece}" for at, piece in enumerate(pieces)]
+
+
+def cells(text: str) -> int:
+    """Returns how many columns of a terminal the text takes."""
+    return len(text) if text.isascii() else sum(_width(c) for c in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, room: int) -> str:
+    """Returns the beginning of the text that takes at most `room` columns, at least one character."""
+    used = 0
+    for at, character in enumerate(text):
+        used += _width(character)
+        if used > room and at:
+            return text[:at]
+    return text

@@ -144,7 +144,7 @@ def test_what_the_host_computes_is_said_everywhere(file: Path, tmp_path: Path, c
     target, report = tmp_path / "m.bin", tmp_path / "r.json"
     assert main(["compile", str(file), "-o", str(target)]) == 0
     out = capsys.readouterr().out
-    assert "computed on the host, not verified: gridsample7_node (GridSample): mode cubic" in out
+    assert "computed on the host, not verified: gridsample7_node (GridSample): cubic" in out
     assert main(["-m", f"{file},{target}", "-b", "local", "--json", str(report)]) == 0
     out = capsys.readouterr().out
     assert "computed on the host, not verified: gridsample7_node (GridSample)" in out

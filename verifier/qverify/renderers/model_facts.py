@@ -6,18 +6,21 @@ from collections import Counter
 from typing import Any
 
 from qverify.model_bin.facts import ModelFacts, TensorFacts, real_range
-from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.tensors.spec import TensorSpec
+from qverify.renderers.columns import Column
+from qverify.renderers.columns import render as render_table
+from qverify.renderers.view import View
 
 CHANNELS = 8  # scales that are written out; of more, the least and the largest
 LIST = 6  # names of a list
 
 
-def render_model(facts: ModelFacts) -> str:
+def render_model(facts: ModelFacts, view: View) -> str:
     """Returns the file's head, then one row for each node that it compiles to."""
-    return "\n".join([*_head(visible(facts)), *([] if facts.graph is None else ["", _table(facts.graph)])])
+    table = [] if facts.graph is None else ["", _table(facts.graph, view)]
+    return "\n".join([*map(view.wrap, _head(visible(facts))), *table])
 
 
 def render_tensor(facts: TensorFacts) -> str:
@@ -74,19 +77,22 @@ def _describe_check(check: Any) -> str:
     return f"checked against its ONNX when compiled: {count(int(check['units']), 'node')}, worst {worst} LSB"
 
 
-def _table(graph: Graph) -> str:
-    from tabulate import tabulate
-
-    head = ["output", "op", "dtype", "shape", "scale", "zero", "real range", "covers"]
-    return tabulate(
-        [_row(visible(n), visible(graph.tensors[n.name])) for n in graph.nodes], head, disable_numparse=True
+def _table(graph: Graph, view: View) -> str:
+    nodes = [visible(n) for n in graph.nodes]
+    specs = [visible(graph.tensors[n.outputs[0]]) for n in graph.nodes]
+    return render_table(
+        [
+            Column("output", [n.name for n in nodes], name=True),
+            Column("op", [n.op for n in nodes]),
+            Column("dtype", [s.dtype for s in specs], rank=1),
+            Column("shape", [_shape(s.shape) for s in specs]),
+            Column("scale", [_few(s.scale) for s in specs], rank=2),
+            Column("zero", [_few(s.zero_point) for s in specs], rank=3),
+            Column("real range", [_range(*real_range(s)) for s in specs]),
+            Column("covers", [_names(n.covers) for n in nodes], rank=4),
+        ],
+        view,
     )
-
-
-def _row(node: Node, spec: TensorSpec) -> list[str]:
-    low, high = real_range(spec)
-    dims, covers = _shape(spec.shape), _names(node.covers)
-    return [node.name, node.op, spec.dtype, dims, _few(spec.scale), _few(spec.zero_point), _range(low, high), covers]
 
 
 def _shape(shape: tuple[int, ...]) -> str:

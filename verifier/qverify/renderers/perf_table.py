@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import statistics
 
-from tabulate import tabulate
-
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.report.perf import NodeTimes, Perf
+from qverify.renderers.columns import Column
+from qverify.renderers.columns import render as render_table
+from qverify.renderers.view import View
+from qverify.report.perf import Perf
 
 BAR = 20  # characters of the whole
 
 
-def render(perf: Perf, top: int | None) -> str:
+def render(perf: Perf, top: int | None, view: View) -> str:
     """Returns a table of the nodes in running order, or of the `top` slowest, slowest first, and the totals."""
     perf = visible(perf)
     whole = sum(n.median_s for n in perf.nodes) or 1.0
     shown = list(perf.nodes)
     if top is not None:
         shown = sorted(shown, key=lambda n: -n.median_s)[:top]
-    head = ["node", "op", "median", "lowest", "highest", "share", ""]
-    table = tabulate(
-        [_row(n, whole) for n in shown],
-        head,
-        disable_numparse=True,
-        colalign=("left", "left", "right", "right", "right", "right", "left"),
-    )
-    return "\n".join([table, "", *_totals(perf, len(shown))])
-
-
-def _row(times: NodeTimes, whole: float) -> list[str]:
-    share = times.median_s / whole
-    spread = (_time(min(times.seconds)), _time(max(times.seconds)))
-    return [times.name, times.op, _time(times.median_s), *spread, f"{share:.1%}", "#" * round(BAR * share)]
+    shares = [n.median_s / whole for n in shown]
+    columns = [
+        Column("node", [n.name for n in shown], name=True),
+        Column("op", [n.op for n in shown], rank=2),
+        Column("median", [_time(n.median_s) for n in shown], right=True),
+        Column("lowest", [_time(min(n.seconds)) for n in shown], right=True, rank=4),
+        Column("highest", [_time(max(n.seconds)) for n in shown], right=True, rank=3),
+        Column("share", [f"{s:.1%}" for s in shares], right=True),
+        Column("", ["#" * round(BAR * s) for s in shares], rank=1),
+    ]
+    return "\n".join([render_table(columns, view), "", *map(view.wrap, _totals(perf, len(shown)))])
 
 
 def _totals(perf: Perf, shown: int) -> list[str]:

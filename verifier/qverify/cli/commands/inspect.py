@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import click
 
+from qverify.cli.view_options import screen
+
 
 @click.command(help=__doc__)
 @click.argument("model", type=click.Path(dir_okay=False))
@@ -16,5 +18,5 @@ def command(model: str, tensor: str | None, shapes: tuple[str, ...]) -> int:
     from qverify.session.models import parse_shapes
 
     facts = inspect_model(model, parse_shapes(shapes))
-    click.echo(render_model(facts) if tensor is None else render_tensor(facts.tensor(tensor)))
+    click.echo(render_model(facts, screen()) if tensor is None else render_tensor(facts.tensor(tensor)))
     return 0

@@ -8,6 +8,8 @@ import click
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
+from qverify.cli.reporting import require_writable
+from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
@@ -48,6 +50,8 @@ def command(
     from qverify.renderers import perf_table
     from qverify.session.perf import PerfRequest, perf
 
+    if json_path is not None and json_path != "-":
+        require_writable("--json", json_path)
     request = PerfRequest([p for p in models.split(",") if p], board, inputs, runs, warm_up, deadline_s, reach)
     with progress_bars() as watch:
         found = perf(request, None if watch is None else lambda done, total: watch("runs", done, total))
@@ -55,7 +59,7 @@ def command(
     if json_path == "-":
         click.echo(text, nl=False)
         return 0
-    click.echo(perf_table.render(found, top))
+    click.echo(perf_table.render(found, top, screen()))
     if json_path:
         write_text(text, json_path)
     return 0

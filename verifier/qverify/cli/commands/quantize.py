@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.input_options import input_options
+from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def command(
 
     if os.path.exists(output) and os.path.exists(model) and os.path.samefile(output, model):
         raise UsageError(f"output {output} is the model itself, which would be overwritten; give another file")
+    require_writable("-o", output)
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
         made = quantize_file(model, inputs, output, options, watch)

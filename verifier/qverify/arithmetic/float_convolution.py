@@ -23,18 +23,8 @@ def convolve(x: Array, w: Array, window: Window, group: int, out: tuple[int, int
     one_channel = w.shape[1] == 1 and group > 1
     for image, result in zip(x, y, strict=True):
         planes = planes_of(image, window, out, 0, DOUBLE)
-        run_blocks(_quiet((_tap_by_tap if one_channel else _products)(planes, weight, result)))
+        run_blocks((_tap_by_tap if one_channel else _products)(planes, weight, result))
     return y
-
-
-def _quiet(blocks: list[Callable[[], None]]) -> list[Callable[[], None]]:
-    """Returns the blocks without numpy's warnings of infinities that cancel, whose setting is one of each thread."""
-
-    def run(block: Callable[[], None]) -> None:
-        with np.errstate(invalid="ignore"):
-            block()
-
-    return [partial(run, block) for block in blocks]
 
 
 def _tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
@@ -83,7 +73,7 @@ def convolve_transposed(x: Array, w: Array, window: Window, group: int, out: tup
         y[image, outputs] = _scattered(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
 
     parts = runs(per_out, BLOCK // (x[0, 0].size * max(1, int(np.prod(window.stride)))))
-    run_blocks(_quiet([partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in parts]))
+    run_blocks([partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in parts])
     return y
 
 

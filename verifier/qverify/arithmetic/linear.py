@@ -29,10 +29,10 @@ class Output:
     axis: int = 1
     bias: Array | None = None
 
-    def part(self, channels: slice) -> Output:
-        """Returns the same for some of the channels, with these on axis 0."""
+    def part(self, channels: slice, axis: int = 0) -> Output:
+        """Returns the same for some of the channels, with these on this axis."""
         rq = self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels]
-        return replace(self, rq=rq, axis=0, bias=None if self.bias is None else self.bias[channels])
+        return replace(self, rq=rq, axis=axis, bias=None if self.bias is None else self.bias[channels])
 
     def of(self, acc: Array) -> Array:
         """Returns the output of an accumulator. acc: exact integers in float32, float64 or int64; 8-bit sums beyond
@@ -40,18 +40,31 @@ class Output:
         if self.dtype == "float32":
             return self._scaled(acc)
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
-            along = [1] * acc.ndim
-            if self.rq.shape[-1] > 1:
-                along[self.axis] = -1
-            acc *= self.rq.reshape(along)
-            np.rint(acc, out=acc)
-            np.clip(acc, self.low - self.zero_point, self.high - self.zero_point, out=acc)
-            acc += self.zero_point
+            self._multiply(acc)
             return acc.astype(self.dtype)
         whole = acc.astype(np.int64) if self.wide else wrapped_int32(acc)
         return requantize(
             whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis
         )
+
+    def into(self, acc: Array, y: Array) -> None:
+        """Writes the output of an accumulator to y, of its shape. May overwrite acc."""
+        if acc.dtype == np.float32 and self.rq.dtype == np.float32 and self.dtype != "float32":
+            self._multiply(acc)
+            np.copyto(y, acc, casting="unsafe")
+        else:
+            y[...] = self.of(acc)
+
+    def _multiply(self, acc: Array) -> None:
+        """Replaces float32 sums by the whole numbers of the output, in place."""
+        along = [1] * acc.ndim
+        if self.rq.shape[-1] > 1:
+            along[self.axis] = -1
+        acc *= self.rq.reshape(along)
+        np.rint(acc, out=acc)
+        np.clip(acc, self.low - self.zero_point, self.high - self.zero_point, out=acc)
+        if self.zero_point:
+            acc += self.zero_point
 
     def _scaled(self, acc: Array) -> Array:
         """Returns fl32(f64(acc) * S + f64(b)). Sums in float32 are below 2^24 and do not wrap."""

@@ -8,15 +8,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
+
+WORKER = "qverify-block"  # starts the names of the pool's threads
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(core_count(), "qverify-block")
+    return ThreadPoolExecutor(core_count(), WORKER)
 
 
 @cache
@@ -64,17 +67,26 @@ def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
     """Runs all blocks, several at the same time and in any order; they must write to disjoint memory. Raises the first
-    error."""
-    if len(blocks) == 1:
-        blocks[0]()
+    error. Blocks of a block run one after the other: workers that waited for workers would wait for ever."""
+    if len(blocks) == 1 or threading.current_thread().name.startswith(WORKER):
+        for block in blocks:
+            _quietly(block)
         return
-    for done in [submit(block) for block in blocks]:
+    for done in [submit(partial(_quietly, block)) for block in blocks]:
         done.result()
+
+
+def _quietly(block: Callable[[], None]) -> None:
+    """Runs block without numpy's warnings of infinities and NaN, whose setting is one of each thread."""
+    with np.errstate(all="ignore"):
+        block()
 
 
 def runs(count: int, largest: int) -> list[slice]:
     """Returns range(count) cut into equal runs of at most `largest` (at least 1); at least one per core if there are
-    several."""
+    several, none of nothing."""
+    if not count:
+        return []
     parts = -(-count // max(1, min(largest, count)))
     if parts > 1:
         parts = -(-parts // core_count()) * core_count()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.float32 import fma32
 from qverify.arithmetic.requantize import half_away, half_up
+from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -60,7 +61,7 @@ def _shift(acc: Array, shift: Any, rounding: str) -> Array:
 def by_table(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
     """Returns table[first byte * 256 + second byte], broadcast."""
     index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
-    return table.take(index).reshape(y.shape)
+    return look_up(table, index).reshape(y.shape)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array | None) -> tuple[Array, ...]:

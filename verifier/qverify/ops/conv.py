@@ -13,12 +13,13 @@ import numpy.typing as npt
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import core_count, run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
+PRODUCTS_BLOCK = 1 << 22  # multiplications that are worth a block
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 
@@ -74,8 +75,11 @@ def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
     """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
-    q = state.output.part(outputs).of(acc)
-    y[...] = q.reshape(len(y), y.shape[1], -1)[:, :, : y.shape[2]]
+    output, planes = state.output.part(outputs), acc.reshape(len(y), y.shape[1], -1)
+    if planes.shape == y.shape:
+        output.into(planes, y)
+    else:
+        y[...] = output.of(planes)[:, :, : y.shape[2]]
 
 
 def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
@@ -97,13 +101,21 @@ def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], N
 
 
 def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
-    """Computes one matrix product for each group and run of rows whose patches fit the cache."""
+    """Computes one matrix product for each group and run of rows whose patches fit the cache; for one run of rows, one
+    product for each run of outputs."""
     channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
 
+    def product(g: int, patch: Array, of_group: slice, rows: slice) -> None:
+        outputs = slice(g * per_group + of_group.start, g * per_group + of_group.stop)
+        _requantized(state.weight[g, of_group] @ patch, outputs, state, y[outputs, rows])
+
     def block(g: int, rows: slice) -> None:
-        outputs = slice(g * per_group, (g + 1) * per_group)
         patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
-        _requantized(state.weight[g] @ patch, outputs, state, y[outputs, rows])
+        product(g, patch, slice(0, per_group), rows)
 
     strips = runs(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
-    return [partial(block, g, rows) for g in range(state.group) for rows in strips]
+    if state.group * len(strips) != 1:
+        return [partial(block, g, rows) for g in range(state.group) for rows in strips]
+    patch = planes.columns(slice(0, channels), 0, height)
+    most = max(PRODUCTS_BLOCK // max(1, patch.size), -(-per_group // core_count()))
+    return [partial(product, 0, patch, part, strips[0]) for part in runs(per_group, most)]

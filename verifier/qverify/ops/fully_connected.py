@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import narrow_type
 from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
 
@@ -32,9 +33,6 @@ def simulate(
 ) -> tuple[Array, ...]:
     weight, bias, output = state
     assert inputs[0] is not None
-    acc = np.matmul(
-        inputs[0].astype(weight.dtype) - weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0]), weight
-    )
-    if bias is not None:
-        acc += bias
-    return (output.of(acc),)
+    zero = weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0])
+    x = inputs[0].astype(weight.dtype) - zero
+    return (requantized_product(x, weight, output, graph.spec(node.outputs[0]).shape, bias),)

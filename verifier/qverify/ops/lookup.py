@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -18,5 +19,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None
     table = graph.constants[node.inputs[1] or ""]
     lowest = int(np.iinfo(x.dtype).min)
-    index = x.view(f"u{x.dtype.itemsize}") if x.flags.c_contiguous else x.astype(np.int64) - lowest
-    return (np.roll(table, lowest)[index].reshape(y.shape),)
+    index = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+    return (look_up(np.roll(table, lowest), index).reshape(y.shape),)

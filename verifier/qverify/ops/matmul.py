@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum, narrow_type
 from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import output_of
 from qverify.tensors.spec import TensorSpec
@@ -44,4 +45,4 @@ def simulate(
     assert inputs[0] is not None and inputs[1] is not None
     a = _centred(inputs[0], graph.spec(node.inputs[0] or ""), dtype)
     b = _centred(inputs[1], graph.spec(node.inputs[1] or ""), dtype) if constant is None else constant
-    return (output.of(np.matmul(a, b)).reshape(graph.spec(node.outputs[0]).shape),)
+    return (requantized_product(a, b, output, graph.spec(node.outputs[0]).shape),)

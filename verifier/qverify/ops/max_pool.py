@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
+from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
+BLOCK = 1 << 16  # elements that stay in a second-level cache
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS)
 
 
@@ -24,6 +27,16 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
     x, out = as_planes(inputs[0]), plane_shape(y.shape)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = np.full((*x.shape[:2], *out), lowest, x.dtype)
-    for tap in state.reads(x, out, lowest):
-        np.copyto(best, tap, where=(tap > best) | (tap != tap))  # of equal ones, as zeros of both signs are, the first
+
+    def block(channels: slice) -> None:
+        part = best[:, channels]
+        for tap in state.reads(x[:, channels], out, lowest):
+            if x.dtype.kind != "f":
+                np.maximum(part, tap, out=part)
+            else:  # of equal ones, as zeros of both signs are, the first
+                np.copyto(part, tap, where=(tap > part) | (tap != tap))
+
+    run_blocks(
+        [partial(block, channels) for channels in runs(x.shape[1], BLOCK // max(1, x.size // max(1, x.shape[1])))]
+    )
     return (best.reshape(y.shape),)

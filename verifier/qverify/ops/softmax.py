@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
+from qverify.arithmetic.tables import look_up
+from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
+BLOCK = 1 << 17  # elements that stay in a second-level cache
 WORDS = ("outer", "depth", "inner", "ys_f32")
 
 
@@ -23,8 +27,19 @@ def prepare(node: Node, graph: Graph) -> np.float32:
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.float32) -> tuple[Array, ...]:
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    rows = x.reshape(node.words[:3]).astype(np.int64)
-    e = graph.constants[node.inputs[1] or ""][rows - rows.max(1, keepdims=True) + 255]
-    value = np.rint((e * state) / sequential_sum(e, 1))
-    limits = np.iinfo(y.dtype)
-    return (np.clip(value + y.zero_point[0], limits.min, limits.max).astype(y.dtype).reshape(y.shape),)
+    table, limits = graph.constants[node.inputs[1] or ""], np.iinfo(y.dtype)
+    rows, result = x.reshape(node.words[:3]), np.empty(node.words[:3], y.dtype)
+
+    def block(some: slice) -> None:
+        below = rows[some].view(np.uint8) - rows[some].max(1, keepdims=True).view(np.uint8)
+        e = look_up(table, below + np.uint8(255))  # at most 0, so that what wraps in 8 bits comes back
+        total = sequential_sum(e, 1)
+        e *= state
+        e /= total
+        np.rint(e, out=e)
+        e += y.zero_point[0]
+        np.clip(e, limits.min, limits.max, out=e)
+        result[some] = e.astype(y.dtype)
+
+    run_blocks([partial(block, some) for some in runs(len(rows), BLOCK // max(1, rows.shape[1] * rows.shape[2]))])
+    return (result.reshape(y.shape),)

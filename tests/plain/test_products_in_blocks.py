@@ -1,0 +1,135 @@
+"""Products and tables that are computed block by block give what they give in one piece."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from qverify import ops
+from qverify.arithmetic.linear import Output
+from qverify.arithmetic.products import requantized_product
+from qverify.arithmetic.tables import look_up
+from qverify.arithmetic.workers import core_count, run_blocks
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+
+RNG = np.random.default_rng(5)
+
+
+def output(columns: int, rq: type, dtype: str) -> Output:
+    """A requantization of this many channels on the last axis; of one, per tensor."""
+    scales = (RNG.random(columns) * 1e-3).astype(rq)
+    return Output(scales, 3, -90, 100, dtype, "ref-exact", False, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((64, 300), (300, 700)),  # several blocks of columns
+        ((3, 1, 50, 300), (300, 700)),
+        ((5, 64, 200), (5, 200, 90)),  # several blocks of matrices
+        ((2, 1, 70, 200), (3, 200, 90)),
+        ((4, 5), (5, 6)),
+        ((0, 5), (5, 6)),
+        ((4, 5), (5, 0)),
+        ((4, 0), (0, 6)),
+        ((2, 4, 0), (2, 0, 6)),
+        ((0, 4, 5), (0, 5, 6)),
+        ((5,), (2, 5, 6)),
+        ((3, 4, 5), (5,)),
+    ],
+)
+@pytest.mark.parametrize("rq", [np.float32, np.float64])
+def test_a_product_in_blocks(left: tuple[int, ...], right: tuple[int, ...], rq: type) -> None:
+    a, b = (RNG.integers(-128, 128, shape) for shape in (left, right))
+    columns = 1 if b.ndim == 1 else right[-1]
+    whole = np.matmul(np.atleast_2d(a), b[:, None] if b.ndim == 1 else b)
+    for channels in {1, columns}:
+        for bias in (None, RNG.integers(-9000, 9000, columns)):
+            of, acc = output(channels, rq, "int8"), whole if bias is None else whole + bias
+            wanted = np.rint(acc.astype(np.int32).astype(rq) * of.rq).clip(-93, 97) + 3
+            for dtype in (np.float32, np.float64):
+                given = None if bias is None else bias.astype(dtype)
+                found = requantized_product(a.astype(dtype), b.astype(dtype), of, whole.shape, given)
+                assert found.dtype == np.int8 and np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("columns", [1, 6])
+def test_a_product_that_gives_floats(columns: int) -> None:
+    a, b = RNG.integers(-128, 128, (4, 5)), RNG.integers(-128, 128, (5, 6))
+    scales = (RNG.random(columns) * 1e-3).astype(np.float64)
+    of = Output(scales, 0, 0, 0, "float32", "ref-exact", False, axis=-1)
+    found = requantized_product(a.astype(np.float32), b.astype(np.float32), of, (2, 2, 6))
+    assert np.array_equal(found.reshape(4, 6), ((a @ b) * scales).astype(np.float32))
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "side"), [(256, 513, 7), (256, 512, 9), (64, 5, 40)])
+def test_a_convolution_of_one_run_of_rows_in_blocks_of_outputs(inputs: int, outputs: int, side: int) -> None:
+    x, w = (
+        RNG.integers(0, 256, (1, inputs, side, side), np.uint8),
+        RNG.integers(-9, 10, (outputs, inputs, 1, 1), np.int8),
+    )
+    specs = [TensorSpec("x", "uint8", x.shape, (), (0.5,), (7,)), TensorSpec("w", "int8", w.shape, (), (0.5,), (0,))]
+    specs += [
+        TensorSpec("rq", "float32", (outputs,)),
+        TensorSpec("y", "uint8", (1, outputs, side, side), (), (0.5,), (3,)),
+    ]
+    rq = (RNG.random(outputs) * 1e-2).astype(np.float32)
+    node = Node("y", "conv", ("x", "w", None, "rq"), ("y",), (1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 255))
+    graph = Graph([node], {s.name: s for s in specs}, {"w": w, "rq": rq}, ("x",), ("y",), "ref-exact")
+    acc = np.tensordot(w[:, :, 0, 0].astype(np.int64), x[0].astype(np.int64) - 7, 1)
+    wanted = (np.rint(acc.astype(np.float32) * rq[:, None, None]) + 3).clip(0, 255)
+    assert np.array_equal(ops.simulate_node(graph, node, {"x": x})["y"][0], wanted)
+
+
+@pytest.mark.parametrize("size", [0, 7, 300_000])
+@pytest.mark.parametrize("index", [np.uint8, np.uint16])
+def test_a_table(size: int, index: type) -> None:
+    table = RNG.integers(0, 1 << 16, np.iinfo(index).max + 1).astype(np.int32)
+    at = RNG.integers(0, len(table), (1, size)).astype(index)
+    for given in (at, at.T, at[:, ::2]):
+        assert np.array_equal(look_up(table, given), table[given])
+
+
+def test_an_index_beyond_the_table_is_an_error() -> None:
+    table = np.arange(255)
+    assert look_up(table, np.array([254], np.uint8)) == 254
+    with pytest.raises(IndexError):
+        look_up(table, np.array([255], np.uint8))
+
+
+def test_blocks_of_blocks_do_not_wait_for_each_other() -> None:
+    """As many blocks as there are workers, and more, each with blocks of its own."""
+    made = np.zeros((4 * core_count(), 3), np.int64)
+
+    def outer(row: int) -> None:
+        run_blocks(
+            [
+                lambda column=column: np.add(made[row], np.eye(3, dtype=np.int64)[column], out=made[row])
+                for column in range(3)
+            ]
+        )
+
+    whole = threading.Thread(
+        target=run_blocks, args=([lambda row=row: outer(row) for row in range(len(made))],), daemon=True
+    )
+    whole.start()
+    whole.join(60)
+    assert not whole.is_alive() and (made == 1).all()
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_no_block_warns_of_infinities(blocks: int) -> None:
+    """numpy's setting is one of each thread."""
+    x, made = np.array([np.inf, 1.0]), np.empty((blocks, 2))
+
+    def block(row: int) -> None:
+        np.subtract(x, np.inf, out=made[row])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_blocks([partial(block, row) for row in range(len(made))])
+    assert np.isnan(made[:, 0]).all() and (made[:, 1] == -np.inf).all()

@@ -64,6 +64,24 @@ def convolutions(r: RandomNodes) -> None:
             convolution(r, types, (1, 6, side, side), 6, (3, 3, stride, stride, 1, 1, 1, 1, 1, 1), group=6)
 
 
+def transposed_convolutions(r: RandomNodes) -> None:
+    """x (2, channels, h, w) of 2 groups, 5 outputs each; the last windows leave input and output pixels unused."""
+    for types in product(TYPES, TYPES):
+        for channels, h, w, window in (
+            (2, 1, 1, (2, 2, 2, 2, 0, 0, 0, 0, 1, 1)),
+            (6, 5, 13, (3, 3, 2, 2, 1, 1, 1, 1, 1, 1)),
+            (10, 9, 8, (2, 5, 1, 3, 0, 2, 1, 0, 1, 1)),
+            (8, 3, 70, (3, 2, 3, 1, 2, 0, 2, 1, 1, 2)),
+        ):
+            kh, kw, sh, sw, top, left, bottom, right, dh, dw = window
+            x, k = r.input(types[0], (2, channels, h, w)), r.weights(types[1], (channels, 5, kh, kw), 5, 1)
+            size = ((h - 1) * sh + (kh - 1) * dh + 1 - top - bottom, (w - 1) * sw + (kw - 1) * dw + 1 - left - right)
+            bias = r.constant(r.rng.choice([7, -5000, NEAR_WRAP, -NEAR_WRAP], 10).astype(np.int32))
+            y = r.output(r.type(), (2, 10, *size))
+            rq = r.rq(channels * kh * kw // 2, 10, False, False)
+            r.node("conv_transpose", (x, k, bias, rq), y, (*window, 2, *r.limits(y.dtype)))
+
+
 def products(r: RandomNodes) -> None:
     for (ta, tb), rows, depth, columns in product(
         product(TYPES, TYPES), (1, 5, 6, 13), (1, 3, 64, 67), (1, 17, 64, 129)
@@ -92,7 +110,7 @@ def products(r: RandomNodes) -> None:
     r.node("fully_connected", (x, w, None, r.rq(70000, 1)), y, (-128, 127))
 
 
-@pytest.mark.parametrize("made_by", [convolutions, products])
+@pytest.mark.parametrize("made_by", [convolutions, transposed_convolutions, products])
 @pytest.mark.parametrize("rounding", ["ref-exact", "tflite-single", "gemmlowp", "pow2-floor"])
 def test_they_agree(made_by, rounding: str, tmp_path: Path) -> None:
     made = RandomNodes(rounding, 77)

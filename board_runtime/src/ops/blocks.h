@@ -22,6 +22,10 @@ int qv_conv_blocks_check(const qv_model *m, qv_node *n);
 void qv_conv_blocks_prepare(const qv_session *s, const qv_node *n);
 void qv_conv_blocks_run(const qv_session *s, const qv_node *n, const qv_requantizer *r);
 
+int qv_conv_transpose_blocks_check(const qv_model *m, qv_node *n);
+void qv_conv_transpose_blocks_prepare(const qv_session *s, const qv_node *n);
+void qv_conv_transpose_blocks_run(const qv_session *s, const qv_node *n, const qv_requantizer *r);
+
 int qv_fully_connected_blocks_check(const qv_model *m, qv_node *n);
 void qv_fully_connected_blocks_prepare(const qv_session *s, const qv_node *n);
 void qv_fully_connected_blocks_run(const qv_session *s, const qv_node *n, const qv_requantizer *r);

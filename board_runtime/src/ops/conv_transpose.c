@@ -1,5 +1,6 @@
 /* acc[n,o, i*stride - pad + k*dilation] += (x-zx)(w-zw); y = clip(requantize(acc + b, S) + zy). */
 #include "../arithmetic/requantize.h"
+#include "blocks.h"
 #include "window.h"
 
 static qv_status conv_transpose_check(qv_model *m, qv_node *n) {
@@ -15,7 +16,13 @@ static qv_status conv_transpose_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "a quantized input of one scale and constant quantized weights (%d, %d, %d, %d), scales on axis 1",
                             x->shape[1], y->shape[1] / (int)group, qv_word(n, 0), qv_word(n, 1));
   if ((status = qv_check_bias(m, n, y->shape[1])) != QV_OK) return status;
+  if (!qv_is_wide(x, k, y)) qv_conv_transpose_blocks_check(m, n);
   return qv_check_scaled(m, n, 3, y->shape[1], 11);
+}
+
+static qv_status conv_transpose_prepare(const qv_session *s, const qv_node *n) {
+  if (n->prepared_bytes) qv_conv_transpose_blocks_prepare(s, n);
+  return QV_OK;
 }
 
 static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
@@ -26,6 +33,10 @@ static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
   qv_window_of(s->model, n, 1, &w);
   qv_requantizer_of(s, n, 3, 11, wide, &r);
   int64_t group = qv_word(n, 10), per_in = w.channels / group, per_out = w.out_channels / group, at = 0;
+  if (n->prepared_bytes && !s->plain_only) {
+    qv_conv_transpose_blocks_run(s, n, &r);
+    return QV_OK;
+  }
   const void *from = qv_data(s, x);
   for (int64_t batch = 0; batch < w.batch; batch++)
     for (int64_t o = 0; o < w.out_channels; o++) {
@@ -55,4 +66,4 @@ static qv_status conv_transpose_run(const qv_session *s, const qv_node *n) {
   return QV_OK;
 }
 
-const qv_op qv_op_conv_transpose = {"conv_transpose", conv_transpose_check, NULL, conv_transpose_run};
+const qv_op qv_op_conv_transpose = {"conv_transpose", conv_transpose_check, conv_transpose_prepare, conv_transpose_run};

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from qverify.session.host_sides import Watch
 
+EVERY_S = 0.05  # moving a bar costs more than many a step
+
 
 @contextmanager
 def progress_bars() -> Iterator[Watch | None]:
@@ -21,10 +23,13 @@ def progress_bars() -> Iterator[Watch | None]:
 
     start, progress = time.monotonic(), Progress(console=Console(stderr=True), transient=True)
     tasks: dict[str, int] = {}
+    shown: dict[str, float] = {}  # by step: when its bar was last moved
 
     def watch(name: str, done: int, total: int) -> None:
-        if time.monotonic() - start < 1.0:
+        now = time.monotonic()
+        if now - start < 1.0 or (done < total and now - shown.get(name, 0.0) < EVERY_S):
             return
+        shown[name] = now
         if not tasks:
             progress.start()
         if name not in tasks:

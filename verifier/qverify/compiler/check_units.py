@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     prepared = random_inputs(graph, 0)
     produced = {o for node in original.model.graph.node for o in node.output}
     names = [n for n in (*graph.observable(), *graph.fed()) if n in produced]
-    recorded = dict(open_long(original, names).run(prepared.arrays()))
+    recorded = dict(
+        open_long(original, names, None if watch is None else partial(watch, "opening")).run(prepared.arrays())
+    )
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []

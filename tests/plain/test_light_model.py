@@ -8,6 +8,7 @@ import sys
 from collections import UserDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +18,7 @@ from qverify.arithmetic.workers import one_blas_thread
 from qverify.compiler.check_units import _run_unit
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
+from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model import sliced_engine
 from qverify.onnx_model.engine import Engine
@@ -24,6 +26,8 @@ from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.light_model import LARGE, LightModel, light_model, open_exposed
 from qverify.onnx_model.load import load
 from qverify.onnx_model.sliced_engine import NODES, SlicedEngine, open_long
+from qverify.sides import simulator
+from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 from threadpoolctl import threadpool_info
 
@@ -147,9 +151,17 @@ def test_checking_a_long_model_opens_no_session_of_all_of_it(monkeypatch: pytest
         return opened(part, names)
 
     monkeypatch.setattr(sliced_engine, "open_exposed", counted)
-    graph = compile_model(ladder(NODES).SerializeToString(), "ladder.onnx").graph
+    steps = list[tuple[str, int, int]]()
+
+    def watch(*step: Any) -> None:
+        steps.append(step)
+
+    graph = compile_model(ladder(NODES).SerializeToString(), "ladder.onnx", watch=watch).graph
     assert graph.meta["check"]["units"] == NODES + 2 and not graph.meta["check"]["not_checked"]
     assert len(sizes) > 3 and max(sizes) == NODES
+    assert [step for step in steps if step[0] == "opening"] == [
+        ("opening", k + 1, len(sizes)) for k in range(len(sizes))
+    ]
 
 
 def test_the_pieces_of_the_integer_onnx_are_its_file():
@@ -199,10 +211,10 @@ class Uncopied(UserDict[str, np.ndarray]):
 
 def test_checking_a_unit_looks_at_its_tensors_only():
     graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
-    unit, simulator = units(graph)[1], Simulator(graph)
+    unit, side = units(graph)[1], Simulator(graph)
     assert unit.name == "q1"
     recorded = Uncopied(q0=np.full((1, 2, SIZE), 130, np.uint8))
-    assert _run_unit(simulator, unit, recorded)["q1"].shape == (1, 2, SIZE)
+    assert _run_unit(side, unit, recorded)["q1"].shape == (1, 2, SIZE)
 
 
 def test_one_blas_thread_is_entered_once_and_left():
@@ -215,3 +227,25 @@ def test_one_blas_thread_is_entered_once_and_left():
             assert threads() == {1}
         assert threads() == {1}
     assert threads() == before
+
+
+def test_a_reference_of_lent_constants_gives_the_same_values_and_parts():
+    compiled = compile_model(products(2).SerializeToString(), "p.onnx")
+    graph, prepared = compiled.graph, random_inputs(compiled.graph, 3)
+    lent, whole = (Reference(of, graph) for of in (compiled.integer_model(), compiled.integer_onnx))
+    assert lent.run(prepared).digests == whole.run(prepared).digests
+    unit = units(graph)[2]
+    given = {"q1": np.full((1, 2, SIZE), 130, np.uint8)}
+    assert np.array_equal(lent.run_unit(unit, given)["q2"], whole.run_unit(unit, given)["q2"])
+    assert lent.cut(["q1"], ["q2"]) == whole.cut(["q1"], ["q2"])
+    assert [v.model for v in lent.variants(prepared)] == [v.model for v in whole.variants(prepared)]
+
+
+def test_what_is_prepared_of_very_large_constants_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+    graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
+    kept = Simulator(graph)
+    monkeypatch.setattr(simulator, "MOST_CONSTANTS", 2 * SIZE * SIZE)
+    freed = Simulator(graph)
+    prepared = random_inputs(graph, 3)
+    assert freed.run(prepared).digests == kept.run(prepared).digests
+    assert not freed._states and kept._states

@@ -49,10 +49,11 @@ class LiveProgress:
 
     def _update(self, name: str, done: int, total: int) -> None:
         with self._lock:
+            if done < total and time.monotonic() - self._last < PAUSE_S:
+                return  # drawing costs more than many a step
             full = BAR * done // max(total, 1)
             self._step = f"{name} [{'#' * full}{'.' * (BAR - full)}] {done} of {total}"
-            if time.monotonic() - self._last >= PAUSE_S:
-                self._draw()
+            self._draw()
 
     def _draw(self) -> None:
         now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +35,8 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     every = units(graph)
     read = (*graph.observable(), *graph.fed(), *(o for unit in every for o in unit.outputs))
     names = [n for n in dict.fromkeys(read) if n in produced]
-    recorded = dict(open_long(original, names).run(prepared.arrays()))
+    opening = None if watch is None else partial(watch, "opening")
+    recorded = dict(open_long(original, names, opening).run(prepared.arrays()))
     recorded |= prepared.arrays()
     simulator, worst, checked = Simulator(graph), 0.0, 0
     over: list[str] = []

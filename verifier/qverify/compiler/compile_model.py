@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy.typing as npt
 import onnx
 
 from qverify.arithmetic.workers import submit
@@ -33,7 +34,7 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.onnx_model.decompose import check_same_values, decompose
-from qverify.onnx_model.light_model import light_model
+from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
 from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
@@ -76,17 +77,22 @@ class CompileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """The result of compile_model. integer: the pieces of the integer ONNX's file. notes: what a report says of the
-    arithmetic."""
+    """The result of compile_model. integer: the pieces of the integer ONNX's file. constants: those that it has as the
+    original ONNX has them, by name. notes: what a report says of the arithmetic."""
 
     graph: Graph
     integer: list[Piece]
+    constants: dict[str, npt.NDArray[Any]]
     notes: list[str] = field(default_factory=list)
 
     @property
     def integer_onnx(self) -> bytes:
         """Returns the integer ONNX, serialized."""
         return b"".join(self.integer)
+
+    def integer_model(self) -> LightModel:
+        """Returns the integer ONNX, whose large constants are the compiler's arrays."""
+        return light_model(onnx.ModelProto.FromString(self.integer_onnx), self.constants)
 
 
 def compile_model(
@@ -139,7 +145,7 @@ def compile_model(
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    compiled = Compiled(graph, integer, notes)
+    compiled = Compiled(graph, integer, lowered.matched.view.constants, notes)
     if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
         exact = replace(options, rounding="ref-exact")
         plain = graph if options.rounding == exact.rounding else lowered.again(exact)

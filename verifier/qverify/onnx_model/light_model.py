@@ -74,6 +74,14 @@ def light_model(model: onnx.ModelProto, constants: Mapping[str, Array] | None = 
     return LightModel(light, arrays)
 
 
+def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
+    """Returns the model of a LightModel, or a part of it, after giving it the data of its constants."""
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(constants[tensor.name], tensor.name))
+    return model
+
+
 def open_exposed(model: onnx.ModelProto | LightModel, names: list[str]) -> Engine:
     """Returns a session of the model with these tensors as outputs, too. Its large constants of integers are not
     serialized but read where they are. Raises BadFileError."""

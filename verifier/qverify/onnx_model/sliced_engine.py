@@ -3,7 +3,7 @@ nodes times its outputs, and every tensor of a reference is one. Nothing is fuse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -13,14 +13,19 @@ from qverify.onnx_model.light_model import LightModel, light_model, open_exposed
 from qverify.onnx_model.node_order import reads
 
 NODES = 1000  # of one session
+Step = Callable[[int, int], None]
 
 
 class SlicedEngine:
     """What Engine is for a model whose nodes are in running order. settings: of every session."""
 
-    def __init__(self, slices: Sequence[LightModel], inputs: Sequence[str], outputs: Sequence[str]):
-        """inputs, outputs: of the whole model."""
-        self._engines = [open_exposed(part, []) for part in slices]
+    def __init__(self, slices: Sequence[LightModel], inputs: Sequence[str], outputs: Sequence[str], step: Step | None):
+        """inputs, outputs: of the whole model. step: called with the sessions that are open, and their number."""
+        self._engines = list[Engine]()
+        for part in slices:
+            self._engines.append(open_exposed(part, []))
+            if step is not None:
+                step(len(self._engines), len(slices))
         self.settings = self._engines[0].settings
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.tensors = set(outputs)
@@ -37,16 +42,18 @@ class SlicedEngine:
         return {name: values[name] for name in wanted}
 
 
-def open_long(model: onnx.ModelProto | LightModel, names: list[str]) -> Engine | SlicedEngine:
+def open_long(model: onnx.ModelProto | LightModel, names: list[str], step: Step | None = None) -> Engine | SlicedEngine:
     """Returns what open_exposed() returns; for a long model several sessions. model: its nodes are in running order and
-    its value_info is complete; where it is not, there is one session. Raises BadFileError."""
+    its value_info is complete; where it is not, there is one session. step: as SlicedEngine's. Raises BadFileError."""
     source = model if isinstance(model, LightModel) else light_model(model)
     if len(source.model.graph.node) <= 2 * NODES:
         return open_exposed(source, names)
     slices = _slices(source, names)
     graph = source.model.graph
     outputs = dict.fromkeys([*(o.name for o in graph.output), *names])
-    return SlicedEngine(slices, [i.name for i in graph.input], list(outputs)) if slices else open_exposed(source, names)
+    if not slices:
+        return open_exposed(source, names)
+    return SlicedEngine(slices, [i.name for i in graph.input], list(outputs), step)
 
 
 def _slices(source: LightModel, names: list[str]) -> list[LightModel]:

@@ -38,7 +38,7 @@ class HostSides:
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
         """Runs the host's sides on these inputs. run_sim: whether the simulator takes part."""
         ran = SideResults()
-        if self._models.integer_onnx is not None:
+        if self._models.compiled is not None:
             reference = self._open_reference()
             ran.canary = self._canary
             ran.recordings["reference"] = reference.run(prepared)
@@ -62,7 +62,7 @@ class HostSides:
         from qverify.sides.simulator import Simulator
 
         functions: dict[str, Any] = {}
-        if self._models.integer_onnx is not None:
+        if self._models.compiled is not None:
             functions["reference"] = self._open_reference().run_unit
         if run_sim:
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
@@ -74,9 +74,11 @@ class HostSides:
         from qverify.sides.reference import Reference
 
         if self._reference is None:
-            assert self._models.integer_onnx is not None
+            assert self._models.compiled is not None
             self._canary = dict(canary())
-            self._reference = Reference(self._models.integer_onnx, self._models.graph, self._models.original)
+            self._reference = Reference(
+                self._models.compiled.integer_model(), self._models.graph, self._models.original
+            )
             self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
         return self._reference
 

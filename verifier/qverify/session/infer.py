@@ -48,11 +48,11 @@ def infer(
 
         recording = Simulator(models.graph, models.islands).run(prepared)
     elif side == "reference":
-        if models.integer_onnx is None:
+        if models.compiled is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
         from qverify.sides.reference import Reference
 
-        recording = Reference(models.integer_onnx, models.graph).run(prepared)
+        recording = Reference(models.compiled.integer_model(), models.graph).run(prepared)
     else:
         from qverify.sides.board import Board
 

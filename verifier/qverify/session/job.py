@@ -64,7 +64,7 @@ class Job:
         self.request = request
         self.models = open_models(request.models, request.shapes, request.allow_other_model, request.host)
         sides = {
-            "reference": self.models.integer_onnx is not None,
+            "reference": self.models.compiled is not None,
             "simulator": request.run_sim,
             "board": request.board is not None,
         }

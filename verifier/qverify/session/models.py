@@ -27,21 +27,26 @@ FOREIGN = {
 
 @dataclass
 class Models:
-    """The opened models. binary: model.bin bytes (compiled in memory when none was given). integer_onnx, original: None
+    """The opened models. binary: model.bin bytes (compiled in memory when none was given). compiled, original: None
     without quant.onnx. rows: for the report."""
 
     graph: Graph
     binary: bytes
-    integer_onnx: bytes | None = None
+    compiled: Compiled | None = None
     original: bytes | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
 
+    @property
+    def integer_onnx(self) -> bytes | None:
+        """Returns the integer ONNX, serialized; None without quant.onnx."""
+        return None if self.compiled is None else self.compiled.integer_onnx
+
     @cached_property
     def islands(self) -> HostIslands | None:
         """Returns what computes the graph's host islands; None where it has none."""
-        return HostIslands(self.integer_onnx, self.graph) if self.graph.islands and self.integer_onnx else None
+        return HostIslands(self.compiled.integer_onnx, self.graph) if self.graph.islands and self.compiled else None
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -117,13 +122,13 @@ def open_models(
         return Models(
             compiled.graph,
             encode(compiled.graph),
-            compiled.integer_onnx,
+            compiled,
             quantized[1],
             rows,
             [*compiled.notes, "no model.bin given: compiled in memory"],
             caveats,
         )
-    return Models(graph, binary[1], compiled.integer_onnx, quantized[1], rows, compiled.notes, caveats)
+    return Models(graph, binary[1], compiled, quantized[1], rows, compiled.notes, caveats)
 
 
 def _check_first(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:

@@ -18,7 +18,7 @@ from qverify.onnx_model.cut_model import Cutter
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.light_model import open_exposed
+from qverify.onnx_model.light_model import LightModel, light_model, open_exposed, with_data
 from qverify.ops.quantize import parameters
 from qverify.sides.host_islands import made_from, misfit
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
@@ -34,15 +34,17 @@ SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all
 class Reference:
     """Runs the reference. integer_onnx: the compiler's. original: the original ONNX, for plain()."""
 
-    def __init__(self, integer_onnx: bytes, graph: Graph, original: bytes | None = None):
+    def __init__(self, integer_onnx: bytes | LightModel, graph: Graph, original: bytes | None = None):
         self.graph, self.original = graph, original
-        self._model = onnx.load_from_string(integer_onnx)
+        if isinstance(integer_onnx, bytes):
+            integer_onnx = light_model(onnx.load_from_string(integer_onnx))
+        self._model, self._constants = integer_onnx.model, integer_onnx.constants
         computed = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in computed]
         self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
         self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
         self._cutter: Cutter | None = None
-        self._engine = open_exposed(self._model, [*self.names, *self._by_host])
+        self._engine = open_exposed(integer_onnx, [*self.names, *self._by_host])
         self._front = preprocessing_of(graph, self._engine.inputs)
 
     def computed_by(self, kinds: set[str]) -> list[str]:
@@ -103,7 +105,7 @@ class Reference:
         and of the original ONNX under every level."""
         inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
         feed, base = {n: inputs[n] for n in self._engine.inputs}, self._engine.run(inputs, self.names)
-        model = expose_tensors(self._model, self.names).SerializeToString()
+        model = with_data(expose_tensors(self._model, self.names), self._constants).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
         variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
         if self.original is None:
@@ -121,12 +123,15 @@ class Reference:
         Returns its outputs by name."""
         if any(node in self._front for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
-        return Engine(self.cut(unit.inputs, unit.outputs).SerializeToString(), threads=1).run(
-            inputs, list(unit.outputs)
-        )
+        part = self._cut(unit.inputs, unit.outputs)
+        lent = {i.name: self._constants[i.name] for i in part.graph.initializer if i.name in self._constants}
+        return Engine(part.SerializeToString(), threads=1, lent=lent).run(inputs, list(unit.outputs))
 
     def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         """Returns the nodes between these tensors as a model of its own."""
+        return with_data(self._cut(given, outputs), self._constants)
+
+    def _cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
         self._cutter = self._cutter or Cutter(self._model, self.graph.tensors)
         return self._cutter.cut(given, outputs)
 

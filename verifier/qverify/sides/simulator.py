@@ -22,6 +22,9 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
 NOT_COMPUTABLE = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
+MOST_CONSTANTS = (
+    1 << 26
+)  # bytes; what pages prepare from more, up to eight times as much, is prepared for each run again
 DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest is faster than handing it to a thread
 
 
@@ -30,12 +33,13 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object."""
+    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object, unless they are very large."""
 
     def __init__(self, graph: Graph, islands: HostIslands | None = None):
         """islands: for run(), where the graph has any."""
         self.graph, self._islands = graph, islands
         self._states: dict[str, Any] = {}
+        self._keeps_states = sum(value.nbytes for value in graph.constants.values()) <= MOST_CONSTANTS
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
         """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed
@@ -47,6 +51,8 @@ class Simulator:
             outputs = ops.simulate_node(self.graph, node, values, self._states[node.name])
         except NOT_COMPUTABLE as error:
             raise BadFileError(f"{_where(node)}: its tensors or words do not fit the op ({error})") from error
+        if not self._keeps_states:
+            self._states.clear()
         for name, value in outputs.items():
             spec = self.graph.spec(name)
             if (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):

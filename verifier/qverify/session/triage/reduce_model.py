@@ -76,7 +76,7 @@ class _Search:
         self._outcome, self._evidence, self._runs = outcome, outcome.evidence, 1
         self._units = units(self._graph)
         self._failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
-        self._onnx = None if job.models.integer_onnx is None else parse(job.models.integer_onnx, "integer ONNX")
+        self._onnx = None if job.models.compiled is None else parse(job.models.compiled.integer_onnx, "integer ONNX")
         self._written = None if job.models.original is None else parse(job.models.original, "quantized ONNX")
         self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
         self._places = self._ends()

@@ -7,7 +7,7 @@ import onnx
 
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
-WIDE = {onnx.TensorProto.INT32: np.int32, onnx.TensorProto.INT64: np.int64}  # 8 bits trap nowhere
+WIDE: dict[int, type] = {onnx.TensorProto.INT32: np.int32, onnx.TensorProto.INT64: np.int64}  # 8 bits trap nowhere
 CHECKED = "/divisors"
 
 

@@ -71,6 +71,8 @@ def _on_others(model: onnx.ModelProto, feed: dict[str, Array], folder: Path, arc
     files = ",".join(f"{i}.bin" for i in range(len(graph.inputs)))
     words = ["infer", "--model_file=model.bin", f"--input_file={files}", "--digests"]
     wanted = _digests([str(runtime_path("x86_64")), *words], folder)
+    if len(wanted) < len(graph.nodes) // 2:
+        return Outcome("architecture", f"x86_64 gave {len(wanted)} digests of {len(graph.nodes)} nodes: {wanted[:1]}")
     for architecture in architectures:
         found = _digests([str(emulator(architecture)), str(runtime_path(architecture)), *words], folder)
         if found != wanted:

@@ -86,3 +86,38 @@ def test_an_index_outside_ends_the_run(index: int, tmp_path: Path) -> None:
     given = PreparedInputs((PreparedInput(graph.spec("in0"), values.astype("<i8").tobytes(), "test", 0),))
     with pytest.raises(BadFileError, match=r"\(gather\).*index outside -11\.\.10"):
         Simulator(graph).run(given)
+
+
+def divided(m: Qdq) -> None:
+    m.output(m.op("Div", [m.op("Cast", [m.input((2, 3))], to=7), m.integers((2, 3))]))
+
+
+def test_random_divisors_are_not_zero() -> None:
+    graph = built(divided)[1]
+    drawn = {int(v) for seed in range(20) for v in random_inputs(graph, seed).arrays()["in1"].reshape(-1)}
+    assert drawn == {1, 2}
+
+
+def test_a_divisor_of_zero_ends_the_run(tmp_path: Path) -> None:
+    m, graph = built(divided)
+    path, inputs = tmp_path / "m.onnx", tmp_path / "i.npz"
+    path.write_bytes(m.model().SerializeToString())
+    values = {"in0": np.full((2, 3), 2, np.float32), "in1": np.array([[1, 2, 3], [4, 0, 5]])}
+    np.savez(inputs, **values)
+    with pytest.raises(QVerifyError, match="division by zero"):
+        verify(Request([str(path)], "local", inputs=InputRequest(str(inputs))))
+    given = [PreparedInput(graph.spec(n), np.ascontiguousarray(v).tobytes(), "test", 0) for n, v in values.items()]
+    with pytest.raises(BadFileError, match=r"\(elementwise_integer\).*a divisor is 0"):
+        Simulator(graph).run(PreparedInputs(tuple(given)))
+
+
+def test_the_lowest_integer_by_minus_one_ends_nothing(tmp_path: Path) -> None:
+    """Of constants, which onnxruntime would divide in this process."""
+    m = Qdq("uint8")
+    m.output(m.quantize(m.op("Relu", [m.input((2, 3))])))
+    sign = m.op("Sub", [m.op("ArgMax", [m.input((2, 3))], axis=1, keepdims=0), m.constant("four", np.array(4))])
+    by = m.op("Div", [sign, m.op("Abs", [sign])])  # -1
+    m.output(m.op("Div", [m.constant("lowest", np.array(np.iinfo(np.int64).min)), by]))
+    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    made = Simulator(graph).run(random_inputs(graph, 0)).tensors
+    assert made[graph.outputs[1]].tolist() == [np.iinfo(np.int64).min] * 2

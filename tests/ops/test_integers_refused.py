@@ -31,15 +31,11 @@ REFUSED: dict[str, tuple[Callable[[Qdq], str], str]] = {
     ),
     "divided_by_zero": (
         lambda m: m.op("Div", [m.integers((2,)), *c(m, np.array([1, 0]))]),
-        r"Div\): wanted a constant divisor without 0 and -1",
+        r"Div\): a divisor is 0",
     ),
-    "divided_by_what_is_computed": (
-        lambda m: m.op("Div", [m.integers((2,)), m.integers((2,))]),
-        r"Div\): wanted a constant divisor without 0 and -1",
-    ),
-    "remainder_of_minus_one": (
-        lambda m: m.op("Mod", [m.integers((2,)), *c(m, np.array([-1]))]),
-        r"Mod\): wanted a constant divisor without 0 and -1",
+    "remainder_of_the_dividends_sign": (
+        lambda m: m.op("Mod", [m.integers((2,)), *c(m, np.array([3]))], fmod=1),
+        r"Mod\): fmod=1 is not supported",
     ),
     "the_largest_of_three": (
         lambda m: m.op("Max", [m.integers((2,)), m.integers((2,)), m.integers((2,))]),

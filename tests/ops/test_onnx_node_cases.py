@@ -23,7 +23,7 @@ KINDS = (
 )
 OPERATORS = {kind for line in KINDS for kind in line.split()}
 CONSTANT = {  # inputs that have to be constants here
-    **dict.fromkeys(("TopK", "Tile", "Expand", "CumSum", "OneHot", "Trilu", "Div", "Mod"), (1,)),
+    **dict.fromkeys(("TopK", "Tile", "Expand", "CumSum", "OneHot", "Trilu"), (1,)),
     **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"), (1,)),
     **dict.fromkeys(("NonMaxSuppression",), (2, 3, 4)),
     **dict.fromkeys(("Clip",), (1, 2)),
@@ -38,7 +38,7 @@ REFUSED = re.compile(  # cases that have no kernel, and nothing else
     "|bitwise_(?:and|xor)_i16_3d|bitwise_not_3d"
     "|cast_(?:no_saturate_|e8m0_)?FLOAT_to_(?:B?FLOAT16|DOUBLE|FLOAT[48].*|U?INT[24])"
     "|isinf_(?:negative|positive)|onehot_with_(?:negative_)?axis|reduce_(?:max|min)_bool_inputs"
-    "|mod_(?:float.*|int64_fmod|mixed_sign_(?:float32|int16|int8)|uint16|uint8)"
+    "|mod_(?:float.*|int64_fmod|mixed_sign_(?:float32|int16)|uint16)"
     "|reduce_.*empty_set.*|tri[lu]_zero|scatter_with(?:out)?_axis)"  # no elements; Scatter is deprecated
 )
 

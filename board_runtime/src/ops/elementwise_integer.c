@@ -93,14 +93,6 @@ static const char *types_wrong(int32_t function, int32_t x, int32_t y) {
   return (ordered || (x == QV_BOOL && function == QV_INTEGER_EQUAL)) && y == QV_BOOL ? NULL : "float32 or integers in, bool out";
 }
 
-static qv_status check_divisor(qv_model *m, const qv_node *n) {
-  const qv_tensor *b = qv_in(m, n, 1);
-  if (!b->constant) return qv_fail_operands(m, n, "a constant divisor");
-  for (int64_t i = 0; i < b->elements; i++)
-    if (qv_load64(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
-  return QV_OK;
-}
-
 static qv_status elementwise_integer_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, n->n_inputs, 1, 1);
   if (status != QV_OK) return status;
@@ -115,7 +107,7 @@ static qv_status elementwise_integer_check(qv_model *m, qv_node *n) {
     if (function == QV_INTEGER_CLIP ? b && (b->dtype != x->dtype || b->elements != 1) : !b || b->dtype != x->dtype)
       return qv_fail_operands(m, n, function == QV_INTEGER_CLIP ? "limits of one element of the first input's type" : "inputs of one type");
   }
-  if (function == QV_INTEGER_DIV && (status = check_divisor(m, n)) != QV_OK) return status;
+  if (function == QV_INTEGER_DIV && (status = qv_check_divisors(m, n)) != QV_OK) return status;
   if (operands_of(function) == 2) return qv_check_broadcast(m, n, 0, 1);
   return qv_same_shape(x, y) ? QV_OK : qv_fail_operands(m, n, "an output of the first input's shape");
 }
@@ -145,6 +137,10 @@ static void clip(const qv_session *s, const qv_node *n) {
 static qv_status elementwise_integer_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
   walking w = {qv_data(s, x), NULL, qv_data(s, y), qv_word(n, 0), x->dtype};
+  if (w.function == QV_INTEGER_DIV) {
+    qv_status status = qv_divisors(s, n);
+    if (status != QV_OK) return status;
+  }
   if (operands_of(w.function) == 2) {
     w.b = qv_data(s, qv_in(s->model, n, 1));
     qv_for_rows(x, qv_in(s->model, n, 1), y, row, &w);

@@ -1,4 +1,4 @@
-/* y = a - b * floor(a / b) on int32 or int64, b constant and without 0 (NUMERICS.md, mod). */
+/* y = a - b * floor(a / b) on integers; a divisor of 0 ends the run (NUMERICS.md, mod). */
 #include "op.h"
 
 typedef struct {
@@ -21,15 +21,16 @@ static qv_status mod_check(qv_model *m, qv_node *n) {
   if (status != QV_OK) return status;
   const qv_tensor *a = qv_in(m, n, 0), *b = qv_in(m, n, 1), *y = qv_out(m, n, 0);
   if ((status = qv_check_broadcast(m, n, 0, 1)) != QV_OK) return status;
-  if ((y->dtype != QV_I32 && y->dtype != QV_I64) || a->dtype != y->dtype || b->dtype != y->dtype || !b->constant)
-    return qv_fail_operands(m, n, "int32 or int64 in and out, the second input constant");
-  for (int64_t i = 0; i < b->elements; i++)
-    if (qv_load64(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
-  return QV_OK;
+  int integer = y->dtype == QV_I32 || y->dtype == QV_I64 || y->dtype == QV_U8 || y->dtype == QV_S8;
+  if (!integer || a->dtype != y->dtype || b->dtype != y->dtype)
+    return qv_fail_operands(m, n, "int32, int64, uint8 or int8 in and out, all of one type");
+  return qv_check_divisors(m, n);
 }
 
 static qv_status mod_run(const qv_session *s, const qv_node *n) {
   const qv_tensor *a = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 1), *y = qv_out(s->model, n, 0);
+  qv_status status = qv_divisors(s, n);
+  if (status != QV_OK) return status;
   dividing w = {qv_data(s, a), qv_data(s, b), qv_data(s, y), y->dtype};
   qv_for_rows(a, b, y, row, &w);
   return QV_OK;

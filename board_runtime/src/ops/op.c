@@ -52,6 +52,22 @@ qv_status qv_index(const qv_session *s, const qv_node *n, int input, int64_t i, 
   return QV_OK;
 }
 
+qv_status qv_check_divisors(qv_model *m, const qv_node *n) {
+  const qv_tensor *b = qv_in(m, n, 1);
+  for (int64_t i = 0; b->constant && i < b->elements; i++)
+    if (qv_load64(b->constant, b->dtype, i) == 0) return qv_fail(m, n, QV_E_FORMAT, "divisor %ld is 0, wanted any other", (long)i);
+  return QV_OK;
+}
+
+qv_status qv_divisors(const qv_session *s, const qv_node *n) {
+  const qv_tensor *b = qv_in(s->model, n, 1);
+  const void *values = qv_data(s, b);
+  for (int64_t i = 0; !b->constant && i < b->elements; i++)
+    if (qv_load64(values, b->dtype, i) == 0)
+      return qv_fail(s->model, n, QV_E_INPUT, "input 1: divisor %lld is 0, wanted any other", (long long)i);
+  return QV_OK;
+}
+
 void qv_broadcast_strides(const qv_tensor *t, const qv_tensor *out, int64_t stride[QV_MAX_RANK]) {
   int64_t step = 1;
   for (int k = out->rank - 1; k >= 0; k--) {

@@ -22,4 +22,7 @@ void qv_copy_strided(const qv_tensor *out, const int64_t stride[QV_MAX_RANK], in
 int qv_is_index(const qv_tensor *t);
 /* Element i of the indices that `input` is, counted from the end where negative; QV_E_INPUT outside -size..size-1. */
 qv_status qv_index(const qv_session *s, const qv_node *n, int input, int64_t i, int64_t size, int64_t *at);
+/* Whether a constant second input of integers has no 0, at load; whether a computed one has none: QV_E_INPUT if it has. */
+qv_status qv_check_divisors(qv_model *m, const qv_node *n);
+qv_status qv_divisors(const qv_session *s, const qv_node *n);
 #endif

@@ -44,7 +44,10 @@ def arithmetic(g: RandomGraph) -> None:
     elif kind == "Clip":
         g.add(kind, [x, g.constant(1, dtype), g.constant(7, dtype)])
     elif kind in ("Div", "Mod"):
-        g.add(kind, [x, g.constant(g.rng.integers(2, 9, dims[-1:]), dtype)])
+        by = g.constant(g.rng.integers(2, 9, dims[-1:]) * g.pick(1, 1, -1), dtype) if dtype != "uint8" else ""
+        if not by or g.chance(0.4):  # computed, and never 0
+            by = g.add("Max", [g.tensor(dtype), g.constant(1, dtype)])[0]
+        g.add(kind, [x, by])
     else:
         g.add(kind, [x, other])
 

@@ -7,6 +7,7 @@ import numpy as np
 from qverify.inputs.buffers import random_bytes
 from qverify.inputs.described_inputs import described_inputs
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.integer_functions import FUNCTIONS
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
@@ -42,6 +43,21 @@ def index_range(graph: Graph, name: str) -> int:
     return 2 if least is None else least
 
 
+def divides(graph: Graph, name: str) -> bool:
+    """Returns whether this graph input is a divisor of integers, also through movements, casts and choices between it and
+    others: a 0 would end the run."""
+    names = {name}
+    for node in graph.nodes:
+        divided = node.op == "mod" or (node.op == "elementwise_integer" and node.words[0] == FUNCTIONS["div"].number)
+        if divided and node.inputs[1] in names:
+            return True
+        if node.op in (*INDEX_MOVEMENTS, *PICKING) and node.inputs[0] in names:
+            names |= set(node.outputs)
+        if node.op == "where" and names.intersection(filter(None, node.inputs[1:])):
+            names |= set(node.outputs)
+    return False
+
+
 def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
     """Returns the sizes of the dims of `source` in which this node's indices lie."""
     shape = graph.spec(source).shape
@@ -66,9 +82,10 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
     if spec.dtype == "float64":
         return generator.uniform(-1, 1, spec.shape)
     limits = np.iinfo(spec.dtype)
-    high = limits.max if spec.quantized else min(int(limits.max), index_range(graph, spec.name) - 1)
+    low = 1 if divides(graph, spec.name) else 0
+    high = limits.max if spec.quantized else min(int(limits.max), low + index_range(graph, spec.name) - 1)
     return generator.integers(
-        limits.min if spec.quantized else 0, high, spec.shape, dtype=np.int64, endpoint=True
+        limits.min if spec.quantized else low, high, spec.shape, dtype=np.int64, endpoint=True
     ).astype(spec.dtype)
 
 

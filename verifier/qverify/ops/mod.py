@@ -1,4 +1,4 @@
-"""y = a - b * floor(a / b) on integers, b constant and without 0: the sign of y is that of b (NUMERICS.md, mod)."""
+"""y = a - b * floor(a / b) on integers, b without 0: the sign of y is that of b (NUMERICS.md, mod)."""
 
 from __future__ import annotations
 
@@ -18,4 +18,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert a is not None and b is not None
     if (b == 0).any():
         raise ValueError(f"{node.name}: a divisor is 0")
-    return (np.remainder(a, b).astype(y.dtype).reshape(y.shape),)
+    with np.errstate(all="ignore"):  # of the lowest integer and -1
+        return (np.remainder(a, b).astype(y.dtype).reshape(y.shape),)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.integer_functions import FUNCTIONS
 from qverify.model_bin.units import Unit
 
 Array = npt.NDArray[Any]
@@ -71,6 +72,9 @@ def _drawing(graph: Graph, node: Node, name: str, values: Array, kind: str) -> C
     if 1 in at and node.op in INDEXED:
         sizes = INDEXED[node.op](graph.spec(node.inputs[0] or "").shape, node.words, values.shape)
         return lambda rng: _indices(sizes, values.shape, kind, rng)
+    divides = node.op == "mod" or (node.op == "elementwise_integer" and node.words[0] == FUNCTIONS["div"].number)
+    if divides and (1 in at or node.inputs[1] not in graph.constants):
+        return None  # a divisor of 0 ends the run
     if node.op == "mod" and at == [0]:
         return lambda rng: _dividends(graph.constants[node.inputs[1] or ""], values, kind, rng)
     if node.op in MOVED:

@@ -10,6 +10,7 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import elementwise_integer, variadic_float
+from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.onnx_model.view import attributes
 
@@ -101,6 +102,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     tanh = node.op_type == "Gelu" and attributes(node).get("approximate") == b"tanh"
     function = FUNCTIONS["gelu_tanh" if tanh else NAMES[node.op_type]]
     p, q = _parameters(stream, node)
+    if node.op_type == "PRelu" and len(stream.view.shape(node.input[1])) > len(stream.view.shape(node.input[0])):
+        raise UnsupportedError(f"{node.name} (PRelu): its slope has more dims than its input; export with as many")
     if node.op_type in ("Max", "Min") and len(node.input) != 2:
         variadic_float.lower_float(stream, node)
         return

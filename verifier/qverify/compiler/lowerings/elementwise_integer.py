@@ -54,8 +54,8 @@ def serves(stream: FloatStream, node: Any) -> bool:
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError for types that the function does not have, and for a divisor that is
-    computed, 0 or -1."""
+    """Writes the node. Raises UnsupportedError for types that the function does not have, and for a constant divisor
+    of 0."""
     name = NAMES.get(node.op_type) or OF_FLOATS_TOO[node.op_type]
     _check(stream, node, name)
     function = FUNCTIONS[name]
@@ -79,6 +79,11 @@ def _check(stream: FloatStream, node: Any, name: str) -> None:
         raise UnsupportedError(f"{where}: limits of integers as attributes; wanted inputs, as from opset 12 on")
     if len(node.input) > FUNCTIONS[name].operands or (name != "clip" and len(node.input) < FUNCTIONS[name].operands):
         raise UnsupportedError(f"{where}: {len(node.input)} inputs of integers; wanted {FUNCTIONS[name].operands}")
-    divisor = stream.view.constants.get(node.input[1]) if name == "div" else np.ones(1)
-    if divisor is None or np.isin(divisor, (0, -1)).any():
-        raise UnsupportedError(f"{where}: wanted a constant divisor without 0 and -1, by which no kernel traps")
+    if name == "div":
+        check_divisors(stream, node)
+
+
+def check_divisors(stream: FloatStream, node: Any) -> None:
+    """Raises UnsupportedError for a constant divisor that has a 0, on which every run would end."""
+    if (stream.view.constants.get(node.input[1], np.ones(1)) == 0).any():
+        raise UnsupportedError(f"{node.name} ({node.op_type}): a divisor is 0; replace it by another number")

@@ -1,0 +1,32 @@
+"""Div and Mod of integers whose divisor may be -1: the lowest integer by -1 ends onnxruntime with its process."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from qverify.onnx_model.rewriter import Rewriter, attribute
+
+WIDE: dict[int, type] = {onnx.TensorProto.INT32: np.int32, onnx.TensorProto.INT64: np.int64}  # 8 bits trap nowhere
+CHECKED = "/divisors"
+
+
+def division(r: Rewriter, node: onnx.NodeProto) -> bool | None:
+    """Divides by 1 where the divisor is -1, and negates what Div then gives there; of Mod both are 0."""
+    a, b = node.input
+    value = r.value(b)
+    there = CHECKED in b if value is None else not (value == -1).any()
+    if r.kind(b) not in WIDE or there or attribute(node, "fmod", 0):
+        return False
+    one = [r.constant(n, np.array(v, WIDE[r.kind(b)])) for n, v in (("minus_one", -1), ("one", 1))]
+    negated = r.step("Equal", [b, one[0]], "by_minus_one")
+    divisors = r.step("Where", [negated, one[1], b], CHECKED[1:])
+    if node.op_type == "Mod":
+        r.node("Mod", [a, divisors], node.output[0])
+        return None
+    quotient = r.step("Div", [a, divisors], "quotient")
+    r.node("Where", [negated, r.step("Neg", [quotient], "negated_quotient"), quotient], node.output[0])
+    return None
+
+
+REPLACED = {("", "Div"): division, ("", "Mod"): division}

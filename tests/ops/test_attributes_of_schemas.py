@@ -22,6 +22,7 @@ from tests.graphs.made import random_graph
 from tests.ops.case_files import CASES
 from tests.ops.qdq import Qdq
 from tests.plain.test_decompositions import GOOD
+from tests.plain.test_decompositions_of_functions import CASES as FUNCTIONS
 
 OUTSIDE = re.compile("not a valid ONNX model|the shape of .* is not known")  # the latter: a tensor without elements
 Feed = dict[str, np.ndarray[Any, Any]]
@@ -44,6 +45,7 @@ OLDER: tuple[tuple[int, str, dict[str, Any]], ...] = (
 FIRST, LAST = 10, 25  # opsets that are read
 Schema = Any
 NOT_TRIED = {  # by type: attributes of which no model has a node here
+    "Attention": {"left_window_size", "right_window_size"},  # from opset 25 on
     "Cast": {"round_mode"},  # from opset 24 on, and read by casts to float8 only
     "DynamicQuantizeLSTM": {"activations"},  # names, which tests/ops/test_lowering_edges.py refuses
     "EmbedLayerNormalization": {"epsilon", "mask_index_type"},  # tests/plain/test_decompositions.py
@@ -53,7 +55,10 @@ NOT_TRIED = {  # by type: attributes of which no model has a node here
 # onnxruntime's own QLinearConv, Pad, Trilu, QuantizeLinear and DequantizeLinear have the attributes of ONNX's
 TWINS = ("QLinearConv", "Pad", "Trilu", "QuantizeLinear", "DequantizeLinear")
 NOT_GIVEN = {  # refused by name (past, lengths, masks, g_idx), not read (roi), or in tests of their own
-    *(f"Attention {n}" for n in ("attention_bias", "past", "past_sequence_length")),
+    *(
+        f"Attention {n}"
+        for n in ("attention_bias", "nonpad_kv_seqlen", "past", "past_key", "past_sequence_length", "past_value")
+    ),
     *("Dropout ratio", "Dropout training_mode", "DynamicQuantizeLSTM sequence_lens", "MatMulNBits g_idx", "Pad axes"),
     *(f"EmbedLayerNormalization {n}" for n in ("mask", "position_ids", "segment_embedding", "segment_ids")),
     *(f"MultiHeadAttention {n}" for n in ("cache_indirection", "key_padding_mask", "past_key", "past_sequence_length")),
@@ -92,6 +97,10 @@ def models() -> list[tuple[onnx.ModelProto, Feed]]:
                 continue  # written for another opset
     for name, build in GOOD.items():
         m = Qdq(seed=sum(name.encode()))
+        build(m)
+        made.append((m.model(), m.feed))
+    for name, (build, opset) in FUNCTIONS.items():
+        m = Qdq(seed=sum(name.encode()), opset=opset)
         build(m)
         made.append((m.model(), m.feed))
     for seed in range(GRAPHS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,8 +89,9 @@ def test_shapes_of_a_dynamic_model(model: onnx.ModelProto, tmp_path: Path, capsy
     path, binary = tmp_path / "d.onnx", tmp_path / "d.bin"
     onnx.save(model, path)
     assert main(["compile", str(path), "-o", str(binary), "--shape", "image=3,1,8,8"]) == 0
-    assert main(["-m", f"{path},{binary}", "-b", "local", "-r"]) == 0
-    assert "3x10" in capsys.readouterr().out
+    assert main(["-m", f"{path},{binary}", "-b", "local", "-r", "--json", str(tmp_path / "r.json")]) == 0
+    assert json.loads((tmp_path / "r.json").read_text())["pairs"][0]["tensors"][-1]["shape"] == [3, 10]
+    capsys.readouterr()
     assert main(["-m", f"{path},{binary}", "-b", "local", "--shape", "image=1,1,8,8"]) == 2
     assert "with other shapes" in capsys.readouterr().err
 

@@ -9,7 +9,6 @@ import pytest
 from qverify.capture.reader import open_capture
 from qverify.cli.main import main
 from qverify.inputs.sources import InputRequest
-from qverify.session.models import open_models
 from qverify.session.offline.rejudge import CapturedJob, captured_models
 from qverify.tensors.spec import TensorSpec
 
@@ -27,7 +26,7 @@ def captured(file: Path, folder: Path) -> tuple[Path, CapturedJob]:
     """Returns capture.json of a run with every tensor, and what opens the capture again."""
     assert main(["-m", str(file), "-b", "local", "-r", "True", "--pull", "all", "--capture", str(folder)]) == 0
     capture = open_capture(str(folder))
-    return folder / "capture.json", CapturedJob(capture, open_models(captured_models(capture)), True)
+    return folder / "capture.json", CapturedJob(capture, captured_models(capture), True)
 
 
 def test_a_capture_gives_nothing_that_islands_make(file: Path, tmp_path: Path):
@@ -38,7 +37,7 @@ def test_a_capture_gives_nothing_that_islands_make(file: Path, tmp_path: Path):
         side["tensors"]["gridsample7"] = side["tensors"].pop("conv4_dq")
     path.write_text(json.dumps(written))
     capture = open_capture(str(path.parent))
-    job = CapturedJob(capture, open_models(captured_models(capture)), True)
+    job = CapturedJob(capture, captured_models(capture), True)
     for side in job.record(job.prepared(InputRequest(), 0))[0].recordings.values():
         assert "conv4_dq" in side.missing and "gridsample7" not in {**side.specs, **side.digests, **side.tensors}
         assert any("not used: gridsample7" in note for note in side.notes), side.notes

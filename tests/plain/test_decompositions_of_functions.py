@@ -80,6 +80,14 @@ def grids(m: Qdq) -> None:
         m.output(m.op("AffineGrid", [cubes, space], align_corners=corners))
 
 
+def crops(m: Qdq) -> None:
+    """Cut, padded, and both; of all dims and of two."""
+    x = m.op("Tanh", [m.input((2, 3, 5, 8))])
+    every, two = m.constant("every", np.array([2, 4, 3, 8])), m.constant("two", np.array([7, 5]))
+    m.output(m.op("CenterCropPad", [x, every]))
+    m.output(m.op("CenterCropPad", [x, two], axes=[-2, 3]))
+
+
 CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "rotations": (rotations, 23),
     "rotations_of_onnxruntime": (rotations_of_onnxruntime, 17),
@@ -88,6 +96,7 @@ CASES: dict[str, tuple[Callable[[Qdq], None], int]] = {
     "spaces": (spaces, 17),
     "samples": (samples, 16),
     "grids": (grids, 20),
+    "crops": (crops, 18),
     "norm_pools": (norm_pools, 18),
 }
 

@@ -85,7 +85,7 @@ def test_products_are_shown_as_products(path: Path) -> None:
     ("file", "pattern"),
     [
         ("pyproject.toml", r'^version = "(.+)"$'),
-        ("board_runtime/src/main.c", r'"qvrt ([0-9.]+)"'),
+        ("board_runtime/src/main.c", r'"qvrt ([0-9.]+)\\n'),
         ("board_runtime/src/agent/serve.c", r'\\"version\\": \\"([0-9.]+)\\"'),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.onnx_model.rewriter import Rewriter, given
+from qverify.onnx_model.rewriter import Rewriter, attribute, given
 
 LOW = np.float32(np.finfo(np.float32).min / 2)
 
@@ -17,6 +18,8 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     """Writes the body that ONNX gives for the node's opset, attributes and types."""
     if node.op_type == "Attention" and (given(node, 6) or r.is_read(3)):
         raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
+    if node.op_type == "MeanVarianceNormalization":
+        _check_axes(r, node)
     body = _body(r, node)
     names = {inner: given(node, at) for at, inner in enumerate(body.input)}
     names |= {inner: outer for inner, outer in zip(body.output, node.output, strict=False) if outer}
@@ -43,6 +46,13 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
         if made.op_type == "Constant":
             _finite(made)
         r.nodes.append(made)
+
+
+def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:
+    """Refuses axes over which nothing varies: what is left there is rounding divided by almost 0."""
+    axes, dims = attribute(node, "axes", [0, 2, 3]), r.dims(node.input[0])
+    if len(set(axes)) != len(axes) or prod(dims[a] for a in axes if -len(dims) <= a < len(dims)) < 2:
+        raise r.refusal(f"axes {list(axes)} of {list(dims)} name single elements, or one axis twice")
 
 
 def _finite(constant: onnx.NodeProto) -> None:
@@ -73,5 +83,5 @@ def _body(r: Rewriter, node: onnx.NodeProto) -> onnx.FunctionProto:
     return onnx.FunctionProto.FromString(data)
 
 
-KINDS = ("Attention", "CenterCropPad", "MeanVarianceNormalization", "SwiGLU")
+KINDS = ("Attention", "CenterCropPad", "MeanVarianceNormalization")
 REPLACED = {("", kind): written_by_onnx for kind in KINDS}

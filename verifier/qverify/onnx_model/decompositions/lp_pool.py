@@ -16,6 +16,12 @@ def lp_pool(r: Rewriter, node: onnx.NodeProto) -> None:
     p = attribute(node, "p", 2)
     if attribute(node, "ceil_mode", 0) or (r.opset < 19 and any(d != 1 for d in attribute(node, "dilations", [1]))):
         raise r.refusal("ceil_mode, and dilations below opset 19, are not supported")
+    if p < 1:
+        raise r.refusal("p below 1 is no norm")
+    if attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", "NOTSET") and any(
+        a.name == "pads" for a in node.attribute
+    ):
+        raise r.refusal("auto_pad beside pads contradict each other; export with one of them")
     window = {n: v for n in WINDOW if (v := attribute(node, n, None)) is not None and n != "ceil_mode"}
     if all(d == 1 for d in window.get("dilations", [1])):
         window.pop("dilations", None)

@@ -18,6 +18,8 @@ def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
     check_known(r, node, *KNOWN)
     if attribute(node, "scale", 1.0) != 1.0 or attribute(node, "is_packed_batching", 0):
         raise r.refusal("scale and is_packed_batching are not supported; export without them")
+    if attribute(node, "interleaved", 0) not in (0, 1):
+        raise r.refusal("interleaved is neither 0 nor 1")
     x, cosines, sines, positions = (
         given(node, i) for i in ((0, 2, 3, 1) if node.domain == MICROSOFT else (0, 1, 2, 3))
     )

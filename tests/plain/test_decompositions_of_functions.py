@@ -36,9 +36,11 @@ def rotations_of_onnxruntime(m: Qdq) -> None:
 
 
 def attentions(m: Qdq) -> None:
-    """Causal; with a mask that is added; fewer heads of keys than of queries; a query from which every key is hidden."""
+    """Causal; after a past; with a mask that is added; fewer heads of keys than of queries; a query from which every key is hidden."""
     q, k, v = (m.op("Tanh", [m.input((1, heads, 5, 8))]) for heads in (4, 2, 2))
     m.output(m.op("Attention", [q, q, q], is_causal=1))
+    past = m.op("Tanh", [m.input((1, 4, 3, 8))])
+    m.output(m.op("Attention", [q, q, q, "", past, past], 3))
     m.output(m.quantize(m.op("Attention", [q, k, v, normal(m, 5, 5)], scale=0.4)))
     hidden = np.tri(5, dtype=bool)
     hidden[2] = False

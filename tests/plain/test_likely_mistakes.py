@@ -166,6 +166,21 @@ def float_model(folder: Path) -> str:
     return str(folder / "float.onnx")
 
 
+def test_frames_left_out_are_said_in_every_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one_input(tmp_path, 1.0, 0)
+    (folder := tmp_path / "frames").mkdir()
+    Image.fromarray(picture()).save(folder / "a.png")
+    Image.fromarray(np.repeat(picture(), 2, axis=0)).save(folder / "b.png")
+    status, report = verified(tmp_path, str(folder), "-b", "local")
+    assert (status, report["verdict"]) == (2, "INCONCLUSIVE")
+    assert report["caveats"] == ["1 frame could not be prepared"]
+    shown = capsys.readouterr().out
+    lines = [line for line in shown.split("\n") if "Strict check" in line]
+    assert len(lines) == 3
+    assert all(line.count("1 frame could not be prepared") == 1 for line in lines)
+    assert tomllib.loads(printed_draft(shown)) == tomllib.loads(report["drafts"]["x"])
+
+
 def test_triage_says_it_in_its_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one_input(tmp_path, 2 / 255, 128)
     (folder := tmp_path / "frames").mkdir()
@@ -179,7 +194,8 @@ def test_triage_says_it_in_its_last_line(tmp_path: Path, capsys: pytest.CaptureF
     assert main([*words, "-i", str(folder)]) == 3
     last = next(line for line in capsys.readouterr().out.split("\n") if line.startswith("TRIAGE:"))
     assert "8-bit pixels (0..255) do not fit" in last
-    assert len(json.loads((tmp_path / "t.json").read_text())["caveats"]) == 1
+    assert "1 frame could not be prepared" in last
+    assert len(json.loads((tmp_path / "t.json").read_text())["caveats"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.sources import ManifestEntry
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report
+from qverify.report.document import Report, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
@@ -187,8 +187,9 @@ class KeptReports:
         combined = combine(self.reports)
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
-        if combined.verdict == "PASSED" and any(row["verdict"] == "NOT RUN" for row in rows):
-            combined.verdict = "INCONCLUSIVE"
+        if lost := sum(row["verdict"] == "NOT RUN" for row in rows):
+            combined.caveats.append(f"{count(lost, 'frame')} could not be prepared")
+            combined.verdict = worst([combined.verdict, "INCONCLUSIVE"])
         combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]
         return combined
 

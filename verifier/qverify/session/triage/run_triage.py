@@ -58,6 +58,7 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
     if len(wrong) == len(frames):
         raise with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
     report = ladder.conclude()
+    report.caveats += [f"{count(len(wrong), 'frame')} could not be prepared"] if wrong else []
     wrong += (
         [f"the capture is incomplete: {request.capture.incomplete}"]
         if request.capture and request.capture.incomplete

@@ -208,8 +208,14 @@ def test_triage_says_it_in_its_last_line(tmp_path: Path, capsys: pytest.CaptureF
     ],
 )
 def test_every_draft_is_a_description(spec: TensorSpec) -> None:
-    table = tomllib.loads(draft_description(spec.name, spec, None))["inputs"][spec.name]
-    assert described(table, "draft").size == (6, 8)
+    draft = draft_description(spec.name, spec, None)
+    assert described(tomllib.loads(draft)["inputs"][spec.name], "draft").size == (6, 8)
+    lines = draft.split("\n")
+    for at in (n for n, line in enumerate(lines) if line.startswith("# mean")):
+        chosen = [*lines[:at], *(line.removeprefix("# ") for line in lines[at : at + 2])]
+        table = tomllib.loads("\n".join(n for n in chosen if not n.startswith(("mean", "std"))))["inputs"][spec.name]
+        table |= tomllib.loads("\n".join(chosen[-2:]))
+        assert described(table, "draft").scale == tuple(1 / s for s in np.atleast_1d(table["std"]))
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 8, 6), (2, 3, 8, 6), (1, 1, 1, 50), (10,)])

@@ -85,9 +85,10 @@ def _normalization(covered: Range | None, gray: bool) -> list[str]:
         end = "GUESSED from it, check it with the training:" if guess is not None else "choose one:"
         lines = [f"# this input's integers cover {low}..{high}; {end}"]
     for at, ((low_end, high_end), text) in enumerate(choices):
-        keys = re.sub(r", (std = .*)", r"\n\1", text).split("\n")
+        keys = text.replace(", std", "\nstd").split("\n")
         ends = f"  # {low_end:g}..{high_end:g}"
-        lines += [f"{keys[0]}{ends}", keys[1]] if at == guess else [f"# {'; '.join(keys)}{ends}"]
+        mark = "" if at == guess else "# "
+        lines += [f"{mark}{keys[0]}{ends}", f"{mark}{keys[1]}"]
     return lines
 
 

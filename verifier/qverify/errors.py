@@ -2,6 +2,7 @@
 
 QVerifyError                 one line for the user: what, where, got, wanted, next step
  +- UsageError      exit 2   a mistake in the request
+ |   +- UndescribedError      pixels for an input that needs a description
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several of these at once, a line each
@@ -19,6 +20,14 @@ class QVerifyError(Exception):
 
 class UsageError(QVerifyError):
     pass
+
+
+class UndescribedError(UsageError):
+    """draft: of the description to write for `input`, several lines of TOML; "" where none is known."""
+
+    def __init__(self, text: str, input: str = "", draft: str = ""):
+        super().__init__(text)
+        self.input, self.draft = input, draft
 
 
 class BadFileError(QVerifyError):

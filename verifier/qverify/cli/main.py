@@ -129,7 +129,7 @@ def _run(name: str, words: list[str]) -> int:
     from qverify_agents.errors import LinkError
     from qverify_agents.printable import one_line
 
-    from qverify.errors import BlockedError, QVerifyError
+    from qverify.errors import BlockedError, QVerifyError, UndescribedError
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
@@ -147,6 +147,10 @@ def _run(name: str, words: list[str]) -> int:
         return error.exit_status
     except (QVerifyError, LinkError) as error:
         print(f"qverify: {one_line(str(error))}", file=sys.stderr)
+        if isinstance(error, UndescribedError) and error.draft:
+            from qverify.renderers import drafts
+
+            print(drafts.render({error.input: error.draft}), file=sys.stderr)
         return error.exit_status
     except click.Abort:
         raise KeyboardInterrupt from None

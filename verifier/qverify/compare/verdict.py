@@ -241,12 +241,13 @@ def combine(reports: list[Report]) -> Report:
         timings=_sum_by_name(r.timings for r in reports),
         notes=[n for r in reports for n in r.notes],
         dump_all=first.dump_all,
-        caveats=first.caveats,
+        caveats=list(dict.fromkeys(c for r in reports for c in r.caveats)),
         repeat=_combine_repeats([r.repeat for r in reports if r.repeat]),
         frames=[f for r in reports for f in r.frames],
         reference_spread=combine_runs(s for r in reports for s in r.reference_spread),
         date=first.date,
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
+        drafts={name: draft for r in reports for name, draft in r.drafts.items()},
     )
 
 

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.errors import UsageError
+from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
-from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor
+from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
+from qverify.inputs.draft import draft_description
 from qverify.inputs.formats import YUV420
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.prepare import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -124,13 +125,15 @@ def _named(part: str, names: list[str]) -> tuple[str, str] | None:
 @dataclass(frozen=True, slots=True)
 class InputRequirement:
     """What one graph input requires. called: the network's own name of it. description: None where its tensor is
-    enough. fed: the graph input takes the description's buffer itself. fixed: an ROI, which comes from no file."""
+    enough. fed: the graph input takes the description's buffer itself. fixed: an ROI, which comes from no file. draft: of
+    a description (inputs.draft), where model.bin has none."""
 
     spec: TensorSpec
     called: str
     description: Description | None = None
     fed: bool = False
     fixed: tuple[int, ...] | None = None
+    draft: str = ""
 
     def prepared(self, path: str) -> PreparedInput:
         """Returns the prepared input from a file. Raises UsageError where it does not fit."""
@@ -138,7 +141,10 @@ class InputRequirement:
             return PreparedInput(
                 self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
             )
-        return PreparedInput(self.spec, self.bytes_of(path), path)
+        try:
+            return PreparedInput(self.spec, self.bytes_of(path), path)
+        except UndescribedError as error:
+            raise UndescribedError(str(error), self.called, self.draft) from error
 
     def check(self, path: str, stated: ManifestEntry) -> None:
         """Raises UsageError where the file does not match its manifest, or was prepared for another kind of input."""
@@ -168,6 +174,8 @@ class InputRequirement:
             self.description.channels == 1 and elements.size == self.spec.elements
         ):  # with one channel, all layouts are the same
             array = elements.reshape(self.spec.shape)
+        elif len(values) == 1 and self.description.layout != (layout := layout_of(self.spec)) and layout:
+            array = np.moveaxis(elements, -1, 0)[None] if layout == "NCHW" else np.moveaxis(elements, 0, -1)[None]
         return self.spec.aligned_bytes(_fitting(self.spec, array, path))
 
 
@@ -196,7 +204,9 @@ def input_requirements(graph: Graph, tables: Tables) -> dict[str, InputRequireme
         else:
             wanted = description_for_tensor({**one.table, **more}, spec) if more else one.description
             _check_same_buffer(one, wanted)
-        requirements[name] = InputRequirement(spec, one.name if one else name, wanted, raw)
+        called = one.name if one else name
+        draft = "" if one is not None else draft_description(called, spec, quantization_of(graph, name))
+        requirements[name] = InputRequirement(spec, called, wanted, raw, draft=draft)
     for one in described.values():
         if one.roi is not None:
             requirements[one.roi] = InputRequirement(
@@ -241,9 +251,11 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if len(data) == spec.valid_bytes:
         valid = np.frombuffer(data, spec.numpy_dtype).reshape(spec.shape)
         return spec.aligned_bytes(_fitting(spec, valid, path))
-    raise UsageError(
-        f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {_sizes(spec)} ({spec.dtype}{list(spec.shape)})"
-    )
+    text = f"{path}: {os.path.getsize(path)} bytes for input {spec.name!r}, wanted {_sizes(spec)} ({spec.dtype}{list(spec.shape)})"
+    if len(data) == spec.elements and layout_of(spec):
+        more = "save them as .npy, uint8 (height, width, channels), and give --description FILE"
+        raise UndescribedError(f"{text}; one byte for each element: 8-bit pixels? Then {more}")
+    raise UsageError(text)
 
 
 def _sizes(spec: TensorSpec) -> str:
@@ -255,9 +267,12 @@ def _sizes(spec: TensorSpec) -> str:
 def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.shape != spec.shape or array.dtype != spec.numpy_dtype:
-        raise UsageError(
+        text = (
             f"{path}: {array.dtype}{list(array.shape)} for input {spec.name!r}, wanted {spec.dtype}{list(spec.shape)}"
         )
+        if array.dtype == np.uint8 and spec.dtype != "uint8" and array.ndim > 1:
+            raise UndescribedError(f"{text}; for pixels, uint8 (height, width, channels), give --description FILE")
+        raise UsageError(text)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
     if spec.dtype == "bool" and (largest := int(array.view(np.uint8).max(initial=0))) > 1:
@@ -266,16 +281,18 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
 
 
 def _image(spec: TensorSpec, path: str) -> Array:
-    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises UsageError
-    for another size."""
-    if spec.dtype not in ("uint8", "float32") or len(spec.shape) != 4:
-        raise UsageError(
-            f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give .npy or .bin"
+    """Returns an image of exactly the input's size, 0..255, NCHW, without resize or normalization. Raises
+    UndescribedError for another size, and where the input takes no such image."""
+    layout = layout_of(spec)
+    if spec.dtype not in ("uint8", "float32") or layout != "NCHW":
+        more = "--description FILE, .npy or .bin" if layout else ".npy or .bin"
+        raise UndescribedError(
+            f"{path}: an image is 0..255 in NCHW, input {spec.name!r} is {spec.dtype}{list(spec.shape)}; give {more}"
         )
     pixels = picture.read(path, gray=spec.shape[1] == 1)
     if pixels.shape[:2] != spec.shape[2:]:
         size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
-        raise UsageError(
+        raise UndescribedError(
             f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; how to resize and normalize it is not known: "
             "give --description FILE, or compile with --input"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import heading
+from qverify.renderers import drafts, heading
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.verdict_lines import common_weakenings, line_over
@@ -36,12 +36,14 @@ def progress(verdicts: list[str], total: int) -> str:
 
 def render(report: Report, view: View = PLAIN) -> str:
     """Returns the summary of all frames, blame, and the verdict lines, below an empty line."""
-    report = visible(report)
+    draft, report = drafts.render(report.drafts), visible(report)
     by_sides: dict[tuple[str, str], list[Any]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
     lines = "\n".join(_line_over(pairs, report, view) for pairs in by_sides.values())
-    return lines if view.detail == "quiet" else f"\n{view.wrap(_summarize(report))}\n\n{lines}"
+    if view.detail == "quiet":
+        return lines
+    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), draft, lines) if p)
 
 
 def _summarize(report: Report) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import heading, pair_facts, tensor_table, verdict_lines
+from qverify.renderers import drafts, heading, pair_facts, tensor_table, verdict_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.view import View
 from qverify.report.document import Report
@@ -18,7 +18,7 @@ PLAIN = View()
 
 def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     """Returns the whole text. finals: names of the final outputs, which the table shows though nothing compared them."""
-    report, finals = visible(report), visible(finals)
+    draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
     if view.detail == "quiet":
         return verdict_lines.render(report, view)
     parts = [heading.render(report, view), tensor_table.render(report, finals, view)]
@@ -26,6 +26,7 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
+    parts.append(draft)
     if report.blame is not None:
         parts.append(view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])

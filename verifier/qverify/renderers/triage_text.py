@@ -7,7 +7,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import fault_explanation, heading, neighbourhood_drawing
+from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_drawing
 from qverify.renderers.blamed import also
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
@@ -34,7 +34,7 @@ LOSSES = (  # title, whether it is a name, rank: what goes first where room lack
 
 def render(found: Triage, view: View = PLAIN) -> str:
     """Returns the whole text; of the losses as many as view.top, or TOP."""
-    found = visible(found)
+    draft, found = drafts.render(found.drafts), visible(found)
     last = view.paint(_conclude(found, view), found.verdict)
     if view.detail == "quiet":
         return last
@@ -49,7 +49,8 @@ def render(found: Triage, view: View = PLAIN) -> str:
     parts = [view.wrap(part) for part in parts if part]
     parts += [_render_losses(found.losses, view)] if found.losses else []
     rest = _list_rest(found)
-    return "\n\n".join([*parts, *(view.wrap(part) for part in rest), last])
+    rest = [view.wrap(part) for part in rest]
+    return "\n\n".join([*parts, *rest, *([draft] if draft else []), last])
 
 
 def _list_rest(found: Triage) -> list[str]:
@@ -195,6 +196,7 @@ def _conclude(found: Triage, view: View) -> str:
         gates = f"all {len(found.rungs)} gates pass" if len(found.rungs) != 1 else "the gate passes"
         return f"TRIAGE: {gates}{but}" + (f" ({'; '.join(caveats)})" if caveats else "")
     state = f"fails at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
+    state += f" ({'; '.join(found.caveats)})" if found.caveats else ""
     return f"TRIAGE: {state}" + (f"\n{view.wrap(f'next step: {found.next_step}')}" if found.next_step else "")
 
 

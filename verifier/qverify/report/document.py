@@ -206,7 +206,7 @@ class Report:
     every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
     reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
-    addresses of the boards that took part."""
+    addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8)."""
 
     verdict: Verdict
     blame: Blame | None
@@ -232,6 +232,7 @@ class Report:
     qverify: str = __version__
     date: str = field(default_factory=utc_text, compare=False)
     boards: list[str] = field(default_factory=list)
+    drafts: dict[str, str] = field(default_factory=dict)
 
     @property
     def exit_status(self) -> int:

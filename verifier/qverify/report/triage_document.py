@@ -172,8 +172,8 @@ class Triage:
     for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive
     tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.
     unpaired: float tensors without a quantized counterpart, and why. unknown: what could not be determined. reduced:
-    the smallest part that still differs (--reduce). caveats: of the models, stated in the last line. qverify: its version. date: of the triage, UTC, ISO 8601.
-    board: its address, null without one."""
+    the smallest part that still differs (--reduce). caveats: of models and inputs, stated in the last line. qverify: its version. date: of the triage, UTC, ISO 8601.
+    board: its address, null without one. drafts: TOML of the descriptions to write, by input."""
 
     verdict: Verdict
     broken: str | None
@@ -198,6 +198,7 @@ class Triage:
     qverify: str = __version__
     date: str = field(default_factory=utc_text, compare=False)
     board: str | None = None
+    drafts: dict[str, str] = field(default_factory=dict)
 
     @property
     def exit_status(self) -> int:

@@ -10,11 +10,11 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.verdict import combine
-from qverify.errors import QVerifyError, UsageError
+from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.inputs.sources import ManifestEntry
 from qverify.plural import count
 from qverify.printable import printable
-from qverify.report.document import Report
+from qverify.report.document import Report, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
@@ -119,6 +119,7 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
     others still run. UsageError when none ran. The report contains a verdict for every pair of every frame, but tensors
     only of the WHOLE worst frames, so that memory does not grow with the number of tensors."""
     job, kept, rows, unreached = Job(request), KeptReports(), list[dict[str, Any]](), ""
+    first_error: QVerifyError | None = None
     try:
         for number, frame in enumerate(frames):
             try:
@@ -130,6 +131,8 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
                 rows.append(frame_row(number, frame.source, outcome.report))
                 kept.add(outcome.report, rows[-1])
             except QVerifyError as error:
+                first_error = first_error or error
+                kept.draft(error)
                 rows.append(not_run(number, frame.source, error))
                 job.not_run(number, frame.source, rows[-1]["why"])
             tell(rows[-1])
@@ -142,7 +145,7 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
             row["board"] = request.board
         if not kept.reports:
             which = f"none of {len(frames)} frames could" if len(frames) > 1 else "the only frame could not"
-            raise UsageError(f"{which} be prepared: {rows[0]['why']}")
+            raise with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
         whole = kept.whole(rows)
         job.captured(whole)
     except (QVerifyError, LinkError) as error:
@@ -159,6 +162,12 @@ class KeptReports:
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self._whole: list[tuple[tuple[float, ...], Report]] = []
+        self._drafts: dict[str, str] = {}
+
+    def draft(self, error: QVerifyError) -> None:
+        """Adds the draft of a description that would have prepared a frame, where the error has one."""
+        if isinstance(error, UndescribedError) and error.draft:
+            self._drafts[error.input] = error.draft
 
     def add(self, report: Report, row: dict[str, Any]) -> None:
         """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
@@ -177,8 +186,10 @@ class KeptReports:
         """Returns one report of all frames; the link counts from the first frame on."""
         combined = combine(self.reports)
         combined.frames, combined.link = rows, self.reports[-1].link
-        if combined.verdict == "PASSED" and any(row["verdict"] == "NOT RUN" for row in rows):
-            combined.verdict = "INCONCLUSIVE"
+        combined.drafts |= self._drafts
+        if lost := sum(row["verdict"] == "NOT RUN" for row in rows):
+            combined.caveats.append(f"{count(lost, 'frame')} could not be prepared")
+            combined.verdict = worst([combined.verdict, "INCONCLUSIVE"])
         combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]
         return combined
 
@@ -188,6 +199,13 @@ class KeptReports:
         if not left:
             return []
         return [f"the tensors of {count(left, 'frame')} are left out; those of the {WHOLE} worst are kept"]
+
+
+def with_draft(text: str, error: QVerifyError | None) -> UsageError:
+    """Returns a UsageError of this text, with the draft that the error has."""
+    if isinstance(error, UndescribedError):
+        return UndescribedError(text, error.input, error.draft)
+    return UsageError(text)
 
 
 def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.compiler.compile_model import CompileOptions, compile_model
-from qverify.errors import QVerifyError, UsageError
+from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.files import write_bytes
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.load import read_model
 from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
-from qverify.session.many_frames import FrameSource, frame_sources
+from qverify.session.many_frames import FrameSource, frame_sources, with_draft
 from qverify.session.models import kind_of
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.spec import TensorSpec
@@ -41,7 +41,8 @@ class OutputLoss:
 @dataclass(slots=True)
 class Quantized:
     """What was made. used: calibration frames; left_out: those that could not be prepared, with the reason. losses: of
-    each output, over `compared` frames. blocker: why qverify cannot compile the result; empty where it can."""
+    each output, over `compared` frames. blocker: why qverify cannot compile the result; empty where it can.
+    drafts: of descriptions that frames left out need, TOML by input."""
 
     size_bytes: int
     used: int = 0
@@ -49,6 +50,7 @@ class Quantized:
     losses: list[OutputLoss] = field(default_factory=list)
     compared: int = 0
     blocker: str = ""
+    drafts: dict[str, str] = field(default_factory=dict)
 
 
 def quantize_file(
@@ -70,7 +72,7 @@ def quantize_file(
     source = _Calibration(_inputs_of(path, data, shapes), inputs, frames, progress)
     made = quantize(path, data, source.feeds(), options)
     write_bytes(made, output)
-    found = Quantized(len(made), source.used, source.left_out)
+    found = Quantized(len(made), source.used, source.left_out, drafts=source.drafts)
     found.losses, found.compared = _compare(
         FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes), FloatFile(made, output), source.again()
     )
@@ -95,14 +97,19 @@ class _Calibration:
     used: int = 0
     left_out: list[tuple[str, str]] = field(default_factory=list)
     good: list[FrameSource] = field(default_factory=list)
+    drafts: dict[str, str] = field(default_factory=dict)
 
     def feeds(self) -> Iterator[Feed]:
+        first_error: QVerifyError | None = None
         for at, frame in enumerate(self.frames):
             try:
                 if frame.wrong:
                     raise UsageError(frame.wrong)
                 feed = self._prepare(frame)
             except QVerifyError as error:
+                first_error = first_error or error
+                if isinstance(error, UndescribedError) and error.draft:
+                    self.drafts[error.input] = error.draft
                 self.left_out.append((frame.source, str(error)))
                 continue
             self.used += 1
@@ -112,7 +119,7 @@ class _Calibration:
             yield feed
         if not self.used:
             which = f"none of {len(self.frames)} frames fits" if len(self.frames) > 1 else "the input does not fit"
-            raise UsageError(f"{which}: {self.left_out[0][1]}")
+            raise with_draft(f"{which}: {self.left_out[0][1]}", first_error)
 
     def again(self) -> Iterator[Feed]:
         yield from map(self._prepare, self.good[:COMPARED])

@@ -10,6 +10,7 @@ from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.inputs.described_inputs import described_inputs
 from qverify.inputs.description_keys import unverified
+from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.model_bin.units import units
 from qverify.plural import count
 from qverify.printable import printable
@@ -77,7 +78,9 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
                 f"input {item.name}: {doubt} follows published facts, but was never compared with a vendor's tool"
             )
     report.notes += models.notes + [note for r in ran.recordings.values() for note in r.notes]
-    report.caveats = list(models.caveats)
+    mistakes = find_likely_mistakes(models.graph, prepared)
+    report.caveats = [*models.caveats, *(m.said for m in mistakes)]
+    report.drafts = {m.input: m.draft for m in mistakes if m.draft}
     failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
     if failing:
         report.notes.append(

@@ -79,11 +79,14 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _say(output: str, made: Quantized, inputs: InputRequest) -> None:
     from qverify.plural import count
+    from qverify.renderers import drafts
 
     left = f", {len(made.left_out)} left out" if made.left_out else ""
     say(f"{output}: {made.size_bytes} bytes, calibrated on {count(made.used, 'frame')}{left}")
     for source, why in made.left_out[:SHOWN]:
         say(f"left out: {source}: {why}")
+    if draft := drafts.render(made.drafts):
+        click.echo(draft)
     for loss in made.losses:
         top = "" if loss.top1 is None else f", the same largest value in {loss.top1} of {count(loss.items, 'item')}"
         say(f"beside the float model, {count(made.compared, 'frame')}: {loss.name}: cosine {loss.cosine:.5f}{top}")

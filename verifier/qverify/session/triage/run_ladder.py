@@ -10,8 +10,10 @@ from qverify_agents.errors import LinkError
 
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
-from qverify.errors import QVerifyError, UsageError
+from qverify.errors import QVerifyError, UndescribedError, UsageError
+from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
@@ -212,6 +214,7 @@ class Ladder:
             self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
+            self._add_mistakes(graph, prepared)
         self._add_inputs(prepared)
         feed, finals = network_values(graph, prepared, ran)
         first = next((s for s in self.report.stages if s.kind in ("reference", "simulator", "board")), None)
@@ -229,9 +232,21 @@ class Ladder:
         """Takes models, notes, caveats and timings of a frame's report."""
         self.report.models = report.models
         self._note(*report.notes, *report.caveats)
-        self.report.caveats = list(report.caveats)
+        self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
+        self.report.drafts |= report.drafts
         for name, seconds in report.timings.items():
             self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
+
+    def _add_mistakes(self, graph: Graph, prepared: PreparedInputs) -> None:
+        """Takes what is surely wrong with a frame's inputs, where no report of it says so."""
+        for one in find_likely_mistakes(graph, prepared):
+            self.report.caveats += [one.said] if one.said not in self.report.caveats else []
+            self.report.drafts |= {one.input: one.draft} if one.draft else {}
+
+    def add_draft(self, error: QVerifyError) -> None:
+        """Takes the draft of a description that would have prepared a frame, where the error has one."""
+        if isinstance(error, UndescribedError) and error.draft:
+            self.report.drafts[error.input] = error.draft
 
     def _add_inputs(self, prepared: PreparedInputs) -> None:
         self.report.inputs += [

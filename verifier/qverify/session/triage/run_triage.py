@@ -13,7 +13,7 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
-from qverify.session.many_frames import FrameSource, frame_sources
+from qverify.session.many_frames import FrameSource, frame_sources, with_draft
 from qverify.session.request import Request
 from qverify.session.triage.run_ladder import Ladder
 from qverify.session.triage.triage_request import TriageRequest
@@ -31,7 +31,7 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
     frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):
         raise UsageError("--app-input and --app-output are of one frame; give one with -i")
-    ladder, wrong = Ladder(request, watch), list[str]()
+    ladder, wrong, first_error = Ladder(request, watch), list[str](), None
     if len(frames) > 1 and ladder.files.dumps:
         ladder.close()
         raise UsageError(f"{ladder.files.dumps[0]}: a dump is of one frame; give that one with -i")
@@ -45,6 +45,8 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
             except QVerifyError as error:
                 if len(frames) == 1:
                     raise
+                first_error = first_error or error
+                ladder.add_draft(error)
                 ladder.not_run(number, frame.source, str(error))
                 wrong.append(f"{printable(frame.source)}: {error}")
         ladder.end_capture()
@@ -54,8 +56,9 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
     finally:
         ladder.close()
     if len(wrong) == len(frames):
-        raise UsageError(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}")
+        raise with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
     report = ladder.conclude()
+    report.caveats += [f"{count(len(wrong), 'frame')} could not be prepared"] if wrong else []
     wrong += (
         [f"the capture is incomplete: {request.capture.incomplete}"]
         if request.capture and request.capture.incomplete

@@ -19,7 +19,7 @@ from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.sides.dumps.array_dump import find_arrays, open_array_dump
+from qverify.sides.dumps.array_dump import describes_itself, find_arrays, open_array_dump
 from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.tensors.recording import Recording
@@ -151,6 +151,8 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         return read_board_dump(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
+    if name == "generic" and not profile and describes_itself(path):
+        name = ""  # the manifest of qverify infer says more than its dump.json
     if plain and name and not profile:
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
     if name:

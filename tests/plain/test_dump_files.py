@@ -298,9 +298,10 @@ def test_infer_on_a_full_disk(room: int, digits: Path, tmp_path: Path) -> None:
 def test_infer_anew_over_a_former_run_is_none_of_it_until_it_ends(digits: Path, tmp_path: Path) -> None:
     words = ["infer", "-m", str(digits / "digits_quant.onnx"), "-o", str(tmp_path / "o")]
     assert main(words) == 0
-    (tmp_path / "o" / "0003.npy").unlink()
-    (tmp_path / "o" / "0003.npy").mkdir()  # where the second run breaks off
-    (tmp_path / "o" / "0003.npy" / "full").touch()
+    where = tmp_path / "o" / "prob.npy"
+    where.unlink()
+    where.mkdir()  # where the second run breaks off
+    (where / "full").touch()
     assert main(words) == 2
     assert json.loads((tmp_path / "o" / "manifest.json").read_text())["state"] == "partial"
     assert compare(tmp_path / "o", tmp_path / "o").returncode == 3
@@ -317,7 +318,7 @@ def test_an_array_that_the_manifest_does_not_list_is_refused_and_infer_leaves_no
     model, folder = str(digits / "digits_quant.onnx"), tmp_path / "a"
     assert main(["infer", "-m", model, "--side", "board", "-b", "local", "-o", str(folder)]) == 0
     assert main(["infer", "-m", model, "--side", "board", "-b", "finals:local", "-o", str(folder)]) == 0
-    assert [f.name for f in sorted(folder.glob("*.npy"))] == ["0000.npy"]
+    assert [f.name for f in sorted(folder.glob("*.npy"))] == ["prob.npy"]
     assert main(["compare", str(folder), str(folder)]) == 0
     np.save(folder / "zz.npy", np.zeros(3))
     capsys.readouterr()

@@ -200,7 +200,20 @@ def test_several_boards_make_one_report_also_where_one_is_not_there(digits, tmp_
     assert main(words) == 3
     held = json.loads(report.read_text())
     assert held["verdict"] == "INCONCLUSIVE" and len(held["pairs"]) == 6
-    assert "Connection refused" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert shown.err == "qverify: 127.0.0.1:1: Connection refused\n" and shown.out.count("Connection refused") == 1
+    assert "Quanti.onnx and Arm result Strict check INCONCLUSIVE (the board did not run: 127.0.0.1:1: Conn" in shown.out
+    assert "Sim and Arm result Strict check INCONCLUSIVE (the board did not run; cause: board not run; " in shown.out
+
+
+@pytest.mark.parametrize("more", [[], ["--json", "-"]], ids=["text", "JSON alone"])
+def test_the_reason_is_read_once_where_both_streams_are_one(digits, more):
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "ssh://127.0.0.1:1", *more]
+    command = [sys.executable, "-m", "qverify", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    lines = [line for line in done.stdout.splitlines() if "127.0.0.1:1: Connection refused" in line]
+    assert done.returncode == 3 and ("qverify: 127.0.0.1:1: Connection refused" in lines) == bool(more)
+    assert more or len(lines) == 1
 
 
 def test_a_wrapped_board_may_be_one_of_the_inventory(inventory, digits, capsys):

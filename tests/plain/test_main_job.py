@@ -191,7 +191,7 @@ def test_dumps_of_two_sides_compare(digits, model_bin, tmp_path):
             == 0
         )
     assert main(["compare", *map(str, folders)]) == 0
-    (folders[1] / "0003.npy").unlink()
+    (folders[1] / "prob.npy").unlink()
     assert main(["compare", *map(str, folders)]) != 0
 
 

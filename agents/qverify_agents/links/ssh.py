@@ -132,17 +132,22 @@ def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth:
     except UnicodeError as error:
         raise BoardUnreachable(f"{settings.alias}: {settings.host!r} is not a host name: {error}") from error
     except socket.gaierror as error:
-        raise BoardUnreachable(f"{settings.alias}: no such host ({settings.host}): {error.strerror}") from error
+        known = "" if settings.alias == settings.host else f" ({settings.host})"
+        raise BoardUnreachable(f"{settings.alias}: no such host{known}: {error.strerror}") from error
     except TimeoutError:
         raise BoardUnreachable(
-            f"{settings.alias}: {settings.host}:{settings.port} does not answer within {limit:.0f} s; is the board running and the cable connected?"
+            f"{_where(settings)} does not answer within {limit:.0f} s; is the board running and the cable connected?"
         ) from None
     except OSError as error:
-        raise BoardUnreachable(
-            f"{settings.alias}: {settings.host}:{settings.port}: {error.strerror or error}"
-        ) from error
+        raise BoardUnreachable(f"{_where(settings)}: {error.strerror or error}") from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def _where(settings: HostSettings) -> str:
+    """Returns host and port, after the alias where the user typed one."""
+    alias = "" if settings.alias == settings.host else f"{settings.alias}: "
+    return f"{alias}{settings.host}:{settings.port}"
 
 
 def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> Any:

@@ -88,3 +88,11 @@ def _text(raw: Patient, before: Any) -> io.TextIOWrapper:
     encoding = getattr(before, "encoding", None) or "utf-8"
     lines = raw.isatty() or raw.fileno() == ERR
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=lines)
+
+
+def one_stream() -> bool:
+    """Tells whether stdout and stderr are one terminal, pipe or file, so that what both say is read twice."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):
+        return False

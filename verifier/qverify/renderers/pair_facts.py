@@ -36,7 +36,7 @@ def _join_equal(pairs: list[Pair], fact: Callable[[Pair], Iterable[str]]) -> lis
 def _describe_coverage(pair: Pair) -> Iterable[str]:
     ledger = pair.coverage
     if pair.cause == "does_not_run" and not ledger.compared:
-        yield f"nothing compared: {pair.why}"
+        yield f"nothing compared: {verdict_lines.which_side(pair)}"  # the verdict line has the reason
         return
     digests = f" ({ledger.by_digest} of them by digest)" if ledger.by_digest else ""
     not_offered = f", {len(ledger.not_offered)} not offered" if ledger.not_offered else ""

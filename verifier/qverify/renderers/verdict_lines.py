@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from qverify.printable import visible
 from qverify.renderers.view import View
@@ -20,10 +20,17 @@ CAUSES = {
 PLAIN = View()
 
 
-def line(pair: Pair, common: Sequence[str] = ()) -> str:
-    """Returns the verdict line of one pair. common: the facts that every line of the report states."""
-    why = [t for t in (pair.why, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
+def line(pair: Pair, common: Sequence[str] = (), said: Collection[str] = ()) -> str:
+    """Returns the verdict line of one pair. common: the facts that every line of the report states. said: reasons of
+    earlier lines, of which only the beginning is repeated where a side did not run."""
+    text = which_side(pair) if pair.why in said else pair.why
+    why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
     return line_over([pair], why if pair.verdict != "PASSED" else [], common)
+
+
+def which_side(pair: Pair) -> str:
+    """Returns the reason of the verdict; where a side did not run, only that it did not."""
+    return pair.why.partition(": ")[0] if pair.cause == "does_not_run" else pair.why
 
 
 def _name_cause(pair: Pair) -> str:
@@ -61,8 +68,11 @@ def common_weakenings(report: Report) -> list[str]:
 
 
 def render(report: Report, view: View = PLAIN) -> str:
-    """Returns the verdict lines of a report: never broken, whatever the width, since scripts search them."""
+    """Returns the verdict lines of a report: never broken, whatever the width, since scripts search them. The
+    reason for which a side did not run is in the first line that needs it."""
     report = visible(report)
     common = common_weakenings(report)
-    lines = [view.paint(line(pair, common), pair.verdict) for pair in report.pairs]
+    pairs = report.pairs
+    said = [[earlier.why for earlier in pairs[:at]] for at in range(len(pairs))]
+    lines = [view.paint(line(p, common, before), p.verdict) for p, before in zip(pairs, said, strict=True)]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

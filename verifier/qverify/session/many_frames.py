@@ -138,7 +138,7 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
             tell(rows[-1])
             if unreached:
                 for n, late in list(enumerate(frames))[number + 1 :]:
-                    rows.append(not_run(n, late.source, UsageError(unreached)))
+                    rows.append(not_run(n, late.source, UsageError("the board was not reached")))
                     job.not_run(n, late.source, unreached)
                 break  # the others would only wait for the same timeout
         for row in rows:

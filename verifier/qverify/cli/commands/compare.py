@@ -1,5 +1,6 @@
 """Compares every tensor of two dumps by name: folders of .npy files (as qverify infer writes), .npz files, captures,
-with -m dumps of run.sh, and vendors' dumps, recognised by their content or by --profile."""
+with -m dumps of run.sh and of qvrt infer, with --dtype or -m folders of raw NAME.bin files, and vendors' dumps,
+recognised by their content or by --profile."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class WithProfiles(click.Command):
 )
 @click.option("--profile-a", default="", metavar="NAME", help="vendor profile of dump A")
 @click.option("--profile-b", default="", metavar="NAME", help="vendor profile of dump B")
-@click.option("--dtype", multiple=True, metavar="[NAME=]DTYPE", help="dtype of files that do not state it (tidl .y)")
+@click.option(
+    "--dtype", multiple=True, metavar="[NAME=]DTYPE", help="dtype of files that do not state it (raw .bin, tidl .y)"
+)
 @click.option("--layer-info", default="", metavar="DIR", help="tidl: folder of *.layer_info.txt  [default: the dump]")
 @click.option(
     "--side", default="", help="captures: reference, simulator or board  [default: board]; rockchip: a folder"

@@ -1,4 +1,5 @@
-"""Runs one side and writes each tensor it offers as .npy, with the names in manifest.json."""
+"""Runs one side and writes each tensor it offers as NAME.npy, with dump.json: name, file, dtype, shape, scale and zero
+point of each, and manifest.json, which compare reads."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @board_option(default=("local",), show_default=True)
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
+@click.option("--dequantize", is_flag=True, help="write real values (float32) instead of stored integers")
 @input_options
 @link_options()
 def command(
@@ -28,6 +30,7 @@ def command(
     board: str,
     shapes: tuple[str, ...],
     output: str,
+    dequantize: bool,
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
@@ -40,7 +43,7 @@ def command(
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
     recording, written = infer(
-        paths, side, BoardAddress(board, deadline_s, reach), inputs, output, parse_shapes(shapes)
+        paths, side, BoardAddress(board, deadline_s, reach), inputs, output, parse_shapes(shapes), dequantize
     )
     tensors = count(written, "tensor")
     say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))

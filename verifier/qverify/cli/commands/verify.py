@@ -218,6 +218,7 @@ def _verify_board(request: Request, several: list[FrameSource] | None, shown: Sh
     """Verifies one board, prints the result unless stdout is for the JSON alone, and returns the report."""
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
+    from qverify.cli.streams import one_stream
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
@@ -232,6 +233,6 @@ def _verify_board(request: Request, several: list[FrameSource] | None, shown: Sh
             text = frame_lines.render(outcome.report, shown.view)
     if not shown.quiet:
         click.echo(text)
-    if outcome.unreached:
+    if outcome.unreached and (shown.quiet or not one_stream()):  # else a verdict line has the reason
         say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report

@@ -1,4 +1,4 @@
-"""Compares two dumps on disk: folders of .npy files, .npz files, captures, run.sh's dumps, vendors' dumps."""
+"""Compares two dumps on disk: folders of .npy or raw files, .npz files, captures, dumps of run.sh, of qvrt, of vendors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.sides.dumps.array_dump import find_arrays, open_array_dump
+from qverify.sides.dumps.array_dump import describes_itself, find_arrays, open_array_dump
 from qverify.sides.dumps.board_dump import read_board_dump
+from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
+from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -73,7 +75,9 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
     report.models = list(opened.rows) if opened is not None else []
+    itself = _describe_one(dumps)
     for pair in report.pairs:
+        pair.relaxed += [itself] if itself else []
         if borrowed and not pair.bit_equal:
             pair.relaxed.append(
                 f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
@@ -87,6 +91,13 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
+
+
+def _describe_one(dumps: Dumps) -> str:
+    """Returns what the verdict says where A and B are one folder or file, also by a link; "" where they are two."""
+    if not os.path.samefile(dumps.a, dumps.b):
+        return ""
+    return f"A and B are one {'folder' if os.path.isdir(dumps.a) else 'file'}, compared with itself"
 
 
 def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
@@ -149,8 +160,12 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         return side_of(path, dumps.asked.side, dumps.asked.frame, "dump")
     if not profile and opened is not None and (raw := _raw(path)):
         return read_board_dump(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
+    if not profile and opened is not None and is_qvrt_dump(path):
+        return read_qvrt_dump(path, opened.graph)
     plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
     name = profile or profiles.recognised(path)
+    if name == "generic" and not profile and describes_itself(path):
+        name = ""  # the manifest of qverify infer says more than its dump.json
     if plain and name and not profile:
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
     if name:
@@ -166,11 +181,14 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         )
     if opened is not None and os.path.isfile(path):
         return read_board_dump(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
+    if (opened is not None or dumps.asked.dtypes) and is_raw_dump(path):
+        return read_raw_dump(path, dumps.asked, opened.graph if opened is not None else None)
     raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 
 _WANTED = (
-    "wanted a folder of .npy files, an .npz, a capture, with -m model.bin a dump of run.sh, or a vendor's dump: "
+    "wanted a folder of .npy files, an .npz, a capture, with -m model.bin a dump of run.sh or qvrt infer, "
+    "with --dtype or -m a folder of raw .bin files, or a vendor's dump: "
     "say which with --profile NAME ({names})"
 )
 

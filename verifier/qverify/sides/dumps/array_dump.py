@@ -14,6 +14,7 @@ from qverify.vendor_files.array_files import HeldArray, npy, npz
 from qverify.vendor_files.untrusted_files import UntrustedFile, unfinished
 
 MOST_TEXT = 1 << 26
+DESCRIPTION = "dump.json"
 MOST_HELD = 1 << 28  # bytes of an .npz to unpack once; a larger one is unpacked tensor by tensor, whenever one is used
 
 
@@ -53,6 +54,16 @@ def manifest_files(path: str) -> list[str]:
         return [*(_manifest(path) or {"tensors": {}})["tensors"]]
     except BadFileError:
         return []
+
+
+def describes_itself(path: str) -> bool:
+    """Tells whether the folder's dump.json is that of `qverify infer`, as its manifest states, and its only one."""
+    if os.path.lexists(os.path.join(path, "dump.toml")):
+        return False
+    try:
+        return (_manifest(path) or {}).get("description") == DESCRIPTION
+    except BadFileError:
+        return False
 
 
 def _open_arrays(path: str, manifest: dict[str, Any] | None) -> list[HeldArray]:

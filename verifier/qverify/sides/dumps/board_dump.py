@@ -155,14 +155,14 @@ def read_board_dump(path: str, graph: Graph, model_sha256: str, prepared: Prepar
 def _read_tensors(files: DumpFiles, names: set[str], graph: Graph, recording: Recording) -> None:
     """Fills in the digests and every tensor whose file matches its digest; the others are missing."""
     printed, by_label, whole = (
-        dict(_printed_digests(files)),
+        dict(printed_digests(files)),
         _by_label(names),
         recording.settings.get("digests_only") == "0",
     )
     recording.digests = {n: d for n, d in printed.items() if n in recording.specs}
     tensors: dict[str, Array] = {}
     with closing(Spool()) as spool:
-        for name, (label, *others) in _labels(graph).items():
+        for name, (label, *others) in file_labels(graph).items():
             why = "not printed by the board" if name in recording.specs and name not in printed else ""
             file = by_label.get(label)
             if file is None and whole and not why:
@@ -212,7 +212,7 @@ def _check_about(
     return ""
 
 
-def _printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
+def printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
     """Returns (tensor, digest) of each line that the board printed."""
     text = files.read("digests.txt", MOST_TEXT).decode(errors="replace")
     matches = (_LINE.fullmatch(line) for line in text.splitlines())
@@ -224,7 +224,7 @@ def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
     no tensor; "" where there is nothing."""
     seen: dict[str, str] = {}
     known = set(graph.observable())
-    for tensor, digest in _printed_digests(files):
+    for tensor, digest in printed_digests(files):
         if tensor not in known:
             return f"digests.txt has {tensor[:60]!r}, which is not a compared tensor of this model"
         if tensor in seen:
@@ -257,7 +257,7 @@ def _node_labels(graph: Graph) -> dict[str, str]:
     return labels
 
 
-def _labels(graph: Graph) -> dict[str, list[str]]:
+def file_labels(graph: Graph) -> dict[str, list[str]]:
     """Returns for each tensor the starts of its file names: first that of a final output, then the node's."""
     labels = {name: [label] for name, label in zip(graph.outputs, _output_labels(graph), strict=True)}
     for name, label in _node_labels(graph).items():

@@ -86,6 +86,8 @@ def test_an_unknown_request_of_a_shell_is_a_mistake(monkeypatch) -> None:
     [
         ("trigae", "did you mean 'triage'? Commands: verify"),
         ("xyzzy", "unknown command 'xyzzy'; commands: verify"),
+        ("local", "for a board: -b local"),
+        ("qemu-user:aarch64", "for a board: -b qemu-user:aarch64"),
         ("net.onnx", "for the main job: qverify -m net.onnx -b BOARD"),
     ],
 )
@@ -109,3 +111,11 @@ def test_versions_of_the_libraries_are_told(capsys) -> None:
     assert main(["--version"]) == 0
     told = capsys.readouterr().out
     assert f"onnxruntime {version('onnxruntime')}" in told and f"numpy {version('numpy')}" in told
+
+
+def test_an_option_without_its_value_is_said(digits, capsys) -> None:
+    model = str(digits / "digits_quant.onnx")
+    assert main(["-m", model, "-b", "-i", "case.npy"]) == 2
+    assert "-b is followed by -i: an unset shell variable?" in capsys.readouterr().err
+    assert main(["-m", model, "-b", "faulty:local?fault=bitflp@x"]) == 2
+    assert "got 'bitflp@x' (did you mean bitflip?)" in capsys.readouterr().err

@@ -47,9 +47,12 @@ def test_the_result_is_verified(scheme, digits, pictures, tmp_path, capsys) -> N
 
 def test_what_is_printed_next_works(digits, pictures, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["quantize", str(digits / "digits_float.onnx"), "-i", "digits", "-o", "q.onnx"]) == 0
+    (tmp_path / "d.toml").write_text("[inputs.image]\n")
+    words = ["quantize", str(digits / "digits_float.onnx"), "-i", "digits", "-o", "q.onnx"]
+    assert main([*words, "--description", "d.toml"]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     first, second = line.removeprefix("next: ").split(" && ")
+    assert second.endswith("-i digits --description d.toml")
     assert main(first.split()[1:]) == 0
     assert main(second.split()[1:]) == 0
 
@@ -93,7 +96,7 @@ def test_frames_that_do_not_fit_are_named(digits, pictures, tmp_path, capsys) ->
 @pytest.mark.parametrize(
     ("model", "more", "said"),
     [
-        ("digits_quant.onnx", [], "got quant.onnx, wanted a float ONNX"),
+        ("digits_quant.onnx", [], "wanted a float ONNX, it is quantized already: qverify compile"),
         ("digits_float.onnx", ["--float", "conv_1"], "no node 'conv_1'; wanted the name of a node, such as conv1"),
         ("digits_float.onnx", ["--int16", "relu9"], "no node 'relu9'"),
     ],

@@ -3,9 +3,12 @@ Several faults are separated by |; an & within a name is written %26."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from qverify_agents.address import Address, parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve_wrapped
+from qverify_agents.printable import one_line
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
 
@@ -40,10 +43,19 @@ KINDS = (*KNOWN, *WITHHELD, *SLIGHT, *UNSTEADY, *FATAL)
 def plainer(address: Address) -> Address:
     """Returns the wrapped board's address with the faults. Raises BadAddress for an unknown fault."""
     faults = address.options.get("fault", "")
-    if not all(_valid(one) for one in faults.split("|")):
-        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE; kinds: {' '.join(KINDS)}")
+    wrong = next((one for one in faults.split("|") if not _valid(one)), None)
+    if wrong is not None:
+        got = f", got {one_line(wrong)!r}{_suggest(wrong)}" if wrong else ""
+        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{got}; kinds: {' '.join(KINDS)}")
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
+
+
+def _suggest(wrong: str) -> str:
+    """Returns the kind that a mistyped one may have meant, to be added to an error."""
+    kind = wrong.partition("@")[0].partition(":")[0]
+    near = [] if kind in KINDS else get_close_matches(kind, KINDS, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _valid(one: str) -> bool:

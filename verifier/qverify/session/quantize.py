@@ -64,7 +64,8 @@ def quantize_file(
     model is not a float ONNX, or no input fits."""
     data = read_model(path)
     if (kind := kind_of(path, data)) != "float.onnx":
-        raise UsageError(f"{path}: got {kind}, wanted a float ONNX, which quantize makes a quantized one of")
+        done = f"it is quantized already: qverify compile {path}" if kind == "quant.onnx" else f"got {kind}"
+        raise UsageError(f"{path}: wanted a float ONNX, {done}")
     if not isinstance(inputs.files, str):
         raise UsageError("-i is missing: inputs like those that the network will get, from which ranges are measured")
     frames = frame_sources(inputs.files) or [FrameSource(inputs.files, inputs.files)]

@@ -3,6 +3,7 @@ Then compares it with the float model on the same inputs, and says what to type 
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -69,7 +70,9 @@ def command(
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
         made = quantize_file(model, inputs, output, options, watch)
-    _say(output, made, inputs)
+    described = click.get_current_context().params.get("description")
+    again = ["-i", str(inputs.files), *(["--description", described] if described else [])]
+    _say(output, made, shlex.join(again))
     return 0
 
 
@@ -77,7 +80,8 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for value in values for name in value.split(",") if name)
 
 
-def _say(output: str, made: Quantized, inputs: InputRequest) -> None:
+def _say(output: str, made: Quantized, inputs: str) -> None:
+    """Prints what was made. inputs: the words that give the main job the same inputs."""
     from qverify.plural import count
     from qverify.renderers import drafts
 
@@ -93,6 +97,5 @@ def _say(output: str, made: Quantized, inputs: InputRequest) -> None:
     if made.blocker:
         say(f"qverify cannot compile it: {made.blocker}")
     else:
-        say(
-            f"next: qverify compile {output} -o model.bin && qverify -m {output},model.bin -b local -r True -i {inputs.files}"
-        )
+        name = shlex.quote(output)
+        say(f"next: qverify compile {name} -o model.bin && qverify -m {name},model.bin -b local -r True {inputs}")

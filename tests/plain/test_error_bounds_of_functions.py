@@ -235,3 +235,83 @@ def test_held_values_are_certain_and_others_are_not():
     with pytest.raises(NoBound):
         real_of(None)
     assert real_of(held(np.array([1.5], np.float32))).error.tolist() == [0.0]
+
+
+def elementwise(x, d, function, p=0.0, q=0.0):
+    (y,) = page("elementwise_float", [real(x, d)], (function, word(p), word(q)), (len(x),))
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "p", "q", "x", "wanted"),
+    [
+        (36, 1.0, 0.5, [-1.5, -1.0, 0.0, 1.0, 1.5], [-1.0, 0.0, 0.0, 0.0, 1.0]),
+        (35, 1.0, 0.0, [0.5, 1.0, 1.5], [0.0, 0.0, 1.5]),
+        (6, 0.0, 0.0, [-2.0, 0.0, 3.0], [1.0, 1.0, 1.0]),
+        (25, 0.5, 0.0, [-2.0, 0.0, 2.0], [-1.0, 0.0, 2.0]),
+        (44, 0.0, 0.0, [-2.0, 0.0, 3.0], [-1.0, 0.0, 1.0]),
+    ],
+)
+def test_values_on_both_sides_of_a_threshold_and_at_it(function, p, q, x, wanted):
+    assert elementwise(x, 0.0, function, p, q).value.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("function", "p", "q", "at_zero", "at_two"),
+    [
+        (23, 0.25, 0.5, 0.5 + 0.5, 1.0 + 1.0),  # hard_sigmoid is 1 at 2
+        (30, 0.5, 0.0, 0.0, 4.0),
+        (33, 0.5, 3.0, 0.0, 12.0),
+        (34, 0.5, 0.0, 0.0, 2.0),
+        (25, 0.5, 0.0, 0.0, 4.0),
+    ],
+)
+def test_roundoffs_at_zero_and_at_two(function, p, q, at_zero, at_two):
+    """The library's share and that of rounding y."""
+    wanted = [U * at_zero + FLUSHED, U * at_two + FLUSHED]
+    assert elementwise([0.0, 2.0], 0.0, function, p, q).error.tolist() == pytest.approx(wanted, rel=1e-12, abs=0)
+
+
+def test_thresholds_that_only_rise_have_a_bound():
+    assert elementwise([0.5, -1.0], 1.0, 35, 0.0).error.tolist() == [1.0, 0.0]
+    assert np.isfinite(elementwise([0.5, 3.0], 1.0, 36, 0.5, 0.5).error).all()
+    assert elementwise([-1.0, 2.0], 0.0, 35, -1.5).error.tolist() == [0.0, 0.0]  # exact floats: nothing moves
+
+
+@pytest.mark.parametrize("function", [53, 54, 55])
+def test_a_periodic_function_of_what_is_far_away_is_lost(function):
+    far = 2.0**20
+    y = elementwise([1.0, far, far + 1, -far - 1, np.inf], 0.0, function)
+    assert np.isnan(y.value).tolist() == [False, False, True, True, True]
+    assert y.lost.tolist() == [False, False, True, True, False]
+    assert elementwise([1.0, far], 0.0, function).lost is None
+
+
+def test_a_sine_of_what_may_be_far_away_is_lost():
+    far = 2.0**20
+    y = elementwise([far, far + 1, far + 1.5, far - 1], 1.0, 53)
+    assert np.isnan(y.value).tolist() == [False, False, True, False] and y.lost.tolist() == [True, True, True, False]
+
+
+def test_only_a_sigmoid_of_exact_floats_has_a_smaller_error_of_ours():
+    y = elementwise([0.5, -9.0], 0.0, 18)
+    assert y.ours.tolist() == pytest.approx([U * sigmoid(x) + FLUSHED for x in (0.5, -9.0)], rel=1e-12, abs=0)
+    assert elementwise([0.5, -9.0], [0.25, 0.0], 18).ours is None and elementwise([0.5, -9.0], 0.0, 19).ours is None
+    assert elementwise([0.0, 2.0], 0.0, 19).error[0] == FLUSHED
+
+
+def test_a_reciprocal_of_zero_has_no_limit():
+    assert np.isinf(elementwise([0.0, 4.0], [0.0, 0.5], 28).error).tolist() == [True, False]
+
+
+def test_a_slope_above_1_multiplies_the_error():
+    (y,) = page("elementwise_float", [real([-3.0], 0.25), real([-2.0], 0.125)], (7, 0, 0), (1,))
+    assert y.error[0] == rounded(6.0, 2.125 * 0.25 + 3.25 * 0.125)
+
+
+def test_half_floats_move_to_the_next_one():
+    step = 2.0**-10  # of float16 between 1 and 2
+    (y,) = page("half_float", [real([1 + 0.4 * step, 1 + 0.6 * step, 2.0, -1.0], 0.0)], (), (4,))
+    assert y.value.tolist() == [1.0, 1 + step, 2.0, -1.0] and not y.error.any()
+    (y,) = page("half_float", [real([1 + 0.4 * step, 1 + 0.6 * step, 1 + step], [0.2 * step] * 2 + [0.0])], (), (3,))
+    assert y.value.tolist() == [1.0, 1 + step, 1 + step] and y.error.tolist() == [step, step, 0.0]

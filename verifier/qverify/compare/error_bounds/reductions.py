@@ -66,7 +66,7 @@ def _root(x: Real) -> Real:
 
 def _log(x: Real) -> Real:
     value, low = np.log(x.value), x.value - x.error
-    moved = np.where(low > 0, value - np.log(np.where(low > 0, low, 1.0)), np.inf)
+    moved = np.where(low > 0, value - np.log(low), np.inf)
     return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved) + TINY, None, x.lost)
 
 

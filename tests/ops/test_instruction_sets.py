@@ -110,21 +110,32 @@ def products(r: RandomNodes) -> None:
     r.node("fully_connected", (x, w, None, r.rq(70000, 1)), y, (-128, 127))
 
 
+def write(made: RandomNodes, folder: Path) -> list[str]:
+    """Writes model.bin and 0.bin, 1.bin, ... of its inputs; returns their names."""
+    (folder / "model.bin").write_bytes(encode(made.graph()))
+    names = list(made.values)
+    for i, name in enumerate(names):
+        (folder / f"{i}.bin").write_bytes(np.ascontiguousarray(made.values[name]).tobytes())
+    return names
+
+
+def words_of(made: RandomNodes) -> dict[str, str]:
+    """Each output's name to what makes it."""
+    return {n.outputs[0]: f"{n.op} {[made.specs[i].shape for i in n.inputs if i]} {n.words}" for n in made.nodes}
+
+
 @pytest.mark.parametrize("made_by", [convolutions, transposed_convolutions, products])
 @pytest.mark.parametrize("rounding", ["ref-exact", "tflite-single", "gemmlowp", "pow2-floor"])
 def test_they_agree(made_by, rounding: str, tmp_path: Path) -> None:
     made = RandomNodes(rounding, 77)
     made_by(made)
-    (tmp_path / "model.bin").write_bytes(encode(made.graph()))
-    names = list(made.values)
-    for i, name in enumerate(names):
-        (tmp_path / f"{i}.bin").write_bytes(np.ascontiguousarray(made.values[name]).tobytes())
+    names = write(made, tmp_path)
     sets = instruction_sets(binary())
     assert "portable" in sets
     for program in (binary(False), binary(True)):
         plain = digests(program, tmp_path, names, "--plain")
         assert len(plain) == len(made.nodes)
-        words = {n.outputs[0]: f"{n.op} {[made.specs[i].shape for i in n.inputs if i]} {n.words}" for n in made.nodes}
+        words = words_of(made)
         for name, threads in [(name, 1) for name in sets] + [(sets[0], 2), (sets[0], 5)]:
             found = digests(program, tmp_path, names, f"--instructions={name}", f"--threads={threads}")
             assert {words[t]: d for t, d in found.items() if d != plain[t]} == {}, (name, threads)

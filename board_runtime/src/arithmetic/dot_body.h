@@ -84,6 +84,15 @@ QV_BODY void body_finish(const qv_requantizer *r, int64_t channel, uint32_t bias
   }
 }
 
+/* The same along channels: element j is of channel + j. */
+QV_BODY void body_finish_each(const qv_requantizer *r, int64_t channel, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to) {
+  for (int64_t j = 0; j < count; j++) {
+    int32_t v = qv_requantize(r, (int32_t)(acc[j] + add), channel + j);
+    if (r->real) memcpy(to + 4 * j, &v, 4);
+    else to[j] = (uint8_t)v;
+  }
+}
+
 QV_BODY void body_centre_step(const uint8_t *from, int is_signed, int32_t zero, int64_t count, int64_t step, int16_t *to) {
   if (is_signed)
     for (int64_t i = 0; i < count; i++) to[i * step] = (int16_t)((int8_t)from[i] - zero);

@@ -18,9 +18,12 @@ static void add(const char *name, int is_there, const qv_dots *dots, const qv_pr
 static void find(void) {
   const qv_dots *avx2 = qv_dots_avx2(), *neon = qv_dots_neon();
   const qv_products *wide = qv_products_avx512_vnni(), *narrow = qv_products_avx_vnni();
+  const qv_products *i8mm = qv_products_i8mm(), *dotprod = qv_products_dotprod();
   add("avx512_vnni", wide != NULL, qv_dots_avx512(), wide, qv_elementwise_avx512());
   add("avx_vnni", narrow != NULL, avx2, narrow, qv_elementwise_avx2());
   add("avx2", avx2 != NULL, avx2, NULL, qv_elementwise_avx2());
+  add("i8mm", i8mm != NULL, neon, i8mm, qv_elementwise_neon());
+  add("dotprod", dotprod != NULL, neon, dotprod, qv_elementwise_neon());
   add("neon", neon != NULL, neon, NULL, qv_elementwise_neon());
   add("portable", 1, &qv_dots_portable, NULL, NULL);
 }

@@ -31,6 +31,8 @@ void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint
 
 const qv_products *qv_products_avx512_vnni(void); /* NULL: not this CPU */
 const qv_products *qv_products_avx_vnni(void);
+const qv_products *qv_products_i8mm(void);
+const qv_products *qv_products_dotprod(void);
 
 static inline int64_t qv_cells(int64_t depth) { return (depth + QV_CELL - 1) / QV_CELL; }
 static inline int64_t qv_panel_bytes(int64_t cells) { return cells * QV_CELL * QV_COLUMNS; }

@@ -107,21 +107,13 @@ WIDE static void wide_finish_f32(const qv_requantizer *r, const float *scale, in
   }
 }
 
-ALWAYS void finish_each(const qv_requantizer *r, int64_t channel, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to) {
-  for (int64_t j = 0; j < count; j++) {
-    int32_t v = qv_requantize(r, (int32_t)(acc[j] + add), channel + j);
-    if (r->real) memcpy(to + 4 * j, &v, 4);
-    else to[j] = (uint8_t)v;
-  }
-}
-
 WIDE void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                            uint8_t *to) {
   int alike = r->channels == 1;
   if (!r->real && r->dtype == QV_F32)
     wide_finish_f32(r, (const float *)r->values + (alike ? 0 : channel), alike ? 0 : by, add, acc, count, to);
   else if (!by || (alike && !r->bias)) body_finish(r, channel, add, acc, count, to);
-  else finish_each(r, channel, add, acc, count, to);
+  else body_finish_each(r, channel, add, acc, count, to);
 }
 
 /* `count` rows, 16 columns. */
@@ -189,7 +181,7 @@ NARROW static int32_t narrow_take(const uint8_t *from, int64_t count, uint8_t fl
 NARROW static void narrow_finish(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count,
                                  uint8_t *to) {
   if (!by || (r->channels == 1 && !r->bias)) body_finish(r, channel, add, acc, count, to);
-  else finish_each(r, channel, add, acc, count, to);
+  else body_finish_each(r, channel, add, acc, count, to);
 }
 
 static const qv_products wide = {ROWS, 0, wide_take, wide_interleave, wide_multiply, qv_finish_avx512},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from qverify_agents.boards.faulty_runtime import WITHHELD
 
+from benchmarks.detection_explained import names
 from benchmarks.detection_faults import Plant, Planter
 from benchmarks.detection_healthy import SAME, Fleet, Healthy
 from benchmarks.detection_subjects import subjects
@@ -101,6 +103,7 @@ def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
         "alarms": [str(h) for h in healthy if h.alarm],
         "missed": [str(p) for p in changed if not (p.detected and p.located) or p.both is False],
         "unexplained": [_said(p) for p in changed if not p.explained and p.fault.kind not in WITHHELD],
+        "not_confirmed": _not_confirmed([p for p in changed if p.explained is False and p.fault.kind not in WITHHELD]),
         "explained_withheld": [
             f"{_said(p)}{', right on two other frames' if p.right_again else ''}"
             for p in changed
@@ -127,7 +130,25 @@ def _tally(plants: list[Plant]) -> dict[str, Any]:
 
 
 def _said(plant: Plant) -> str:
-    return f"{plant} said {[sorted(group) for group in plant.explanations or []]}"
+    rest = f", candidates {sorted(plant.candidates)}: {plant.unconfirmed}" if plant.candidates else ""
+    return f"{plant} said {[sorted(group) for group in plant.explanations or []]}{rest}"
+
+
+def _not_confirmed(plants: list[Plant]) -> dict[str, dict[str, int]]:
+    """Returns, by what triage says of it with numbers as N, the plants of known kinds without a right explanation. wrongly: another cause
+    was confirmed. right_candidate: the true cause fits every byte."""
+    by_why: dict[str, list[Plant]] = {}
+    for plant in plants:
+        by_why.setdefault(re.sub(r"[0-9]+", "N", plant.unconfirmed) or "no cause fits", []).append(plant)
+    return {
+        why: {
+            "plants": len(found),
+            "located": sum(p.located for p in found),
+            "wrongly": sum(bool(p.explanations) for p in found),
+            "right_candidate": sum(bool(names(p.fault.kind) & p.candidates) for p in found),
+        }
+        for why, found in sorted(by_why.items())
+    }
 
 
 def _median_list(changed: list[Plant]) -> float | None:

@@ -21,6 +21,8 @@ class Said:
 
     families: list[set[str]]
     causes: set[str]
+    candidates: set[str]  # families that fit every byte and are not confirmed
+    why: str  # they are not
 
 
 def explain(subject: Subject, judged: Judged) -> Said:
@@ -37,7 +39,13 @@ def explain(subject: Subject, judged: Judged) -> Said:
     )
     first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
     groups = [group for explanation in first if explanation.confirmed for group in explanation.exact]
-    return Said([{cause.family for cause in group} for group in groups], {cause.said for g in groups for cause in g})
+    open_ones = [explanation for explanation in first if not explanation.confirmed]
+    return Said(
+        [{cause.family for cause in group} for group in groups],
+        {cause.said for g in groups for cause in g},
+        {cause.family for explanation in open_ones for group in explanation.exact for cause in group},
+        next((explanation.unconfirmed for explanation in open_ones if explanation.unconfirmed), ""),
+    )
 
 
 def _find(tensors: Any, name: str) -> Any:

@@ -51,6 +51,8 @@ class Plant:
     struck: Fault | None = None  # of two: the one whose node must be blamed
     explanations: list[set[str]] | None = None
     causes: set[str] = field(default_factory=set)
+    candidates: set[str] = field(default_factory=set)
+    unconfirmed: str = ""  # why triage confirmed none of them
     right_again: bool = False  # of a withheld kind that is explained
     verdict: str = ""
     blame: str = ""
@@ -173,6 +175,7 @@ class Planter:
         uri = f"faulty:local?fault={asked}{plant.link}"
         report, recording, said = subject.on(uri, prepared, before, explain)
         plant.explanations, plant.causes = (said.families, said.causes) if said else (None, set())
+        plant.candidates, plant.unconfirmed = (said.candidates, said.why) if said else (set(), "")
         if "QVRT_FAULT=" in recording.why:
             raise Refused(recording.why)
         plant.verdict, plant.detected = report.verdict, report.verdict != "PASSED"

@@ -25,6 +25,8 @@ def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert not found["missed"] + found["alarms"]
     assert found["changed_bytes"] == found["detected"] == found["located"] > 10
     assert found["withheld"]["planted"] and found["two_faults"]["planted"] and found["over_a_bad_link"]["planted"]
+    reasons = found["not_confirmed"].values()
+    assert sum(r["plants"] for r in reasons) == len(found["unexplained"]) == found["explainable"] - found["explained"]
     assert found["healthy_runs"] == 12 and found["false_alarms"] == found["detected_without_a_changed_byte"] == 0
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from importlib import import_module
+from itertools import pairwise
 
 from qverify import __version__
 from qverify.cli.interrupts import Interrupts
@@ -114,7 +115,7 @@ def _unknown_command(word: str) -> str:
 
 def _empty_value(words: list[str]) -> str:
     """Returns a hint where an option took the next option as its value, as after an unset shell variable; else ""."""
-    for one, following in zip(words, words[1:], strict=False):
+    for one, following in pairwise(words):
         if one in ("-b", "--board", "-m", "--model", "-i", "--input-img", "-o") and re.match(r"--?[a-z]", following):
             return f"; {one} is followed by {following}: an unset shell variable?"
     return ""

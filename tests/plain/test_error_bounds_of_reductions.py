@@ -95,7 +95,7 @@ def product_by_hand(x: list[float], d: list[float]) -> tuple[float, float]:
 def log_by_hand(value: float, error: float) -> tuple[float, float]:
     y = math.log(value)
     moved = y - math.log(value - error) if value > error else math.inf
-    return y, moved + U * (3 + 3 * abs(y) + 10 * moved) + FLUSHED
+    return y, moved + U * (3 + 3 * abs(y) + 10 * moved)
 
 
 def log_sum_exp_by_hand(x: list[float], d: list[float]) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def test_of_zeros_the_error_is_what_flushing_loses(name: str, count: int) -> Non
     [
         (reductions._root, (0.0, 0.0), (0.0, FLUSHED)),
         (reductions._root, (2.0**-250, 0.0), (2.0**-125, FLUSHED)),
-        (reductions._log, (1.0, 0.0), (0.0, 3 * U + FLUSHED)),
+        (reductions._log, (1.0, 0.0), (0.0, 3 * U)),
         (reductions._log, (2.0, 2.0), (math.log(2), math.inf)),
     ],
 )

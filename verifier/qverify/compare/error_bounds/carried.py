@@ -56,9 +56,10 @@ def _own(value: Held) -> Held:
 def _with_own(made: Held, own: Held) -> Held:
     if made.ours is not None:
         return made
-    if isinstance(made, Real) and isinstance(own, Real):
+    if isinstance(made, Real):
+        assert isinstance(own, Real)
         return replace(made, ours=own.error if own.ours is None else own.ours)
-    assert not isinstance(made, Real) and not isinstance(own, Real)
+    assert isinstance(own, Whole)
     return replace(made, ours=(own.low, own.high) if own.ours is None else own.ours)
 
 
@@ -77,9 +78,10 @@ def _lose_all(made: Held) -> Held:
 
 def _with_lost(made: Held, spoilt: Held) -> Held:
     """Returns the output, lost where the spoilt inputs reach it and where its page or the inputs say so."""
-    if isinstance(made, Real) and isinstance(spoilt, Real):
+    if isinstance(made, Real):
+        assert isinstance(spoilt, Real)
         return made.losing(np.isnan(spoilt.value) & ~np.isnan(made.value))
-    assert not isinstance(made, Real) and not isinstance(spoilt, Real)
+    assert isinstance(spoilt, Whole)
     if spoilt.error is None:
         return _lose_all(made)
     reached = np.broadcast_to(np.isnan(spoilt.error), made.low.shape)

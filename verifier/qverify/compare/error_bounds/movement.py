@@ -118,14 +118,14 @@ class _Largest:
 
 
 def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the largest of the low ends and of the high ends, since max is monotone."""
+    """Returns the largest values. They rise to the largest of the high ends, and fall by no more."""
     largest, x = _Largest(node, graph.spec(node.outputs[0]).shape), inputs[0]
     if not isinstance(x, Real):
         return [moved(x, largest.of)]
     value = largest.of(x.value)
     if not x.error.any():
         return [Real(value, np.zeros_like(value))]
-    return [Real(value, np.maximum(largest.of(x.value + x.error) - value, value - largest.of(x.value - x.error)))]
+    return [Real(value, largest.of(x.value + x.error) - value)]
 
 
 def _requantize_branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:

@@ -39,8 +39,9 @@ def _squares(x: Real) -> Real:
 
 
 def _largest(x: Real) -> Real:
+    """Returns the maximum, which falls at most by the error of the largest element, and rises at least by as much."""
     value = x.value.max(-1)
-    return Real(value, np.maximum((x.value + x.error).max(-1) - value, value - (x.value - x.error).max(-1)))
+    return Real(value, (x.value + x.error).max(-1) - value)
 
 
 def _smallest(x: Real) -> Real:
@@ -67,7 +68,7 @@ def _root(x: Real) -> Real:
 def _log(x: Real) -> Real:
     value, low = np.log(x.value), x.value - x.error
     moved = np.where(low > 0, value - np.log(low), np.inf)
-    return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved) + TINY, None, x.lost)
+    return Real(value, moved + ROUNDOFF * (3 + 3 * np.abs(value) + 10 * moved), None, x.lost)
 
 
 def _log_sum_exp(x: Real) -> Real:
@@ -79,7 +80,7 @@ def _log_sum_exp(x: Real) -> Real:
     part = np.log(np.exp(below).sum(-1))
     value = part + largest[..., 0]
     moved = logs + gamma(x.value.shape[-1] + 2) + ROUNDOFF * (3 + 2 * np.abs(part))
-    return Real(value, moved + ROUNDOFF * (np.abs(value) + moved) + TINY)
+    return Real(value, moved).rounded()
 
 
 REDUCED: dict[str, Callable[[Real], Real]] = {

@@ -30,13 +30,13 @@ def draws(node: onnx.NodeProto, constants: Constants) -> str:
 def check_draws_nothing(model: onnx.ModelProto, name: str) -> None:
     """Raises UnsupportedError naming the first node that draws random numbers on the way to an output, also inside a
     graph of a node. Nodes must be in running order, and what depends on constants alone computed."""
-    needed = {o.name for o in model.graph.output}
+    needed, constants = {o.name for o in model.graph.output}, _constants(model.graph)
     found: list[str] = []
     for node in reversed(model.graph.node):
         if needed.isdisjoint(node.output):
             continue
         needed.update(reads(node))
-        said = next((why for one, known in _inside(node, _constants(model.graph)) if (why := draws(one, known))), "")
+        said = next((why for one, known in _inside(node, constants) if (why := draws(one, known))), "")
         if said:
             found.append(f"node {node.name or next(filter(None, node.output))!r} ({node.op_type}): {said}")
     if found:

@@ -136,7 +136,7 @@ def test_a_faulty_runtime_is_found_out(where: Place, kind: str, state: str) -> N
 def test_a_killed_agent_is_inconclusive_and_leaves_the_board_usable(where: Place) -> None:
     if where.there is None or where.name in ("local", "container", "docker"):
         pytest.skip("no side door to this board")
-    there = board(where.address, 10)
+    there = board(where.address, 30 if where.slow else 10)
     try:
         where.kill_agents()
         recording = there.run(prepared())

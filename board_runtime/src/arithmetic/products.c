@@ -6,7 +6,7 @@ void qv_take_rows(qv_left *l, const uint8_t *from, int32_t dtype, int32_t zero) 
   l->zero = zero + qv_moved(flip, dtype);
   for (int64_t i = 0; i < l->count; i++, from += l->depth) {
     int8_t *row = l->rows + i * l->step;
-    l->sums[i] = (uint32_t)l->p->take(from, l->depth, flip, row);
+    l->sums[i] = l->p->take(from, l->depth, flip, row);
     for (int64_t k = l->depth; k < l->step; k++) row[k] = 0;
   }
   memset(l->rows + l->count * l->step, 1, (size_t)l->step);

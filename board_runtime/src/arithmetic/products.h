@@ -15,7 +15,7 @@ typedef struct {
   int rows;      /* at most so many a call of multiply; 1 to QV_MOST_ROWS */
   int is_signed; /* whether a panel's bytes are int8; uint8 otherwise */
   /* to[k] = from[k] ^ flip; returns the sum. */
-  int32_t (*take)(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to);
+  uint32_t (*take)(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to);
   /* Cells of `count` columns, of bytes from[line*step + column] ^ flip; lines from `lines` on are 0. */
   void (*interleave)(const uint8_t *from, int64_t step, int lines, int64_t count, uint8_t flip, uint8_t *to);
   /* acc[r*QV_COLUMNS + c] = start[c] + sum over k < cells*QV_CELL of rows[r*step + k] * panel column c, for r < count, c < columns at

@@ -128,9 +128,9 @@ static void interleave(const uint8_t *from, int64_t step, int lines, int64_t cou
     for (int k = 0; k < QV_CELL; k++) to[i * QV_CELL + k] = (uint8_t)(k < lines ? from[k * step + i] ^ flip : 0);
 }
 
-static int32_t take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
-  int32_t sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += to[i] = (int8_t)(from[i] ^ flip);
+static uint32_t take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += (uint32_t)(int32_t)(to[i] = (int8_t)(from[i] ^ flip));
   return sum;
 }
 

@@ -78,7 +78,7 @@ WIDE static void wide_interleave(const uint8_t *from, int64_t step, int lines, i
   }
 }
 
-WIDE static int32_t wide_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
+WIDE static uint32_t wide_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
   const __m512i flips = _mm512_set1_epi8((char)flip), ones = _mm512_set1_epi8(1);
   __m512i sum = _mm512_setzero_si512();
   for (int64_t i = 0; i < count; i += 64) {
@@ -87,7 +87,10 @@ WIDE static int32_t wide_take(const uint8_t *from, int64_t count, uint8_t flip, 
     _mm512_mask_storeu_epi8(to + i, there, v);
     sum = _mm512_dpbusd_epi32(sum, ones, v);
   }
-  return _mm512_reduce_add_epi32(sum);
+  uint32_t lanes[16], all = 0; /* unsigned: the sum of a long row wraps */
+  _mm512_storeu_si512(lanes, sum);
+  for (int k = 0; k < 16; k++) all += lanes[k];
+  return all;
 }
 
 /* As body_finish_f32; each channel's scale in turn where `by` is 1. */
@@ -172,9 +175,9 @@ NARROW static void narrow_interleave(const uint8_t *from, int64_t step, int line
     for (int k = 0; k < QV_CELL; k++) to[i * QV_CELL + k] = (uint8_t)(k < lines ? from[k * step + i] ^ flip : 0);
 }
 
-NARROW static int32_t narrow_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
-  int32_t sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += to[i] = (int8_t)(from[i] ^ flip);
+NARROW static uint32_t narrow_take(const uint8_t *from, int64_t count, uint8_t flip, int8_t *to) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += (uint32_t)(int32_t)(to[i] = (int8_t)(from[i] ^ flip));
   return sum;
 }
 

@@ -26,6 +26,7 @@ static int64_t sums_bytes(const blocks *b) { return qv_padded64((b->taps + 1) * 
 int qv_conv_transpose_blocks_check(const qv_model *m, qv_node *n) {
   blocks b = blocks_of(m, n);
   if (!qv_chosen_instructions().products) return 0;
+  if (b.pixels > 4 * b.w.out_h * b.w.out_w + 4096) return 0; /* most sums would land nowhere; the plain loops go by output pixels */
   n->prepared_bytes = QV_BLOCKS_HEAD + sums_bytes(&b) + (b.w.out_channels * b.taps + 1) * b.step;
   n->scratch_bytes = (QV_MOST_ROWS + b.tiles) * QV_COLUMNS * 4 + qv_padded64(b.w.out_h * b.w.out_w * 4) + b.tiles * qv_panel_bytes(b.cells);
   return 1;

@@ -114,8 +114,15 @@ def convolutions(r: RandomNodes) -> None:
         r.node("conv_transpose_float", (f, k, None), r.float_output(shape), (2, 2, 1, 1, *words))
 
 
+def sums_that_land_nowhere(r: RandomNodes) -> None:
+    """Input pixels times taps are 2^21, of which few land on the four elements of the output."""
+    x, w = r.input("int8", (1, 1, 128, 64)), r.weights("int8", (1, 1, 16, 16), 1)
+    y = r.output("int8", (1, 1, 2, 2))
+    r.node("conv_transpose", (x, w, None, r.rq(8, 1)), y, (16, 16, 1, 1, 0, 0, 0, 0, 1, 1, 1, *r.limits("int8")))
+
+
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
-@pytest.mark.parametrize("nodes", [pools, convolutions])
+@pytest.mark.parametrize("nodes", [pools, convolutions, sums_that_land_nowhere])
 def test_the_runtime_and_the_simulator_end_and_agree(nodes: object, tmp_path: Path) -> None:
     made = RandomNodes("ref-exact", 77)
     assert callable(nodes)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import QVerifyError
 
 from tests.ops.qdq import Qdq
 from tests.plain.test_decompositions import fused, normal
@@ -109,3 +111,22 @@ def test_written_out(name: str, tmp_path: Path) -> None:
     m = Qdq(seed=6, opset=opset)
     build(m)
     assert not verified(m.model(), tmp_path).islands
+
+
+@pytest.mark.parametrize("size", [(1, 1, 40000, 40000), (1, 1, -4, 4)])
+def test_a_grid_without_end_is_refused(size: tuple[int, ...]) -> None:
+    m = Qdq(opset=20)
+    m.kinds["y"] = (1, 4, 4, 2)
+    m.output(m.op("AffineGrid", [m.input((1, 2, 3)), m.constant("size", np.array(size))], "y"))
+    with pytest.raises(QVerifyError, match=r"wanted 1 to|AffineGrid"):
+        compile_model(m.model().SerializeToString(), "q.onnx")
+
+
+def test_a_mode_that_is_no_text_is_refused() -> None:
+    m = Qdq(opset=20)
+    grid = m.constant("grid", np.zeros((1, 2, 2, 2), np.float32))
+    m.output(m.quantize(m.op("GridSample", [m.input((1, 1, 4, 4)), grid])))
+    model = m.model()
+    next(n for n in model.graph.node if n.op_type == "GridSample").attribute.add(name="mode", s=b"\xff\xfe", type=3)
+    with pytest.raises(QVerifyError):
+        compile_model(model.SerializeToString(), "q.onnx")

@@ -138,3 +138,26 @@ def test_an_old_opset_is_raised(pictures, tmp_path) -> None:
     feed = {"image": np.load(pictures / "digit_3.npy")}
     exact, made = (Engine(p.read_bytes()).run(feed)["y"] for p in (tmp_path / "old.onnx", quantized))
     assert np.abs(exact - made).max() < 0.05 * np.abs(exact).max()
+
+
+def test_an_output_whose_shape_follows_from_values_is_not_compared(tmp_path, capsys) -> None:
+    value, weights = helper.make_tensor_value_info, np.random.default_rng(1).normal(0, 1, (6, 40)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Relu", ["m"], ["y"]),
+        helper.make_node("NonZero", ["y"], ["places"]),
+    ]
+    weights[:, 0] *= 1000  # beside it the other columns are 0 in 8 bits
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", onnx.TensorProto.FLOAT, [2, 6])],
+        [value("y", onnx.TensorProto.FLOAT, [2, 40]), value("places", onnx.TensorProto.INT64, [2, None])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    path, case = tmp_path / "n.onnx", tmp_path / "x.npy"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    np.save(case, np.random.default_rng(2).normal(0, 1, (2, 6)).astype(np.float32))
+    assert main(["quantize", str(path), "-i", str(case), "-o", str(tmp_path / "q.onnx")]) == 0
+    out = capsys.readouterr().out
+    assert "y: cosine 0.99" in out and "not compared with the float model" in out and "): places" in out

@@ -92,6 +92,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "two files that differ": (lambda f: _change(f / OUTPUT), 3, "as a node's output and as an output of the model"),
     "another name": (lambda f: (f / NODE).rename(f / "node_3_relu3.bin"), 3, "belongs to no compared tensor"),
     "another node": (lambda f: shutil.copy(f / NODE, f / "node_77_x.bin"), 3, "belongs to no compared tensor"),
+    "a digest of two runs": (
+        lambda f: (f / "digests.txt").write_text(2 * f"{7:016x} relu2_QuantizeLinear_Output 5\n"),
+        3,
+        "twice",
+    ),
     "an unlike digest": (
         lambda f: (f / "digests.txt").write_text(f"{7:016x} relu2_QuantizeLinear_Output 5\n"),
         3,

@@ -24,7 +24,7 @@ def window_pads(
     """Returns [top, left, bottom, right] with auto_pad, and a ConvTranspose's output_shape, resolved. Raises
     UnsupportedError for auto_pad with output_padding, of which ONNX and onnxruntime make different shapes."""
     spatial = len(size)
-    auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(), node.op_type == "ConvTranspose"
+    auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(errors="replace"), node.op_type == "ConvTranspose"
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)] if auto != "VALID" else [0] * 2 * spatial
     if len(out) != spatial or len(attrs.get("output_shape", out)) not in (spatial, spatial + 2):
         raise UnsupportedError(

@@ -54,7 +54,7 @@ def _functions(node: Any, defaults: tuple[str, ...]) -> list[tuple[int, int, int
     """Returns number, alpha and beta (words) of each activation. Raises UnsupportedError for one that has no kernel."""
     attrs = attributes(node)
     alphas, betas = (list(attrs.get(f"activation_{of}", [])) for of in ("alpha", "beta"))
-    given = [n.decode() for n in attrs.get("activations", [])]
+    given = [n.decode(errors="replace") for n in attrs.get("activations", [])]
     if given and len(given) < len(defaults):
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): {len(given)} activations, wanted {len(defaults)}; give one for each gate and direction"

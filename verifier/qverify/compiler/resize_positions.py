@@ -47,7 +47,7 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
 
 def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
     """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
-    named = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode()
+    named = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode(errors="replace")
     mode = "asymmetric" if view.opset < 11 else named
     i = np.arange(out, dtype=np.float32)
     if mode == "asymmetric":

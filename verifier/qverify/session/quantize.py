@@ -41,7 +41,7 @@ class OutputLoss:
 @dataclass(slots=True)
 class Quantized:
     """What was made. used: calibration frames; left_out: those that could not be prepared, with the reason. losses: of
-    each output, over `compared` frames. blocker: why qverify cannot compile the result; empty where it can.
+    each output, over `compared` frames; not_compared: outputs that are not finite, or whose shape differs. blocker: why qverify cannot compile the result; empty where it can.
     drafts: of descriptions that frames left out need, TOML by input."""
 
     size_bytes: int
@@ -49,6 +49,7 @@ class Quantized:
     left_out: list[tuple[str, str]] = field(default_factory=list)
     losses: list[OutputLoss] = field(default_factory=list)
     compared: int = 0
+    not_compared: list[str] = field(default_factory=list)
     blocker: str = ""
     drafts: dict[str, str] = field(default_factory=dict)
 
@@ -74,9 +75,9 @@ def quantize_file(
     made = quantize(path, data, source.feeds(), options)
     write_bytes(made, output)
     found = Quantized(len(made), source.used, source.left_out, drafts=source.drafts)
-    found.losses, found.compared = _compare(
-        FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes), FloatFile(made, output), source.again()
-    )
+    before = FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes)
+    found.losses, found.compared = _compare(before, FloatFile(made, output), source.again())
+    found.not_compared = [n for n in before.outputs if n not in {loss.name for loss in found.losses}]
     found.blocker = _blocker(made, output)
     return found
 
@@ -139,7 +140,13 @@ def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tupl
         for name in before.outputs:
             pair = exact[name].astype(np.float64), quantized[name].astype(np.float64)
             values.setdefault(name, []).append(pair)
-    return [_loss(name, pairs) for name, pairs in values.items()], frames
+    comparable = {n: pairs for n, pairs in values.items() if all(_is_comparable(*pair) for pair in pairs)}
+    return [_loss(name, pairs) for name, pairs in comparable.items()], frames
+
+
+def _is_comparable(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
+    """Returns whether the values are finite and of one shape, which may depend on them (NonZero)."""
+    return a.shape == b.shape and bool(np.isfinite(a).all() and np.isfinite(b).all())
 
 
 def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> OutputLoss:

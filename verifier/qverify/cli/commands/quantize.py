@@ -94,6 +94,8 @@ def _say(output: str, made: Quantized, inputs: str) -> None:
     for loss in made.losses:
         top = "" if loss.top1 is None else f", the same largest value in {loss.top1} of {count(loss.items, 'item')}"
         say(f"beside the float model, {count(made.compared, 'frame')}: {loss.name}: cosine {loss.cosine:.5f}{top}")
+    if made.not_compared:
+        say(f"not compared with the float model (not finite, or of another shape): {', '.join(made.not_compared)}")
     if made.blocker:
         say(f"qverify cannot compile it: {made.blocker}")
     else:

@@ -26,11 +26,11 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     shape, out, dtype = view.shape(node.input[0]), view.shape(name), view.dtype(node.input[0])
     if dtype != "float32" or mode == b"nearest":
         raise UnsupportedError(
-            f"{node.name} (Resize): mode {mode.decode()}{' with antialias' * smooth} of {dtype} is not supported; export without it"
+            f"{node.name} (Resize): mode {mode.decode(errors='replace')}{' with antialias' * smooth} of {dtype} is not supported; export without it"
         )
     if len(shape) != 4 or shape[:2] != out[:2]:
         raise UnsupportedError(
-            f"{node.name} (Resize): {mode.decode()}{' with antialias' * smooth} over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
+            f"{node.name} (Resize): {mode.decode(errors='replace')}{' with antialias' * smooth} over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
         )
     weights = antialias_weights if smooth else cubic_weights
     steps = scales(view, node, shape, out) if shape != out else [np.float32(1)] * 4  # onnxruntime copies x of y's dims

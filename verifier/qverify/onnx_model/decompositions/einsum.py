@@ -42,7 +42,7 @@ def einsum(r: Rewriter, node: onnx.NodeProto) -> None:
 
 def _terms(r: Rewriter, node: onnx.NodeProto) -> tuple[list[Term], tuple[str, ...]]:
     """Returns the operands and the labels of the output."""
-    equation = attribute(node, "equation", b"").decode().replace(" ", "")
+    equation = attribute(node, "equation", b"").decode(errors="replace").replace(" ", "")
     given, arrow, wanted = equation.partition("->")
     parts = given.split(",")
     if len(parts) != len(node.input):

@@ -21,7 +21,7 @@ PRODUCT = ("alpha", "beta", "transA", "transB")
 def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
     """Conv of X, W and B, plus Z, then the activation."""
     check_known(r, node, *WINDOW, "activation", "activation_params")
-    name = attribute(node, "activation", b"").decode()
+    name = attribute(node, "activation", b"").decode(errors="replace")
     parameters = [float(p) for p in attribute(node, "activation_params", ())]
     added, kept = given(node, 3), _attributes(node, WINDOW)
     to = r.fresh("convolution") if name or added else node.output[0]
@@ -35,7 +35,7 @@ def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
 def fused_gemm(r: Rewriter, node: onnx.NodeProto) -> None:
     """Gemm, then the activation."""
     check_known(r, node, *PRODUCT, "activation", "activation_alpha", "activation_beta", "activation_gamma")
-    name, named = attribute(node, "activation", b"").decode(), ("activation_alpha", "activation_beta")
+    name, named = attribute(node, "activation", b"").decode(errors="replace"), ("activation_alpha", "activation_beta")
     parameters = [float(attribute(node, n, np.nan)) for n in named]
     to = r.node("Gemm", list(node.input), r.fresh("product") if name else node.output[0], **_attributes(node, PRODUCT))
     if name:

@@ -15,7 +15,7 @@ def grid_sample(r: Rewriter, node: onnx.NodeProto) -> None:
     shape, out = r.dims(node.input[0]), r.dims(node.output[0])
     if mode not in (b"linear", b"bilinear") or padding not in (b"zeros", b"border") or len(shape) != 4:
         raise r.refusal(
-            f"{mode.decode()} with {padding.decode()} over {len(shape) - 2} dims is not supported; linear with zeros or border over two is"
+            f"{mode.decode(errors='replace')} with {padding.decode(errors='replace')} over {len(shape) - 2} dims is not supported; linear with zeros or border over two is"
         )
     n, c, height, width = shape
     if height * width > MOST_PIXELS or any(r.kind(name) != onnx.TensorProto.FLOAT for name in node.input):

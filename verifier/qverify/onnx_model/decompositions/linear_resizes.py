@@ -38,7 +38,9 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
         len(changed) > (2 if smooth or mode == b"cubic" else 3)
         or attribute(node, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
     ):
-        raise r.refusal(f"{mode.decode()} over {list(shape)} -> {list(out)} is not supported; resize fewer dims")
+        raise r.refusal(
+            f"{mode.decode(errors='replace')} over {list(shape)} -> {list(out)} is not supported; resize fewer dims"
+        )
     if r.kind(node.input[0]) != onnx.TensorProto.FLOAT:
         raise r.refusal(
             f"linear over {list(shape)} -> {list(out)} of integers is not supported; only the last two of four dims are"

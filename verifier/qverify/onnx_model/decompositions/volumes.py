@@ -39,7 +39,9 @@ def transposed(r: Rewriter, node: onnx.NodeProto) -> bool | None:
         and any(attribute(node, "output_padding", ()))
         and not attribute(node, "output_shape", ())
     ):
-        raise r.refusal(f"output_padding with auto_pad={auto.decode()} is not supported; export with pads")
+        raise r.refusal(
+            f"output_padding with auto_pad={auto.decode(errors='replace')} is not supported; export with pads"
+        )
     last, act = r.absorbed_activation(node)
     window = volume_of(r, node, weights[2:], node.input[0], y)
     source = images(r, *slices(r, node.input[0], window.transposed_taps(), None))

@@ -219,9 +219,9 @@ def printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
     return [(match[2], match[1]) for match in matches if match is not None]
 
 
-def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
-    """Returns what shows that the dump is not of one run of this model: a tensor twice, an unknown tensor, or a file of
-    no tensor; "" where there is nothing."""
+def find_contradicting_digests(files: DumpFiles, graph: Graph) -> str:
+    """Returns what shows that digests.txt is not of one run of this model: a tensor twice, or an unknown tensor; "" where
+    there is nothing."""
     seen: dict[str, str] = {}
     known = set(graph.observable())
     for tensor, digest in printed_digests(files):
@@ -230,6 +230,14 @@ def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
         if tensor in seen:
             return f"digests.txt has {tensor[:60]!r} twice, {seen[tensor]} and {digest}"
         seen[tensor] = digest
+    return ""
+
+
+def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
+    """Returns what shows that the dump is not of one run of this model: a tensor twice, an unknown tensor, or a file of
+    no tensor; "" where there is nothing."""
+    if why := find_contradicting_digests(files, graph):
+        return why
     labels = {*_node_labels(graph).values(), *_output_labels(graph)}
     taken: dict[str, str] = {}
     for name in sorted(names):

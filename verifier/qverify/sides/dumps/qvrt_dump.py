@@ -9,7 +9,7 @@ from contextlib import closing
 from qverify.errors import BadFileError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
-from qverify.sides.dumps.board_dump import DumpFolder, file_labels, printed_digests
+from qverify.sides.dumps.board_dump import DumpFolder, file_labels, find_contradicting_digests, printed_digests
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
@@ -40,8 +40,12 @@ def read_qvrt_dump(path: str, graph: Graph) -> Recording:
     names = set(files.names())
     expected = {name: _file_names(name, labels) for name, labels in file_labels(graph).items()}
     known = {file for found in expected.values() for file in found}
-    if stray := sorted(n for n in names if _DUMPED.fullmatch(n) and n not in known):
-        side.state, side.why = "did not run", f"{stray[0][:80]!r} belongs to no compared tensor of this model"
+    stray = sorted(n for n in names if _DUMPED.fullmatch(n) and n not in known)
+    why = f"{stray[0][:80]!r} belongs to no compared tensor of this model" if stray else ""
+    if not why and "digests.txt" in names:
+        why = find_contradicting_digests(files, graph)
+    if why:
+        side.state, side.why = "did not run", why
         side.missing = dict.fromkeys(specs, side.why)
         return side
     _read_tensors(files, {name: [f for f in found if f in names] for name, found in expected.items()}, side)

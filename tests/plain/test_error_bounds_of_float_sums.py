@@ -24,18 +24,18 @@ def test_matmul_float(off):
     (y,) = page("matmul_float", [real(a, off), real(b, off), real(c, off)], (0, 0, ONE, word(-2.0)), (1, 1))
     terms = list(zip(a[0], [3.0, 0.5, -1.0], strict=True))
     assert y.value.tolist() == [[-2.0 - 14.0]]
-    assert y.error[0, 0] == pytest.approx(bound(terms, off, off, (14.0, 2 * off)), rel=1e-9)
+    assert y.error[0, 0] == pytest.approx(bound(terms, off, off, (14.0, 2 * off)), rel=1e-9, abs=0)
     if off:
         assert y.ours is None
     else:  # the exact sum, rounded once
-        assert y.ours[0, 0] == pytest.approx(U * 16 + 3 * 2.0**-52 * (3 + 1 + 4 + 14) + FLUSHED, rel=1e-9)
+        assert y.ours[0, 0] == pytest.approx(U * 16 + 3 * 2.0**-52 * (3 + 1 + 4 + 14) + FLUSHED, rel=1e-9, abs=0)
 
 
 def test_matmul_float_with_an_alpha_and_turned_operands():
     (y,) = page("matmul_float", [real([[1.0], [2.0]]), real([[3.0, 4.0]]), None], (1, 1, word(-0.5), ONE), (1, 1))
     assert y.value.tolist() == [[-5.5]]
     assert y.ours[0, 0] == pytest.approx(U * (5.5 + 5.5), rel=1e-6)  # rounded before and after alpha
-    assert y.error[0, 0] == pytest.approx(0.5 * bound([(1, 3), (2, 4)]), rel=1e-9)
+    assert y.error[0, 0] == pytest.approx(0.5 * bound([(1, 3), (2, 4)]), rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("off", [0.0, 0.25])
@@ -45,11 +45,11 @@ def test_conv_float(off):
     (y,) = page("conv_float", [real(x, off), real([[[[5.0, -3.0]]]]), real([2.0])], words, (1, 1, 3))
     assert y.value.tolist() == [[[-1.0, 13.0, -20.0]]]
     wanted = bound([(1.0, 5.0), (-2.0, -3.0)], off, 0.0, (2.0, 0.0))
-    assert y.error[0, 0, 1] == pytest.approx(wanted, rel=1e-9)
+    assert y.error[0, 0, 1] == pytest.approx(wanted, rel=1e-9, abs=0)
 
 
 def test_conv_transpose_float():
     words = (1, 2, 1, 2, 0, 0, 0, 0, 1, 1, 1)  # two taps, stride 2: one product each
     (y,) = page("conv_transpose_float", [real([[[1.0, -2.0]]]), real([[[[5.0, -3.0]]]]), None], words, (1, 1, 4))
     assert y.value.tolist() == [[[5.0, -3.0, -10.0, 6.0]]]
-    assert y.error[0, 0].tolist() == pytest.approx([g(2 + 6) * v + 4 * FLUSHED for v in (5, 3, 10, 6)], rel=1e-9)
+    assert y.error[0, 0].tolist() == pytest.approx([g(2 + 6) * v + 4 * FLUSHED for v in (5, 3, 10, 6)], rel=1e-9, abs=0)

@@ -37,7 +37,7 @@ TWO = {
 def test_two_operands(name):
     function, value, error = TWO[name]
     (y,) = page("elementwise_float", [real([A], DA), real([B], DB)], (function, 0, 0), (1,))
-    assert y.value[0] == value and y.error[0] == pytest.approx(error, rel=1e-12)
+    assert y.value[0] == value and y.error[0] == pytest.approx(error, rel=1e-12, abs=0)
 
 
 def test_a_slope_of_its_own():
@@ -130,11 +130,11 @@ def test_functions_that_fall_and_rise_move_by_their_slope(x, d):
     swish, wide = x * min(max(x / 6 + 0.5, 0), 1), abs(x)
     assert made(24) == (
         pytest.approx(swish),
-        pytest.approx(1.5 * d + U * (4 * wide + abs(swish) + 15 * d) + FLUSHED, rel=1e-10),
+        pytest.approx(1.5 * d + U * (4 * wide + abs(swish) + 15 * d) + FLUSHED, rel=1e-10, abs=0),
     )
     assert made(32) == (
         pytest.approx(gelu(x)),
-        pytest.approx(1.13 * d + U * (4 * wide + abs(gelu(x)) + 11.3 * d) + FLUSHED, rel=1e-10),
+        pytest.approx(1.13 * d + U * (4 * wide + abs(gelu(x)) + 11.3 * d) + FLUSHED, rel=1e-10, abs=0),
     )
     for function, p, f, slope, share in (
         (37, 0.0, lambda v: v * math.tanh(math.log1p(math.exp(v))), 1.1, 10 * wide),
@@ -144,11 +144,11 @@ def test_functions_that_fall_and_rise_move_by_their_slope(x, d):
         (54, 0.0, math.cos, 1.0, 6 * abs(math.cos(x))),
     ):
         error = slope * d + U * (share + abs(f(x)) + 10 * slope * d) + FLUSHED
-        assert made(function, p) == (pytest.approx(f(x)), pytest.approx(error, rel=1e-10))
+        assert made(function, p) == (pytest.approx(f(x)), pytest.approx(error, rel=1e-10, abs=0))
     square, moved = x * x, (2 * wide + d) * d
     assert made(6, 2) == (
         pytest.approx(square),
-        pytest.approx(moved + U * (7 * square + 10 * moved) + FLUSHED, rel=1e-10),
+        pytest.approx(moved + U * (7 * square + 10 * moved) + FLUSHED, rel=1e-10, abs=0),
     )
 
 
@@ -193,7 +193,7 @@ def test_quantize_divides_and_rounds_once():
     y = quantize(real([[1.0], [1.0]], 0.25), spec)
     assert y.low.tolist() == [[4], [0]] and y.high.tolist() == [[6], [2]]
     for row, scale in ((0, 0.5), (1, 0.25)):
-        assert y.error[row, 0] == pytest.approx(rounded(1 / scale, 0.25 / scale), rel=1e-12)
+        assert y.error[row, 0] == pytest.approx(rounded(1 / scale, 0.25 / scale), rel=1e-12, abs=0)
     ends = quantize(real([[1000.0], [-1000.0]]), spec)
     assert ends.low.ravel().tolist() == ends.high.ravel().tolist() == [127, -128]
     (same,) = page("quantize", [real([[1.0], [1.0]], 0.25)], (), spec)
@@ -208,7 +208,7 @@ def test_dequantize_is_exact_for_integers_that_are_known():
         assert not y.error.any()
     open_ = dequantize(whole([[5, 4]], [[5, 8]]), spec)
     assert open_.value.ravel().tolist() == pytest.approx([0.4, 1.2])
-    assert open_.error.ravel().tolist() == pytest.approx([rounded(0.4, 0.0, 2), rounded(1.2, 0.6, 2)], rel=1e-9)
+    assert open_.error.ravel().tolist() == pytest.approx([rounded(0.4, 0.0, 2), rounded(1.2, 0.6, 2)], rel=1e-9, abs=0)
     with pytest.raises(NoBound, match="floats where integers"):
         page("dequantize", [real([[1.0, 2.0]])], (), (1, 2))
     (same,) = page("dequantize", [whole([[5, 4]], [[5, 8]])], (), (1, 2), a=spec)

@@ -144,14 +144,29 @@ def test_our_own_error_of_lrn() -> None:
     y = lrn([3.0], alpha, beta, bias)
     base = bias + alpha * 9
     own = 2.0**-46 * beta * math.log(base) + 2.0**-47 * beta * (base + 2 * bias) / base
-    assert y.ours.ravel().tolist() == pytest.approx([(U + own) * 3 / base**beta + FLUSHED], rel=1e-13)
+    assert y.ours.ravel().tolist() == pytest.approx([(U + own) * 3 / base**beta + FLUSHED], rel=1e-12, abs=0)
     wanted = FLUSHED
-    assert lrn([0.0], alpha, beta, bias).ours.ravel().tolist() == pytest.approx([wanted], rel=1e-6)
+    assert lrn([0.0], alpha, beta, bias).ours.ravel().tolist() == pytest.approx([wanted], rel=1e-6, abs=0)
 
 
-def test_a_base_of_lrn_that_may_just_be_zero_has_no_bound() -> None:
+def test_squares_of_all_channels_and_the_base_with_its_error_lose_lrn() -> None:
+    assert lrn([2.0**63, 2.0**63], 0.0, 1.0, 1.0).lost.all()
+    assert lrn([2.0**63, 2.0**62.9], 0.0, 1.0, 1.0).lost is None
+    assert lrn([1.0], 0.0, 0.5, TOP * (1 - 2.0**-24)).lost.all()
+    assert lrn([1.0], 0.0, 0.5, TOP * (1 - 2.0**-18)).lost is None
+
+
+@pytest.mark.parametrize("x", [[0.0], [2.0**-20, 2.0**20]])
+def test_a_base_of_lrn_that_may_just_be_zero_has_no_bound(x: list[float]) -> None:
     with pytest.raises(NoBound, match="may be 0"):
-        lrn([0.0], 0.5, 0.75, 0.0)
+        lrn(x, 0.5, 0.75, 0.0)
+
+
+def test_an_8_bit_softmax_whose_step_just_overflows() -> None:
+    y = TensorSpec("y", "uint8", (1, 1, 1), scale=(1.0,), zero_point=(0,))
+    for step, wanted in ((2.0**128 - 2.0**103, True), (2.0**128 - 2.0**104, False)):
+        (found,) = page("softmax", [whole([[[7]]]), real(np.full(256, step))], (1, 1, 1, word(1.0)), y)
+        assert (found.lost is not None) == wanted
 
 
 @pytest.mark.parametrize("zero", [0, 3])

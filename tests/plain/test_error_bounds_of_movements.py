@@ -127,3 +127,46 @@ def test_branches_of_other_scales_are_requantized():
     assert (found.error[:2] > 0).all() and not found.error[2:].any()
     with pytest.raises(NoBound, match="floats and integers together"):
         page("concat", [whole([4, 6]), real([1.0, 2.0])], (0,), y, a=fine)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gather_elements(axis):
+    """The indices may be shorter than the tensor along the other axes."""
+    indices = np.array([[1, -1], [0, 1]])
+    wanted = np.take_along_axis(counted(2, 3)[:, :2] if axis == 0 else counted(2, 3)[:2], indices, axis)
+    assert wanted.tolist() == ([[3, 4], [0, 4]] if axis == 0 else [[1, 2], [3, 4]])
+    moves("gather_elements", (axis,), (2, 3), wanted, whole(indices))
+
+
+def test_gather_elements_of_a_part():
+    moves("gather_elements", (2,), (2, 3, 4), counted(2, 3, 4)[:1, :2, 3:], whole([[[3], [3]]]))
+
+
+def test_gather_nd():
+    x = counted(2, 3, 4)
+    moves("gather_nd", (0,), (2, 3, 4), np.array([x[1, 2], x[0, 1]]), whole([[1, 2], [0, 1]]))
+    moves("gather_nd", (0,), (2, 3, 4), np.array([[23], [0]]), whole([[[1, 2, 3]], [[0, 0, 0]]]))
+    moves("gather_nd", (1,), (2, 3, 4), np.array([x[0, 2], x[1, 1]]), whole([[2], [1]]))
+    moves("gather_nd", (1,), (2, 3, 4), np.array([[x[0, 2, 3]], [x[1, 1, 0]]]), whole([[[2, 3]], [[1, 0]]]))
+    x = counted(2, 2, 3)
+    moves(
+        "gather_nd",
+        (2,),
+        (2, 2, 3),
+        np.array([[x[0, 0, 2], x[0, 1, 1]], [x[1, 0, 0], x[1, 1, 2]]]),
+        whole([[[2], [1]], [[0], [2]]]),
+    )
+
+
+def test_tile():
+    moves("tile", (), (2, 3), np.tile(counted(2, 3), (2, 1)))
+    moves("tile", (), (2, 3), np.tile(counted(2, 3), (1, 3)))
+    moves("tile", (), (3,), np.tile(counted(3), (2, 2)))
+
+
+def test_blocks_of_three():
+    x = counted(1, 18, 1, 2)
+    dcr = x.reshape(1, 3, 3, 2, 1, 2).transpose(0, 3, 4, 1, 5, 2).reshape(1, 2, 3, 6)
+    crd = x.reshape(1, 2, 3, 3, 1, 2).transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 3, 6)
+    moves("depth_to_space", (3, 0), (1, 18, 1, 2), dcr)
+    moves("depth_to_space", (3, 1), (1, 18, 1, 2), crd)

@@ -94,7 +94,7 @@ def test_softmax_of_8_bits():
     (found,) = page("softmax", [whole([[7, 8, 10]]), real(table)], (1, 3, 1, word(100)), y)
     exact = [100 / 11, 200 / 11, 800 / 11]
     assert found.low.tolist() == found.high.tolist() == [[round(v) - 128 for v in exact]]
-    assert found.error.ravel().tolist() == pytest.approx([v * g(3 + 11) + 3 * FLUSHED for v in exact], rel=1e-9)
+    assert found.error.ravel().tolist() == pytest.approx([v * g(3 + 11) + 3 * FLUSHED for v in exact], rel=1e-9, abs=0)
     (ends,) = page(
         "softmax",
         [whole([[0, 255]]), real(table)],
@@ -102,7 +102,7 @@ def test_softmax_of_8_bits():
         TensorSpec("y", "uint8", (1, 2), scale=(1 / 300,), zero_point=(0,)),
     )
     assert ends.low.tolist() == ends.high.tolist() == [[0, 255]]
-    assert ends.error[0, 0] == pytest.approx(2 * FLUSHED, rel=1e-9)
+    assert ends.error[0, 0] == pytest.approx(2 * FLUSHED, rel=1e-9, abs=0)
 
 
 def test_mean_of_floats():
@@ -131,7 +131,7 @@ def test_lrn(size):
         value = v / base**beta
         moved = max(abs(v / (base + s * off) ** beta - value) for s in (-1, 1))
         assert y.value[0, c, 0, 0] == pytest.approx(value, rel=1e-12)
-        assert y.error[0, c, 0, 0] == pytest.approx(rounded(value, moved, 8), rel=1e-7)
+        assert y.error[0, c, 0, 0] == pytest.approx(rounded(value, moved, 8), rel=1e-7, abs=0)
 
 
 def test_lrn_takes_every_place_by_itself():
@@ -168,7 +168,9 @@ def test_resize_linear():
         (-0.75 * 2 + 0.25 * 8, 0.75 * 2 + 0.25 * 8, 0.75 * 0.5 + 0.25 * 0.25),
     ]
     assert y.value.ravel().tolist() == [v for v, _, _ in wanted]
-    assert y.error.ravel().tolist() == pytest.approx([m + g(6) * (s + m) + FLUSHED for _, s, m in wanted], rel=1e-10)
+    assert y.error.ravel().tolist() == pytest.approx(
+        [m + g(6) * (s + m) + FLUSHED for _, s, m in wanted], rel=1e-10, abs=0
+    )
     with pytest.raises(NoBound, match="resize_linear on integers"):
         page("resize_linear", [whole([[[[1]]]]), index, weight], (1,), (1, 1, 1, 3))
 
@@ -178,4 +180,4 @@ def test_normalize_rounds_three_times():
     (y,) = page("normalize", [x], (word(1.0), word(2.0), word(0.5), word(-0.25)), (1, 2, 2, 2))
     value = [(v - 1) * 0.5 for v in range(4)] + [(v - 2) * -0.25 for v in range(4, 8)]
     assert y.value.ravel().tolist() == value
-    assert y.error.ravel().tolist() == pytest.approx([rounded(v, 0, 3) for v in value], rel=1e-12)
+    assert y.error.ravel().tolist() == pytest.approx([rounded(v, 0, 3) for v in value], rel=1e-12, abs=0)

@@ -61,7 +61,7 @@ def test_a_layer_of_16_bits(bias, per_channel):
     scale = S if per_channel else S[[0, 0]]
     value = (terms.sum(1) + biases) * scale
     error = g(3 + 8) * (np.abs(terms).sum(1) + np.abs(biases)) * scale + (scale / 2 if bias else 0)
-    assert at.tolist() == [0, 1] and y.error.tolist() == pytest.approx(error.tolist(), rel=1e-12)
+    assert at.tolist() == [0, 1] and y.error.tolist() == pytest.approx(error.tolist(), rel=1e-12, abs=0)
     assert y.low.tolist() == np.ceil(value - error - 0.5).astype(int).__add__(10).tolist()
     assert y.high.tolist() == np.floor(value + error + 0.5).astype(int).__add__(10).tolist()
     assert y.ours[0].tolist() == np.ceil(value - 0.5).astype(int).__add__(10).tolist()  # some are exact ties
@@ -170,10 +170,10 @@ def test_add_and_mul_of_16_bits():
     a, b = np.array([[101, -49, 8]], np.int16), np.array([[39]], np.int16)
     y = two_operands("add", a, b, np.array([0.5, -0.25]))
     assert y.low.tolist() == [40, -35, -7] == y.ours[0].tolist() and y.high.tolist() == [40, -35, -6]
-    assert y.error.tolist() == pytest.approx([g(10) * v for v in (50 + 10, 25 + 10, 3.5 + 10)], rel=1e-12)
+    assert y.error.tolist() == pytest.approx([g(10) * v for v in (50 + 10, 25 + 10, 3.5 + 10)], rel=1e-12, abs=0)
     y = two_operands("mul", a, b, np.array([0.01]))
     assert y.low.tolist() == [40, -20, 3] == y.high.tolist()
-    assert y.error.tolist() == pytest.approx([g(9) * v for v in (40, 20, 2.8)], rel=1e-12)
+    assert y.error.tolist() == pytest.approx([g(9) * v for v in (40, 20, 2.8)], rel=1e-12, abs=0)
     with pytest.raises(NoBound, match="add in float32"):
         two_operands("add", a, b, np.array([0.5]))
 
@@ -210,7 +210,7 @@ def test_average_pool_divides_by_the_taps_that_are_there():
     for include, wanted in ((0, [(1 + 4) / 2, (2 + 3 + 5 + 6) / 4]), (1, [(1 + 4) / 4, 4.0])):
         y = pooled("average_pool", (*words, include), x, np.array([8.0]), (1, 1, 1, 2))
         assert y.ours[0].tolist() == [8 * v for v in wanted]
-        assert y.error.tolist() == pytest.approx([g(4 + 8) * 8 * v for v in wanted], rel=1e-9)
+        assert y.error.tolist() == pytest.approx([g(4 + 8) * 8 * v for v in wanted], rel=1e-9, abs=0)
     row = pooled("average_pool", (1, 2, 1, 2, 0, 3, 0, 0, 0), x[:, :, :1], np.array([8.0]), (1, 1, 1, 3))
     assert row.ours[0].tolist() == row.ours[1].tolist() == [0, 8, 20]  # no tap, one, two
     with pytest.raises(NoBound, match="average_pool in float32"):

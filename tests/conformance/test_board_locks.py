@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qverify_agents.binaries import host_architecture, runtime_path
@@ -85,7 +86,7 @@ def test_break_ends_no_process_that_is_no_qvrt(lock: Path) -> None:
 
 def test_break_ends_a_silent_agent(lock: Path) -> None:
     with opened(lock, "a@host") as agent:
-        process = json.loads(lock.read_text())["pid"]
+        process = facts(lock)["pid"]
         assert broken(lock)[0] == 3 and agent.ping() is None  # it was heard just now
         name(lock, process)
         status, said = broken(lock)
@@ -119,7 +120,7 @@ def test_after_a_run_its_holder_runs_nothing(lock: Path) -> None:
         model, inputs = put(agent, model_bytes()), [put(agent, i.data) for i in prepared().inputs]
         agent.run(model, inputs)
         end = time.monotonic() + 3
-        while (running := json.loads(lock.read_text())["running"]) and time.monotonic() < end:
+        while (running := facts(lock)["running"]) and time.monotonic() < end:
             time.sleep(0.05)
         assert running == 0
 
@@ -140,8 +141,8 @@ def test_a_holder_whose_host_is_busy_is_heard_all_the_same(lock: Path, monkeypat
     monkeypatch.setattr(keep_alive, "EVERY_S", 0.5)
     before = keepers()
     with opened(lock, "a@host"):
-        first, end = json.loads(lock.read_text())["heard_uptime_s"], time.monotonic() + 20
-        while (text := lock.read_text()) == "" or json.loads(text)["heard_uptime_s"] < first + 2:  # "": written anew
+        first, end = facts(lock)["heard_uptime_s"], time.monotonic() + 20
+        while facts(lock)["heard_uptime_s"] < first + 2:
             assert time.monotonic() < end
             time.sleep(0.05)  # a reference, a simulator
     assert gone(before)
@@ -163,7 +164,7 @@ def test_it_raises_nothing_reconnects_nothing_and_ends_with_its_client(
 ) -> None:
     monkeypatch.setattr(keep_alive, "EVERY_S", 0.05)
     before, agent = keepers(), opened(lock, "a@host")
-    os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+    os.kill(facts(lock)["pid"], signal.SIGKILL)
     time.sleep(0.5)
     assert agent.generation == 0 and len(keepers() - before) == 1
     agent.ping()
@@ -186,12 +187,24 @@ def held_elsewhere(lock: Path) -> bool:
     return False
 
 
+def facts(lock: Path) -> dict[str, Any]:
+    """What the lock's file says; while its holder writes it anew it is empty for a moment, or half written."""
+    end = time.monotonic() + 10
+    while True:
+        try:
+            found: dict[str, Any] = json.loads(lock.read_text())
+            return found
+        except json.JSONDecodeError:
+            assert time.monotonic() < end, lock.read_text()
+            time.sleep(0.01)
+
+
 def test_a_lock_whose_file_was_deleted_is_taken_anew(lock: Path) -> None:
     with opened(lock, "a@host") as agent:
         model, inputs = put(agent, model_bytes()), [put(agent, i.data) for i in prepared().inputs]
         lock.unlink()
         assert len(agent.run(model, inputs)) == 4
-        assert held_elsewhere(lock) and json.loads(lock.read_text())["owner"] == "a@host"
+        assert held_elsewhere(lock) and facts(lock)["owner"] == "a@host"
 
 
 def test_two_hosts_never_both_hold_a_lock_whose_file_was_deleted(lock: Path) -> None:

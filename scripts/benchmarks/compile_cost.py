@@ -1,4 +1,4 @@
-"""What compiling costs, with its check: processor seconds and peak memory of `qverify compile` in a process of its own,
+"""Measures what compiling costs, with its check: processor seconds and peak memory of `qverify compile` in a process of its own,
 for generated models of large constants (a chain of products) and of many nodes in several shapes."""
 
 from __future__ import annotations

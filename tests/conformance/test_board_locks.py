@@ -188,7 +188,7 @@ def held_elsewhere(lock: Path) -> bool:
 
 
 def facts(lock: Path) -> dict[str, Any]:
-    """What the lock's file says; while its holder writes it anew it is empty for a moment, or half written."""
+    """Returns what the lock's file says, read again while its holder writes it anew: then it is empty, or half written."""
     end = time.monotonic() + 10
     while True:
         try:

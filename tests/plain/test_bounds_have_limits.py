@@ -79,5 +79,7 @@ def test_nan_shows_the_compiler_nothing() -> None:
     m = Qdq(seed=4)
     below = m.op("Sub", [m.op("Neg", [m.op("Abs", [m.input((2, 5))])]), m.constant("one", np.float32(1.0))])
     m.output(m.op("Sqrt", [below]))
-    check = compile_model(m.model().SerializeToString(), "q.onnx").graph.meta["check"]
+    compiled = compile_model(m.model().SerializeToString(), "q.onnx").graph
+    check = compiled.meta["check"]
     assert len(check["not_checked"]) == 1 and not check["over"], check
+    assert check["units"] == len(units(compiled)) - 1  # a unit of which nothing was compared is none that was checked

@@ -81,6 +81,16 @@ def test_an_unknown_request_of_a_shell_is_a_mistake(monkeypatch) -> None:
     assert main([]) == 2
 
 
+def test_a_request_of_a_shell_never_takes_the_place_of_a_verdict(digits, monkeypatch, capsys) -> None:
+    for name, value in (("_QVERIFY_COMPLETE", "bash_complete"), ("COMP_WORDS", "qverify "), ("COMP_CWORD", "1")):
+        monkeypatch.setenv(name, value)
+    wrong = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", wrong]) == 1
+    assert "Sim and Arm result Strict check FAILED" in capsys.readouterr().out
+    monkeypatch.delenv("COMP_WORDS")
+    assert main([]) == 2
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

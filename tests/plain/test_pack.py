@@ -44,6 +44,7 @@ def test_packed_run_and_judged(bundle, capsys, shell):
     assert main(["replay", str(bundle), "-r"]) == 0
     shown = capsys.readouterr().out
     assert "Sim and Arm result Strict check PASSED" in shown and "ref ~ sim, ref ~ board: 8 of 8 tensors" in shown
+    assert "sim ~ board: 8 of 8 tensors" in shown
 
 
 def test_digests_only_into_another_folder_carried_as_a_tar(bundle, tmp_path, capsys):

@@ -72,3 +72,9 @@ def test_the_table_and_its_json(digits, tmp_path, capsys) -> None:
 def test_a_board_without_nodes_has_no_times(digits) -> None:
     with pytest.raises(LinkError, match="reports no times of nodes"):
         perf(request(digits, "finals:local"))
+
+
+def test_more_nodes_than_a_board_takes_in_one_list_are_refused(digits, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("qverify.session.perf.MOST_NODES", 7)
+    assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "local"]) == 2
+    assert "perf times 1 to 7 nodes; this model has 8" in capsys.readouterr().err

@@ -1,2 +1,2 @@
-"""What a random graph is made of, a page of functions for each family; each adds a node, or some that belong together, to the
+"""Adds nodes to a random graph: a page of functions for each family; each adds a node, or some that belong together, to the
 graph it is given, on tensors that it draws there."""

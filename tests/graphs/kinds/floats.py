@@ -72,7 +72,7 @@ def pair(g: RandomGraph) -> None:
 
 
 def quotient(g: RandomGraph) -> None:
-    """By what is not near 0, as NaN and huge values are no result to compare."""
+    """Adds a division by values that are not near 0, since NaN and huge values are no result to compare."""
     x = g.tensor()
     away = g.add("Add", [g.add("Abs", [g.tensor() if g.chance(0.4) else x])[0], g.constant(0.5, g.style.real)])[0]
     g.op("Div", [x, away])

@@ -116,7 +116,7 @@ def of_labels(g: RandomGraph) -> None:
 
 
 def fused(g: RandomGraph) -> None:
-    """What onnxruntime's optimizer writes."""
+    """Adds a fused operator as onnxruntime's optimizer writes it."""
     kind = g.pick("FusedConv", "FusedGemm", "FusedMatMul", "BiasGelu", "FastGelu", "Skip", "SkipSimplified", "Heads")
     if kind == "FusedConv":
         x = g.tensor(rank=4)

@@ -71,7 +71,7 @@ def script(shell: str, names: dict[str, str]) -> str:
 def complete(names: dict[str, str]) -> int:
     """Prints what the shell asked for in its variables, and returns the exit status: 0, or 2 for another request."""
     shell, _, what = os.environ[VARIABLE].partition("_")
-    if shell not in SHELLS or what != "complete":
+    if shell not in SHELLS or what != "complete" or "COMP_WORDS" not in os.environ:
         return 2
     click.echo(SHELLS[shell](Commands(names), {}, "qverify", VARIABLE).complete())
     return 0

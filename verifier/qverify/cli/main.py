@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_words(argv: list[str]) -> int:
-    if "_QVERIFY_COMPLETE" in os.environ:
+    if not argv and "_QVERIFY_COMPLETE" in os.environ:  # as a shell's script asks; with words it is a run as any other
         from qverify.cli.completion import complete
 
         return complete(COMMANDS)

@@ -28,7 +28,7 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
     """Checks every unit of a ref-exact graph, forced to the inputs that the original ONNX computes (onnxruntime,
     nothing fused) from one random input.
 
-    Returns {"seed", "units", "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}, the last with outputs for
+    Returns {"seed", "units": those of which an output was compared, "worst_lsb", "over": [names beyond 1 LSB], "not_checked": [...]}, the last with outputs for
     which onnxruntime has no meaningful value, or NaN where the simulator has it, too: that shows nothing of the arithmetic."""
     prepared = random_inputs(graph, 0)
     produced = {o for node in original.model.graph.node for o in node.output}
@@ -49,7 +49,7 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
             if any(n not in recorded for n in (*unit.inputs, *unit.outputs)):
                 missing.append(unit.name)
                 continue
-            checked += 1
+            unclear: list[str] = []
             outputs = _run_unit(simulator, unit, recorded)
             for name, value in outputs.items():
                 spec = graph.spec(name)
@@ -59,9 +59,11 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
                 if spec.quantized:
                     worst = max(worst, distance)
                 if not distance <= _limit(unit, name, graph, recorded):
-                    (missing if _meaningless(unit, name, graph, recorded, outputs) else over).append(name)
+                    (unclear if _meaningless(unit, name, graph, recorded, outputs) else over).append(name)
                 elif value.dtype.kind == "f" and (np.isnan(value) & np.isnan(recorded[name])).any():
-                    missing.append(name)
+                    unclear.append(name)
+            missing += unclear
+            checked += len(unclear) < len(outputs)
             simulator.forget(unit)
             for name in {*unit.inputs, *unit.outputs}:
                 if last_use[name] == done:

@@ -72,11 +72,6 @@ def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOp
         return read_file(target)
 
 
-def node_names(data: bytes, path: str) -> list[str]:
-    """Returns the names of the model's nodes, as --float and --int16 take them."""
-    return [n.name for n in _name_nodes(onnx.ModelProto.FromString(data)).graph.node]
-
-
 def _run(
     tools: Any, source: str, target: str, frames: Iterable[Feed], options: QuantizeOptions, model: onnx.ModelProto
 ) -> None:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 from qverify_agents.errors import LinkError
 
+from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.report.perf import NodeTimes, Perf
 from qverify.session.models import open_models
 from qverify.sides.board import Board
 
 EVENTS = 65536  # of one request at most, so that answers stay small
+MOST_NODES = 4096  # that a board takes in one list (agents/PROTOCOL.md)
 STEPS = 10  # requests at least, where there are as many runs: a terminal shows progress
 
 
@@ -40,6 +42,10 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
     with closing(board):
         if "per_node" not in board.capabilities:
             raise LinkError(f"{request.board}: this board reports no times of nodes, only final outputs")
+        if not 0 < len(graph.nodes) <= MOST_NODES:
+            raise UsageError(
+                f"perf times 1 to {MOST_NODES} nodes; this model has {len(graph.nodes)}. Cut the model in two"
+            )
         begun = time.perf_counter()
         board.send(prepared)
         sent_s = time.perf_counter() - begun

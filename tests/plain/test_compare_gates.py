@@ -36,6 +36,9 @@ def test_why_a_tensor_fails_gate_by_gate():
         ({"atol": 0.031}, "PASSED"),
     ):
         assert two(a, near, Options(**options)).verdict == verdict, options
+    at_the_limit = side("board", y=[1.5, 2.0, 3.0])
+    assert two(a, at_the_limit, Options(atol=0.5)).verdict == "PASSED"
+    assert two(a, at_the_limit, Options(rtol=0.5)).verdict == "PASSED"
 
 
 def test_several_tensors_that_fail_are_counted():

@@ -127,6 +127,12 @@ def test_an_onnx_name_pairs_with_the_tensor_whose_node_covers_it():
     assert [p.a for p in pairs] == ["conv"] and only_a == ["relu"]
 
 
+def test_a_tensor_that_both_sides_name_is_not_paired_again_through_covers():
+    graph = covering(n1=("conv",))
+    pairs, only_a, only_b = pair_names(named("n1"), named("n1", "conv"), graph)
+    assert [(p.a, p.b) for p in pairs] == [("n1", "n1")] and (only_a, only_b) == ([], ["conv"])
+
+
 def test_a_name_that_two_nodes_cover_or_that_is_a_tensor_stands_for_nothing():
     graph = covering(n1=("both", "y"), n2=("both",), y=())
     for name in ("both", "y"):

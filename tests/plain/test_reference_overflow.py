@@ -45,17 +45,26 @@ def ours(node: Node, inputs: dict[str, Any], graph: Graph) -> Any:
 
 
 def onnxruntimes(node: Node, inputs: dict[str, Any], graph: Graph) -> Any:
-    """As measured: ReduceL2 of 3e19 and 4e19 is inf, of 1e-30 is 0."""
+    """As measured: ReduceL2 of 3e19 and 4e19 is inf, of 1e-30 is 0; the sine of any argument is computed."""
     if node.name != "n":
         return ours(node, inputs, graph)
+    if node.op == "elementwise_float":
+        return np.sin(inputs["x"], dtype=np.float32)
     with np.errstate(all="ignore"):
         return np.sqrt((inputs["x"] ** 2).sum(1, dtype=np.float32))
 
 
-def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, **options: Any) -> Report:
+def sines(count: int) -> Graph:
+    """n = the sine of x, y = n / 10."""
+    graph = norms(count)
+    x, n = TensorSpec("x", "float32", (count,)), Node("n", "elementwise_float", ("x",), ("n",), (53, 0, 0), (), False)
+    return replace(graph, nodes=[n, graph.nodes[1]], tensors={**graph.tensors, "x": x})
+
+
+def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, make: Any = norms, **options: Any) -> Report:
     """The report of reference and board; faults: tensor to the element that the board computes wrongly, and its factor."""
     x = np.array(x, np.float32)
-    graph = norms(len(x))
+    graph = make(len(x))
 
     def side(name: str, compute: Any, wrong: dict[str, tuple[int, float]]) -> Recording:
         values = {"x": x}
@@ -111,6 +120,11 @@ def test_infinities_on_both_sides_beside_it_are_still_inconclusive() -> None:
     rows = [HUGE, SMALL, [3e38, 3e38]]
     assert judged(rows).verdict == "INCONCLUSIVE" and judged(rows, nan_equal=True).verdict == "PASSED"
     assert judged(rows, {"n": (2, -1.0)}).verdict == "FAILED"  # the other infinity
+
+
+def test_the_reason_is_the_arguments_size_where_a_function_is_periodic() -> None:
+    (found,) = judged([2.0**21, 1.0], make=sines).to_json()["pairs"][0]["not_judged"]
+    assert (found["tensor"], found["elements"]) == ("n", 1) and "beyond 2^20" in found["why"]
 
 
 def test_underflow_of_squares_leaves_qverifys_own_sides_judged() -> None:

@@ -110,19 +110,19 @@ class GateCount:
 
     def refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
         """Returns why the tensor fails, gate by gate. A tensor to which no gate applies must be equal bit for bit."""
-        gate, reasons, applied = self.gate, [], 0
+        gate, reasons, applied = self.gate, [], False
         if gate.decimals and not gate.bits:
-            applied += 1
+            applied = True
             reasons += [missed] if (missed := self.misses_decimals()) else []
         if self.close:
-            applied += 1
+            applied = True
             if self.beyond:
                 reasons.append(f"{count(self.beyond, 'element', 'is', 'are')} beyond atol + rtol*|a|")
         for name, limit in gate.extra.items():
             value = metrics.get(name)
             if name in ("atol", "rtol") or not isinstance(value, (int, float)):
                 continue
-            applied += 1
+            applied = True
             if not (value >= limit if _SIGN[name] == ">=" else value <= limit) or math.isnan(value):
                 reasons.append(f"{name} {value:.12g}, wanted {_SIGN[name]} {limit:.12g}")
         if not applied and not bit_equal:

@@ -61,7 +61,7 @@ def after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forc
 
 
 def judge_node_by_node(
-    judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool = False
+    judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool
 ) -> None:
     """Passes the rows that fail the decimals alone, after such a node, where every unit before them passes when
     recomputed, and concludes the pair anew. Elements that are NaN or Inf on one side are excused only where the reference's

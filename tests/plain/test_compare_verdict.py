@@ -144,6 +144,14 @@ def test_not_finite(wild):
     assert two(side("reference", y=bad), side("board", y=bad), Options(nan_equal=True)).verdict == "PASSED"
 
 
+@pytest.mark.parametrize("wild", [np.nan, np.inf])
+def test_metrics_are_of_the_finite_elements(wild):
+    a, b = [wild, 3.0, 4.0], [wild, 4.0, 3.0]
+    report = two(side("reference", y=a), side("board", y=b), Options(nan_equal=True))
+    metrics = report.pairs[0].tensors[0].metrics
+    assert metrics["cosine"] == pytest.approx(24 / 25, rel=1e-12) and metrics["max_abs"] == 1.0
+
+
 def test_nan_with_equal_digests_is_still_seen():
     a, b = side("reference", y=[1, np.nan]), side("board", y=[1, np.nan])
     for s in (a, b):

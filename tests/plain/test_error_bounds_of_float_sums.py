@@ -53,3 +53,20 @@ def test_conv_transpose_float():
     (y,) = page("conv_transpose_float", [real([[[1.0, -2.0]]]), real([[[[5.0, -3.0]]]]), None], words, (1, 1, 4))
     assert y.value.tolist() == [[[5.0, -3.0, -10.0, 6.0]]]
     assert y.error[0, 0].tolist() == pytest.approx([g(2 + 6) * v + 4 * FLUSHED for v in (5, 3, 10, 6)], rel=1e-9, abs=0)
+
+
+def test_of_zeros_only_what_is_flushed_remains():
+    (y,) = page("matmul_float", [real([[0.0, 0.0]]), real([[0.0], [0.0]]), None], (0, 0, ONE, ONE), (1, 1))
+    assert y.error.tolist() == [[4 * FLUSHED]] and y.ours.tolist() == [[FLUSHED]]
+    (y,) = page("matmul_float", [real([[0.0]]), real([[0.0]]), real([[0.0]])], (0, 0, word(-0.5), ONE), (1, 1))
+    assert y.error.tolist() == [[3 * FLUSHED]] and y.ours.tolist() == [[FLUSHED]]
+
+
+def test_sums_of_which_a_term_is_beyond_float32_are_lost():
+    """2^127 + 2^127 - 2^127 is 2^127; a kernel may add the first two first."""
+    ones, large = real([[1.0, 1.0, 1.0]]), real([[2.0**127], [2.0**127], [-(2.0**127)]])
+    for alpha, y in ((ONE, 2.0**127), (word(2.0**-10), 2.0**117)):
+        (found,) = page("matmul_float", [ones, large, None], (0, 0, alpha, ONE), (1, 1))
+        assert found.value.tolist() == [[y]] and found.lost.tolist() == [[True]]
+    (found,) = page("matmul_float", [ones, real([[1.0], [1.0], [1.0]]), None], (0, 0, ONE, ONE), (1, 1))
+    assert found.lost is None or not found.lost.any()

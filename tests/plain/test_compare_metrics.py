@@ -119,6 +119,13 @@ def test_rules(rule, a, b, digits, match):
 
 
 @pytest.mark.parametrize("rule", decimals.RULES)
+@pytest.mark.parametrize("distance", [1.0, 2.0])
+def test_whole_steps_match_by_no_rule(rule, distance):
+    one, two = np.array([3.0]), np.array([3.0 + distance])
+    assert not decimals.matches(rule, 3, one, two, two - one).any()
+
+
+@pytest.mark.parametrize("rule", decimals.RULES)
 def test_rules_refuse_what_is_not_finite_on_one_side_only(rule):
     one, two = np.array([np.nan, np.inf]), np.array([np.nan, 1.0])
     assert not decimals.matches(rule, 3, one, two, np.array([np.inf, np.inf])).any()

@@ -11,6 +11,7 @@ from qverify.compare.node_by_node import CHOICES, after_float, agree_recomputed
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.model_bin.units import units
 from qverify.renderers import verdict_lines
 from qverify.report.document import Forced
@@ -53,6 +54,17 @@ def test_tensors_after_a_float_node():
         equal = dict.fromkeys(("n1", "n2"), True)
         assert agree_recomputed(graph, units(graph), unknown, equal) == {*NAMES}
         assert agree_recomputed(graph, units(graph), unknown, {"n1": True, "n2": False}) == {"x", "n1"}
+
+
+def test_what_an_island_makes_of_equal_tensors_is_equal():
+    """y need not be recomputed where the island's inputs, and y itself, are equal."""
+    graph = chain_with_a_float_node("n2")
+    nodes = [n for n in graph.nodes if n.name != "n3"]
+    island = HostIsland(("n2",), (), ("n3",), (), (HostNode("h", "Det", ""),))
+    graph = replace(graph, nodes=nodes, islands=(island,))
+    passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2")}
+    for same, agreeing in (({"n2": True, "y": True}, {*NAMES}), ({"y": True}, {*NAMES} - {"y"})):
+        assert agree_recomputed(graph, units(graph), passed, same) == agreeing
 
 
 @pytest.fixture

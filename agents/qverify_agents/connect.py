@@ -12,18 +12,20 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from qverify_agents.address import Address, parse, without
+from qverify_agents.address import WRAPPERS, Address, parse, without
 from qverify_agents.capabilities import ALL, CommandResult, Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import STORE_LIMIT, deploy, find_agent, start_agent
 from qverify_agents.deploy import DeployedAgent as OnBoard
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import resolve
+from qverify_agents.inventory import resolve, resolve_wrapped
 from qverify_agents.option_values import check, size_bytes
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
+from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
+from qverify_agents.worker import is_worker
 
 NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
 ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # what deploy.py takes
@@ -164,6 +166,22 @@ def resolve_address(
         down()
         raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")
     return address, offers, down
+
+
+def runtime_of(uri: str, options: Mapping[str, str]) -> str:
+    """Returns the runtime other than qvrt that a board's address, or these options, ask for; "" for qvrt. Raises
+    BadAddress where boards of several runtimes match."""
+    runtimes = {_runtime(parse(one), options) for one in resolve(uri)}
+    if len(runtimes) > 1:
+        raise BadAddress(f"-b {uri}: its boards run {' and '.join(sorted(r or 'qvrt' for r in runtimes))}; name one board")
+    return runtimes.pop()
+
+
+def _runtime(address: Address, options: Mapping[str, str]) -> str:
+    if address.scheme in WRAPPERS:
+        return _runtime(parse(resolve_wrapped(address.rest)), {**address.options, **options})
+    asked = replace(address, options={**address.options, **options})
+    return asked.options["runtime"] if is_worker(asked) else ""
 
 
 def _nothing() -> None:

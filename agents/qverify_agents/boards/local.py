@@ -1,4 +1,4 @@
-"""local: a runtime of this machine as a subprocess: the one that comes with qverify, or one of your own."""
+"""local: a runtime of this machine as a subprocess: the one that comes with qverify, one of your own, or onnxruntime or LiteRT."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
+from qverify_agents.worker import is_worker, own_python, runtime_words, worker_file
 
-OPTIONS: frozenset[str] = frozenset({"runtime"})
+OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 
 
 def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
-    changes of your own. BoardUnreachable where it cannot be started, BadAddress beside a
-    fault."""
+    changes of your own, or onnxruntime or litert, by this Python or the one of option python. BoardUnreachable where it
+    cannot be started, BadAddress beside a fault."""
+    if is_worker(address):
+        return Address("exec", argv=(*own_python(address), "-I", str(worker_file()), *runtime_words(address)))
     faulty = "fault" in address.options
     path = runtime_path(host_architecture(), faulty)
     if faulty and "runtime" in address.options:

@@ -18,9 +18,10 @@ OnNode = Callable[[NodeEvent], Any]
 
 class Agent(Conversation):
     """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run
-    named)."""
+    named). said: the text of its DONE."""
 
     kept = True  # until a run says otherwise
+    said = ""  # what the last run's DONE says, which is nothing where qvrt ran it
 
     @in_turn
     def have(self, hashes: list[str]) -> dict[str, int]:
@@ -136,7 +137,7 @@ class Agent(Conversation):
             return add(*messages.read_node(frame.payload))
 
         done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
-        self.kept = done.kept
+        self.kept, self.said = done.kept, done.text
         while (first := ledger.first_lacking(done)) is not None:
             answer = messages.read_events_from(
                 first, done.events, self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS)

@@ -47,9 +47,9 @@ def infer(
 
         recording = Reference(models.compiled.integer_model(), models.graph).run(prepared)
     else:
-        from qverify.sides.board import Board
+        from qverify.session.open_board import open_board
 
-        connected = Board(board.uri, models.binary, models.graph, board.deadline_s, board.options, None, models.islands)
+        connected = open_board(models, board.uri, board.deadline_s, board.options)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":

@@ -182,19 +182,11 @@ class Job:
         return self._board
 
     def _connect(self) -> Any:
-        from qverify.sides.board import Board
+        from qverify.session.open_board import open_board
 
         request = self.request
         if self._board is None and request.board is not None:
-            self._board = Board(
-                request.board,
-                self.models.binary,
-                self.models.graph,
-                request.deadline_s,
-                request.reach,
-                request.spot_seed,
-                self.models.islands,
-            )
+            self._board = open_board(self.models, request.board, request.deadline_s, request.reach, request.spot_seed)
         return self._board
 
     def not_run(self, number: int, source: str, why: str) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
@@ -20,7 +21,6 @@ from qverify.sides.host_islands import HostIslands
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
     b"RKNN": "Rockchip RKNN",
-    b"\x1c\x00\x00\x00TFL3": "TensorFlow Lite",
     b"PK\x03\x04": "a zip archive",
 }
 
@@ -28,7 +28,8 @@ FOREIGN = {
 @dataclass
 class Models:
     """The opened models. binary: model.bin bytes (compiled in memory when none was given). compiled, original: None
-    without quant.onnx. rows: for the report."""
+    without quant.onnx. rows: for the report. tflite: the .tflite that a board runs by LiteRT, and its map of
+    tensors (sides/litert_board.py)."""
 
     graph: Graph
     binary: bytes
@@ -37,6 +38,7 @@ class Models:
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
+    tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
 
     @property
     def integer_onnx(self) -> bytes | None:
@@ -81,6 +83,7 @@ def open_models(
     from another ONNX (unless allow_other). host: nodes that no kernel serves may be computed on the host."""
     binary: tuple[str, bytes] | None = None
     quantized: tuple[str, bytes] | None = None
+    tflite: tuple[str, bytes] | None = None
     rows = []
     for path in paths:
         data = read_model(path)
@@ -90,11 +93,40 @@ def open_models(
             binary = _check_first(binary, path, data, kind)
         elif kind == "quant.onnx":
             quantized = _check_first(quantized, path, data, kind)
+        elif kind == "tflite":
+            tflite = _check_first(tflite, path, data, kind)
         else:
             raise UsageError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
                 "`qverify triage` takes a float ONNX"
             )
+    if tflite is not None and quantized is None:
+        raise UsageError(f"{tflite[0]}: a .tflite is paired with a quantized ONNX; give that in -m, too")
+    models = _open(binary, quantized, rows, shapes, allow_other, host)
+    if tflite is not None and quantized is not None:
+        models.tflite = tflite[1], _read_tensor_map(tflite[0], quantized[0])
+    return models
+
+
+def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
+    """Returns the map of tensors beside the quantized ONNX or beside the .tflite. UsageError where there is none."""
+    from qverify.sides.litert_board import read_map
+
+    for beside in (quantized, tflite):
+        if os.path.isfile(found := f"{beside}.map.json"):
+            return read_map(read_model(found), found)
+    raise UsageError(f"{tflite}: no map of its tensors; wanted {quantized}.map.json (ONNX tensor to its index in the .tflite)")
+
+
+def _open(
+    binary: tuple[str, bytes] | None,
+    quantized: tuple[str, bytes] | None,
+    rows: list[dict[str, str]],
+    shapes: dict[str, tuple[int, ...]] | None,
+    allow_other: bool,
+    host: bool,
+) -> Models:
+    """Returns the models of -m without a .tflite."""
     if binary is None and quantized is None:
         raise UsageError("-m names no quantized ONNX and no model.bin: nothing to verify; give one or both")
     graph = None
@@ -139,14 +171,14 @@ def _check_first(before: tuple[str, bytes] | None, path: str, data: bytes, kind:
 
 
 def kind_of(path: str, data: bytes) -> str:
-    """Returns float.onnx, quant.onnx or model.bin, by content. BadFileError for anything else."""
+    """Returns float.onnx, quant.onnx, model.bin or tflite, by content. BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     for start, name in FOREIGN.items():
         if data.startswith(start):
             raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
     if len(data) > 8 and data[4:8] == b"TFL3":
-        raise BadFileError(f"{path}: this looks like TensorFlow Lite, not an ONNX or a model.bin of qverify compile")
+        return "tflite"
     return "quant.onnx" if is_quantized(parse(data, os.path.basename(path))) else "float.onnx"
 
 

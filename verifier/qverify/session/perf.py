@@ -13,7 +13,7 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.report.perf import NodeTimes, Perf
 from qverify.session.models import open_models
-from qverify.sides.board import Board
+from qverify.session.open_board import open_board
 
 EVENTS = 65536  # of one request at most, so that answers stay small
 MOST_NODES = 4096  # that a board takes in one list (agents/PROTOCOL.md)
@@ -38,7 +38,7 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
     times of nodes."""
     models = open_models(request.models)
     graph, prepared = models.graph, prepared_inputs(models.graph, request.inputs)
-    board = Board(request.board, models.binary, graph, request.deadline_s, request.reach, islands=models.islands)
+    board = open_board(models, request.board, request.deadline_s, request.reach)
     with closing(board):
         if "per_node" not in board.capabilities:
             raise LinkError(f"{request.board}: this board reports no times of nodes, only final outputs")

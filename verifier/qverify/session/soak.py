@@ -20,6 +20,7 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.session.models import Models, open_models
+from qverify.session.open_board import open_board
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
@@ -165,7 +166,7 @@ def _utc() -> str:
 def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
     """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
     LinkError where that run did not end."""
-    board = Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
+    board = open_board(models, request.board, request.deadline_s, request.reach)
     try:
         first = board.run(prepared)
     except BaseException:

@@ -34,6 +34,8 @@ class Board:
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
     one in each run. islands: of the graph. The constructor raises LinkError where no agent answers."""
 
+    runtime = "qvrt"
+
     def __init__(
         self,
         uri: str,
@@ -72,10 +74,11 @@ class Board:
         offered = self.graph.observable() if per_node else list(self.graph.outputs)
         recording = Recording(
             "board",
-            "qvrt",
+            self.runtime,
             str(self._agent.hello.get("version", "")),
             {"uri": self.uri, **self.facts},
             host=self.uri,
+            runtime=self.runtime,
             specs={n: self.graph.spec(n) for n in offered},
             finals=self.graph.outputs,
             capabilities=self.capabilities,
@@ -103,7 +106,7 @@ class Board:
         if self._agent.generation:
             times = count(self._agent.generation, "time")
             recording.notes.append(f"the connection to the board was lost and made again {times}")
-        recording.notes += quote_troubles(self._agent.messages_between())
+        recording.notes += [*quote_troubles(self._agent.messages_between()), *self.notes()]
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled
@@ -211,6 +214,10 @@ class Board:
     def facts(self) -> dict[str, object]:
         """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
         return {k: self._agent.hello.get(k) for k in FACTS}
+
+    def notes(self) -> list[str]:
+        """Returns what the runtime said of the last run, in lines."""
+        return []
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends what the board lacks of the model, the inputs, and what the host computes."""

@@ -1,0 +1,145 @@
+"""onnxruntime's Python package: ONNX models, by any execution provider that it has."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from qverify_worker.errors import FORMAT, INTERNAL, UNSUPPORTED, RequestError
+from qverify_worker.model import Array, Settings
+
+NAME = "onnxruntime"
+LEVELS = {
+    "disable_all": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+TYPES = {
+    "float": np.float32,
+    "float16": np.float16,
+    "double": np.float64,
+    "bool": np.bool_,
+    **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+MOST_PROFILE = 256 << 20  # bytes of a profile that are read
+CPU = "CPUExecutionProvider"
+
+
+def version() -> str:
+    """Returns the library's version. Raises ImportError."""
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+def features(settings: Settings) -> list[str]:
+    """Returns what a board with these settings offers."""
+    return ["finals", "per_node", "inject", "digests"]
+
+
+def open_model(data: bytes, settings: Settings) -> OnnxModel:
+    """Opens an ONNX model. Raises RequestError for a provider that this build lacks, and for a model that it refuses."""
+    return OnnxModel(data, settings)
+
+
+class OnnxModel:
+    """A Model (model.py). Its first run is profiled, which shows the provider of each node."""
+
+    def __init__(self, data: bytes, settings: Settings):
+        import onnxruntime as ort
+
+        ort.set_default_logger_severity(3)
+        self._ort, self._data, self._settings = ort, data, settings
+        self._providers = self._wanted_providers()
+        self._folder = tempfile.TemporaryDirectory(prefix="qverify-profile-")
+        self._session: Any = self._open(os.path.join(self._folder.name, "profile"))
+        self._placement: Counter[str] | None = None
+        self.inputs = [(i.name, self._dtype(i), _dims(i.shape)) for i in self._session.get_inputs()]
+        self.outputs = [o.name for o in self._session.get_outputs()]
+
+    def _wanted_providers(self) -> list[tuple[str, dict[str, str]]]:
+        there = self._ort.get_available_providers()
+        wanted = [(_full_name(name, there), dict(options)) for name, options in self._settings.providers]
+        for name, _ in wanted:
+            if name not in there:
+                raise RequestError(UNSUPPORTED, f"provider {name}: this onnxruntime has {', '.join(there)}")
+        return wanted if any(name == CPU for name, _ in wanted) else [*wanted, (CPU, {})]
+
+    def _open(self, profile: str) -> Any:
+        options = self._ort.SessionOptions()
+        options.intra_op_num_threads = self._settings.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if self._settings.level:
+            level = getattr(self._ort.GraphOptimizationLevel, LEVELS[self._settings.level])
+            options.graph_optimization_level = level
+        options.enable_profiling, options.profile_file_prefix = True, profile
+        names, details = [n for n, _ in self._providers], [o for _, o in self._providers]
+        try:
+            return self._ort.InferenceSession(self._data, options, providers=names, provider_options=details)
+        except Exception as error:
+            raise RequestError(FORMAT, f"onnxruntime refuses the model: {_first_line(error)}") from error
+
+    @staticmethod
+    def _dtype(value: Any) -> np.dtype[Any]:
+        kind = str(value.type).removeprefix("tensor(").removesuffix(")")
+        if kind not in TYPES:
+            raise RequestError(UNSUPPORTED, f"input {value.name}: of type {value.type}, which is not supported")
+        return np.dtype(TYPES[kind])
+
+    def run(self, values: dict[str, Array]) -> dict[str, Array]:
+        """Returns the outputs by name. Raises RequestError where onnxruntime fails."""
+        try:
+            made = self._session.run(self.outputs, values)
+        except Exception as error:
+            raise RequestError(INTERNAL, f"onnxruntime fails: {_first_line(error)}") from error
+        finally:
+            self._end_profile()
+        return {name: np.asarray(value) for name, value in zip(self.outputs, made)}
+
+    def _end_profile(self) -> None:
+        if self._placement is not None:
+            return
+        self._placement = Counter()
+        with contextlib.suppress(OSError, ValueError):
+            path = self._session.end_profiling()
+            if os.path.getsize(path) <= MOST_PROFILE:
+                with open(path, encoding="utf-8") as file:
+                    self._placement = _placement(json.load(file))
+        self._folder.cleanup()
+
+    def report(self) -> dict[str, Any]:
+        """Returns how many nodes each provider ran, as onnxruntime's profile of the first run says."""
+        return {"nodes_by_provider": dict(sorted((self._placement or Counter()).items()))}
+
+
+def _placement(events: Any) -> Counter[str]:
+    """Returns the nodes that ran, by provider, each once."""
+    seen: dict[str, str] = {}
+    for event in events if isinstance(events, list) else []:
+        about = event.get("args") if isinstance(event, dict) and event.get("cat") == "Node" else None
+        if isinstance(about, dict) and str(event.get("name", "")).endswith("_kernel_time") and "provider" in about:
+            seen[f"{event['name']} {about.get('node_index')}"] = str(about["provider"])
+    return Counter(seen.values())
+
+
+def _full_name(name: str, there: list[str]) -> str:
+    """Returns the provider's name as onnxruntime spells it: XNNPACK, xnnpack and XnnpackExecutionProvider are one."""
+    wanted = name.lower().removesuffix("executionprovider")
+    return next((p for p in there if p.lower().removesuffix("executionprovider") == wanted), name)
+
+
+def _dims(shape: Any) -> tuple[int, ...]:
+    return tuple(d if isinstance(d, int) and d > 0 else 0 for d in shape)
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:600]

@@ -1,0 +1,226 @@
+"""Answers requests (PROTOCOL.md) until the host closes the connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import struct
+import sys
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from qverify_worker import wire
+from qverify_worker.board_lock import BoardLock
+from qverify_worker.checksums import xxh64
+from qverify_worker.contents import Contents
+from qverify_worker.errors import BUSY, NOT_FOUND, PROTOCOL, UNSUPPORTED, RequestError
+from qverify_worker.model import Array, Model, Settings, as_inputs
+from qverify_worker.wire import EndOfInput, Frame, Reader, Wire
+
+DIGESTS, EVERY_TENSOR = 1, 2
+LARGEST_DATA, MOST_LIST, MOST_EVENTS, MOST_MODELS = (1 << 20) - 16, 4096, 1 << 20, 4
+
+
+@dataclass
+class LastRun:
+    """The last run. sequence: of its request, None after HELLO. done: its answer. events: payloads of NODE."""
+
+    sequence: int | None = None
+    done: bytes = b""
+    events: list[bytes] = field(default_factory=list)
+    values: dict[str, Array] = field(default_factory=dict)
+
+
+class Worker:
+    """One connection. page: the runtime. node_limit_s: the process ends where a run takes longer."""
+
+    def __init__(
+        self, link: Wire, page: ModuleType, settings: Settings, contents: Contents, lock: BoardLock, node_limit_s: float
+    ):
+        self._link, self._page, self._settings = link, page, settings
+        self._contents, self._lock, self._limit = contents, lock, node_limit_s
+        self._models: OrderedDict[str, Model] = OrderedDict()
+        self._last = LastRun()
+        self._state = "none"
+        self._answers = {
+            wire.HELLO: self._hello,
+            wire.HAVE: self._have,
+            wire.PUT: self._put,
+            wire.RUN: self._run,
+            wire.GET: self._get,
+            wire.EVENTS: self._events,
+            wire.PING: self._ping,
+            wire.CANCEL: self._ping,
+        }
+
+    def serve(self) -> None:
+        """Answers requests until BYE, or until the host closes the connection."""
+        try:
+            while (frame := self._link.next()).kind != wire.BYE:
+                self._answer(frame)
+            self._link.send(wire.BYE, frame.sequence, b"")
+        except EndOfInput:
+            return
+
+    def _answer(self, frame: Frame) -> None:
+        try:
+            if frame.kind not in self._answers:
+                raise RequestError(PROTOCOL, f"message {frame.kind} is not answered by this agent")
+            self._answers[frame.kind](frame, Reader(frame.payload))
+        except RequestError as error:
+            self._fail(frame, error.status, str(error))
+        except MemoryError:
+            self._fail(frame, -5, "the board has too little memory")
+
+    def _fail(self, frame: Frame, status: int, why: str) -> None:
+        self._link.send(wire.ERROR, frame.sequence, struct.pack("<i", status) + wire.text(why))
+
+    def _hello(self, frame: Frame, payload: Reader) -> None:
+        owner = payload.text() if frame.payload else ""
+        self._state, holder = self._lock.take(owner)
+        self._last = LastRun()
+        system = os.uname()
+        hello = {
+            "version": f"{self._page.NAME} {self._page.version()}",
+            "protocol": 1,
+            "arch": platform.machine(),
+            "system": f"{system.sysname} {system.release}, Python {platform.python_version()}",
+            "endian": sys.byteorder,
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "features": self._page.features(self._settings),
+            "packs": "",
+            "instructions": "",
+            "temperature_c": None,
+            "frequency_mhz": None,
+            "lock": self._state,
+            "holder": holder,
+            "uptime_s": int(wire.seconds()),
+            "idle_s": 0,
+        }
+        self._link.send(wire.HELLO, frame.sequence, wire.text(json.dumps(hello)))
+
+    def _have(self, frame: Frame, payload: Reader) -> None:
+        count = len(frame.payload) // 32
+        if len(frame.payload) % 32 or count > MOST_LIST:
+            raise RequestError(PROTOCOL, f"HAVE: {len(frame.payload)} bytes, wanted at most {MOST_LIST} hashes of 32")
+        stored = [self._contents.stored(payload.hash()) for _ in range(count)]
+        self._link.send(wire.HAVE, frame.sequence, struct.pack(f"<{count}Q", *stored))
+
+    def _put(self, frame: Frame, payload: Reader) -> None:
+        sha256, (total, offset) = payload.hash(), payload.take("QQ")
+        piece = payload.bytes(len(frame.payload) - payload.at)
+        stored = self._contents.put(sha256, total, offset, piece)
+        self._link.send(wire.PUT, frame.sequence, struct.pack("<Q", stored))
+
+    def _run(self, frame: Frame, payload: Reader) -> None:
+        if self._last.sequence == frame.sequence:  # the host asked again, because the answer took long
+            self._link.send(wire.DONE, frame.sequence, self._last.done)
+            return
+        if self._state == "busy" or not self._lock.is_held():
+            raise RequestError(BUSY, "the board is in use")
+        model, flags, repeat, inputs, names = self._read_run(payload)
+        wanted = model.outputs if flags & EVERY_TENSOR else [n for n in model.outputs if n in set(names)]
+        if unknown := next((n for n in names if n not in model.outputs), None):
+            raise RequestError(NOT_FOUND, f"{unknown}: the model has no output of this name")
+        if repeat * len(wanted) > MOST_EVENTS:
+            raise RequestError(PROTOCOL, f"{repeat} runs of {len(wanted)} tensors: more than {MOST_EVENTS} events")
+        last = self._last = LastRun()
+        self._lock.note(1)
+        with _EndAfter(self._limit):
+            for iteration in range(repeat):
+                last.values = model.run(inputs)
+                self._report(frame, iteration, wanted, bool(flags & DIGESTS))
+        self._lock.note(0)
+        said = wire.text(json.dumps(model.report()))
+        last.done = struct.pack("<i", 0) + said + struct.pack("<QIB", 0, len(last.events), 1)
+        last.sequence = frame.sequence
+        self._link.send(wire.DONE, frame.sequence, last.done)
+
+    def _read_run(self, payload: Reader) -> tuple[Model, int, int, dict[str, Array], list[str]]:
+        sha256, (flags, repeat, count) = payload.hash(), payload.take("BIH")
+        contents = [payload.hash() for _ in range(count)]
+        (named,) = payload.take("H")
+        names = [payload.text() for _ in range(named)]
+        (injected,) = payload.take("H")
+        if injected:
+            raise RequestError(UNSUPPORTED, f"{self._page.NAME} cannot replace a tensor within a run")
+        payload.end()
+        model = self._opened(sha256)
+        inputs = as_inputs(model, [self._contents.read(one) for one in contents])
+        return model, flags, max(repeat, 1), inputs, names
+
+    def _opened(self, sha256: str) -> Model:
+        if sha256 not in self._models:
+            data = self._contents.read(sha256)
+            while len(self._models) >= MOST_MODELS:
+                self._models.popitem(last=False)
+            with _EndAfter(self._limit):
+                self._models[sha256] = self._page.open_model(data, self._settings)
+        self._models.move_to_end(sha256)
+        return self._models[sha256]
+
+    def _report(self, frame: Frame, iteration: int, wanted: list[str], digests: bool) -> None:
+        for name in wanted:
+            value = self._last.values[name]
+            if value.dtype.kind not in "biuf":
+                raise RequestError(UNSUPPORTED, f"{name}: values of type {value.dtype} are not supported")
+            digest = xxh64(_bytes_of(value)) if digests else 0
+            event = struct.pack("<IIQQ", len(self._last.events), iteration, digest, 0) + wire.text(name)
+            self._last.events.append(event)
+            self._link.send(wire.NODE, frame.sequence, event)
+
+    def _get(self, frame: Frame, payload: Reader) -> None:
+        name, (offset, length) = payload.text(), payload.take("QI")
+        if name not in self._last.values:
+            raise RequestError(NOT_FOUND, f"{name}: the last run left no value of this tensor")
+        data = memoryview(_bytes_of(self._last.values[name]))
+        part = data[offset : offset + min(length, LARGEST_DATA)]
+        self._link.send(wire.DATA, frame.sequence, struct.pack("<QQ", len(data), offset) + part.tobytes())
+
+    def _events(self, frame: Frame, payload: Reader) -> None:
+        (first,) = payload.take("I")
+        parts, size = [], 0
+        for event in self._last.events[first:]:
+            size += len(event)
+            if size > wire.MOST:
+                break
+            parts.append(event)
+        self._link.send(wire.EVENTS, frame.sequence, b"".join(parts))
+
+    def _ping(self, frame: Frame, payload: Reader) -> None:
+        if len(frame.payload) > 64:
+            raise RequestError(PROTOCOL, f"PING: {len(frame.payload)} bytes, wanted at most 64")
+        self._lock.note(0)
+        self._link.send(frame.kind, frame.sequence, frame.payload)
+
+
+def _bytes_of(value: Array) -> bytes:
+    """Returns the values' bytes, little-endian, in C order."""
+    return np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+class _EndAfter:
+    """Ends the process where its body takes longer: a library that hangs cannot be interrupted otherwise."""
+
+    def __init__(self, seconds: float):
+        self._timer = threading.Timer(seconds, self._end) if seconds > 0 else None
+        self._seconds = seconds
+
+    def _end(self) -> None:
+        wire.log(f"the runtime did not answer within {self._seconds:g} s (--node_limit)")
+        os._exit(3)
+
+    def __enter__(self) -> None:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def __exit__(self, *_: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

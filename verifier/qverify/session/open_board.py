@@ -1,0 +1,44 @@
+"""Opens the board side for whatever runtime the board's address names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from qverify_agents.connect import runtime_of
+
+from qverify.errors import UsageError
+from qverify.session.models import Models
+from qverify.sides.board import Board
+
+
+def open_board(
+    models: Models,
+    uri: str,
+    deadline_s: float,
+    options: Mapping[str, str] | None = None,
+    spot_seed: int | None = None,
+) -> Board:
+    """Returns the board with the model: model.bin on qvrt, or the quantized ONNX on another runtime. Raises LinkError
+    where no agent answers, UsageError where that runtime has no model to run."""
+    runtime = runtime_of(uri, options or {})
+    if (runtime == "litert") != (models.tflite is not None):
+        raise UsageError(
+            f"a board whose runtime is {runtime or 'qvrt'} runs no .tflite; add --runtime litert"
+            if models.tflite is not None
+            else "a board whose runtime is litert runs a .tflite; give it in -m, beside the quantized ONNX"
+        )
+    if models.tflite is not None:
+        from qverify.sides.litert_board import LiteRtBoard
+
+        return LiteRtBoard(uri, *models.tflite, models.graph, deadline_s, options, spot_seed)
+    if not runtime:
+        return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands)
+    from qverify.sides.reference import Reference
+    from qverify.sides.runtime_board import RuntimeBoard
+
+    if models.compiled is None:
+        raise UsageError(f"a board whose runtime is {runtime} runs the quantized ONNX; give it in -m, too")
+    integer: Any = models.compiled.integer_model()
+    cut = Reference(integer, models.graph).cut
+    return RuntimeBoard(uri, integer, cut, models.graph, runtime, deadline_s, options, spot_seed)

@@ -1,0 +1,184 @@
+"""A board that runs a .tflite by LiteRT, whose tensors are paired with the quantized ONNX's by a recorded map."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from qverify_agents.errors import LinkError
+
+from qverify.errors import BadFileError, UsageError
+from qverify.model_bin.graph import Graph, Node
+from qverify.ops import simulate_node
+from qverify.sides.board import Board
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+Map = Mapping[str, Mapping[str, Any]]
+
+
+class LiteRtBoard(Board):
+    """A Board that runs a .tflite. tensors: the map, ONNX tensor to {"tfl": index, "shape": in the file}. What the file does
+    not have, the quantization of its inputs and the dequantization of its outputs, is computed on this host. BadFileError
+    for a map that does not fit, UsageError for a graph of which more is missing."""
+
+    runtime = "litert"
+
+    def __init__(
+        self,
+        uri: str,
+        model: bytes,
+        tensors: Map,
+        graph: Graph,
+        deadline_s: float = 120.0,
+        options: Mapping[str, str] | None = None,
+        spot_seed: int | None = None,
+    ):
+        self._outer, known = graph, set(tensors)
+        self._before, self._after = _before(graph, known), _after(graph, known)
+        inner = _inner(graph, self._before, self._after)
+        if lacking := next((n for n in inner.observable() if n not in known), None):
+            raise UsageError(
+                f"{lacking}: the map names no tensor of the .tflite for it. Next: give a map with all {len(inner.observable())} "
+                "tensors (FILE.map.json beside the quantized ONNX)"
+            )
+        super().__init__(uri, _packed(model, tensors, inner), inner, deadline_s, options, spot_seed)
+
+    def send(self, prepared: PreparedInputs) -> None:
+        """Sends what the board lacks of the model and of its inputs, which are quantized here."""
+        self._agent.put(self._sha256, self._model)
+        self._contents, self._inputs = {self._sha256: self._model}, []
+        values = _computed(self._outer, self._before, prepared.arrays())
+        contents = [np.ascontiguousarray(values[n]).tobytes() for n in self.graph.inputs]
+        self._feed((hashlib.sha256(data).hexdigest(), data) for data in contents)
+
+    def run(
+        self,
+        prepared: PreparedInputs,
+        progress: Callable[[int, int], None] | None = None,
+        pull: Literal["differ", "all"] = "differ",
+    ) -> Recording:
+        """Runs the model and adds what this host computes from the board's outputs."""
+        recording = super().run(prepared, progress, pull)
+        recording.finals = self._outer.outputs
+        fed = _computed(self._outer, self._before, prepared.arrays())
+        tensors = dict(recording.tensors)
+        for node in self._after:
+            source, made = node.inputs[0] or "", node.outputs[0]
+            recording.specs[made] = self._outer.spec(made)
+            if source in tensors:
+                tensors |= _computed(self._outer, [node], tensors)
+                recording.digests[made] = tensor_digest(tensors[made])
+            else:
+                recording.missing[made] = recording.missing.get(source) or recording.why or "the board did not send it"
+        recording.tensors = tensors
+        for node in self._before if "per_node" in self.capabilities else []:
+            name = node.outputs[0]
+            recording.specs[name] = self._outer.spec(name)
+            tensors[name], recording.digests[name] = fed[name], tensor_digest(fed[name])
+        if self._before or self._after:
+            ends = [n.outputs[0] for n in (*self._before, *self._after)]
+            recording.notes.append(f"computed on the host, not verified: {', '.join(ends)} (no tensor of the .tflite)")
+        return recording
+
+    def pull(self, names: list[str]) -> dict[str, Array]:
+        """Returns tensors of the last run; what this host made of them is computed from the board's."""
+        own = {node.outputs[0]: node for node in self._after if node.outputs[0] in names}
+        sources = [node.inputs[0] or "" for node in own.values()]
+        values = super().pull(list(dict.fromkeys([*(n for n in names if n not in own), *sources])))
+        return {n: v for n, v in {**values, **_computed(self._outer, own.values(), values)}.items() if n in names}
+
+    def time_nodes(self, runs: int) -> list[dict[str, float]]:
+        """Raises LinkError: LiteRT tells no times of nodes."""
+        raise LinkError(f"{self.uri}: {self.runtime} tells no times of nodes; wanted a board that runs qvrt")
+
+
+def read_map(text: bytes, path: str) -> dict[str, dict[str, Any]]:
+    """Returns a map of tensors: ONNX name to {"tfl": index, "shape": [...]}. BadFileError for anything else."""
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadFileError(f"{path}: not JSON: {error}") from error
+    if not isinstance(entries, dict) or not entries:
+        raise BadFileError(f'{path}: wanted an object of ONNX tensors, as {{"NAME": {{"tfl": 22, "shape": [1, 32, 32, 16]}}}}')
+    for name, entry in entries.items():
+        about = entry if isinstance(entry, dict) else {}
+        index, shape = about.get("tfl"), about.get("shape")
+        whole = type(index) is int and isinstance(shape, list) and all(type(d) is int and d > 0 for d in shape)
+        if not whole or not 0 <= int(index or 0) < 1 << 31:
+            raise BadFileError(f'{path}: {name[:80]}: wanted {{"tfl": a tensor\'s index, "shape": its dims}}')
+    twice = _twice([entry["tfl"] for entry in entries.values()])
+    if twice is not None:
+        raise BadFileError(f"{path}: two ONNX tensors are mapped to tensor {twice} of the .tflite")
+    return entries
+
+
+def _twice(indices: list[int]) -> int | None:
+    seen: set[int] = set()
+    return next((i for i in indices if i in seen or seen.add(i)), None)
+
+
+def _before(graph: Graph, known: set[str]) -> list[Node]:
+    """Returns the nodes that quantize the graph's inputs into the tensors that the .tflite is fed."""
+    return [n for n in graph.nodes if n.op == "quantize" and n.inputs[0] in graph.inputs and n.inputs[0] not in known]
+
+
+def _after(graph: Graph, known: set[str]) -> list[Node]:
+    """Returns the nodes that dequantize the .tflite's outputs."""
+    finals = set(graph.outputs)
+    return [n for n in graph.nodes if n.op == "dequantize" and n.outputs[0] in finals and n.outputs[0] not in known]
+
+
+def _inner(graph: Graph, before: list[Node], after: list[Node]) -> Graph:
+    """Returns the part of the graph that the .tflite is."""
+    apart = {id(n) for n in (*before, *after)}
+    quantized = {n.inputs[0]: n.outputs[0] for n in before}
+    dequantized = {n.outputs[0]: n.inputs[0] or "" for n in after}
+    return replace(
+        graph,
+        nodes=[n for n in graph.nodes if id(n) not in apart],
+        inputs=tuple(quantized.get(n, n) for n in graph.inputs),
+        outputs=tuple(dict.fromkeys(dequantized.get(n, n) for n in graph.outputs)),
+    )
+
+
+def _computed(graph: Graph, nodes: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the values, with the outputs of these nodes."""
+    known = dict(values)
+    for node in nodes:
+        known |= simulate_node(graph, node, known)
+    return known
+
+
+def _packed(model: bytes, tensors: Map, inner: Graph) -> bytes:
+    """Returns the .tflite and the names of its tensors as one content; the same bytes for the same model."""
+    names = {
+        "inputs": [_entry(n, tensors, inner) for n in inner.inputs],
+        "outputs": [_entry(n, tensors, inner) for n in inner.observable()],
+    }
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("model.tflite", EPOCH), model)
+        archive.writestr(zipfile.ZipInfo("tensors.json", EPOCH), json.dumps(names))
+    return packed.getvalue()
+
+
+def _entry(name: str, tensors: Map, inner: Graph) -> dict[str, Any]:
+    """Returns the tensor's entry: channels are last in a .tflite's tensors of four axes, and second in an ONNX's."""
+    if name not in tensors:
+        raise UsageError(f"{name}: the map names no tensor of the .tflite for this input")
+    dims, shape = tensors[name]["shape"], inner.spec(name).shape
+    turned = (0, 3, 1, 2) if len(dims) == 4 else tuple(range(len(dims)))
+    if len(dims) == 4 and tuple(dims[a] for a in turned) != shape and tuple(dims) == shape:
+        turned = (0, 1, 2, 3)
+    if np.prod(dims, dtype=np.int64) != np.prod(shape, dtype=np.int64):
+        raise BadFileError(f"{name}: the map says {dims} in the .tflite, and the ONNX has {list(shape)}")
+    return {"index": tensors[name]["tfl"], "name": name, "axes": list(turned), "shape": list(shape)}

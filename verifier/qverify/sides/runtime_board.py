@@ -1,0 +1,131 @@
+"""A board that runs the quantized ONNX by onnxruntime or LiteRT: the board side of any runtime but qvrt that speaks the
+protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from qverify_agents.errors import AgentError, LinkError
+
+from qverify.errors import UsageError
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.onnx_model.light_model import LightModel, with_data
+from qverify.sides.board import Board
+from qverify.sides.board_events import digests_of
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array
+
+Cut = Callable[[Collection[str], Collection[str]], onnx.ModelProto]
+UNSUPPORTED = -4
+
+
+class RuntimeBoard(Board):
+    """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name. cut:
+    returns the nodes between tensors as a model of its own. runtime: its name. UsageError for a model.bin of which some
+    nodes are not in the ONNX."""
+
+    def __init__(
+        self,
+        uri: str,
+        model: LightModel,
+        cut: Cut,
+        graph: Graph,
+        runtime: str,
+        deadline_s: float = 120.0,
+        options: Mapping[str, str] | None = None,
+        spot_seed: int | None = None,
+    ):
+        if graph.islands:
+            raise UsageError(f"a board whose runtime is {runtime} runs no model of which the host computes a part")
+        made = {o for node in model.model.graph.node for o in node.output}
+        names = [o for node in graph.nodes for o in node.outputs if not graph.spec(o).interior]
+        if lacking := next((n for n in names if n not in made), None):
+            raise UsageError(
+                f"{lacking}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
+                f"runtime is {runtime} cannot run it. Next: give -m the quantized ONNX alone"
+            )
+        self._cut, self.runtime = cut, runtime
+        self._units = dict[tuple[str, ...], bytes]()
+        self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
+        super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
+
+    def send(self, prepared: PreparedInputs) -> None:
+        """Sends what the board lacks of the model and of the inputs, as dense arrays."""
+        self._agent.put(self._sha256, self._model)
+        self._contents, self._inputs = {self._sha256: self._model}, []
+        values = prepared.arrays()
+        self._feed(map(_content, (values[n] for n in self._fed)))
+
+    def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
+        """Runs one unit on the board as a model of its own. Returns digests by name."""
+        part, fed = self._part(unit)
+        contents = [_content(inputs[n]) for n in fed]
+        model = hashlib.sha256(part).hexdigest()
+        for sha256, data in ((model, part), *contents):
+            self._agent.put(sha256, data)
+        self._values_are_of_the_run = False
+        names = self._visible(unit)
+        return digests_of(
+            self._agent.run(model, [sha256 for sha256, _ in contents], nodes="all", names=names, events=names)
+        )
+
+    def _part(self, unit: Unit) -> tuple[bytes, list[str]]:
+        """Returns the unit's own model and the names of its inputs in their order."""
+        model = self._cut(unit.inputs, unit.outputs)
+        names = self._visible(unit)
+        shown = {o.name: o for o in model.graph.output}
+        del model.graph.output[:]
+        model.graph.output.extend(shown.get(n) or onnx.ValueInfoProto(name=n) for n in names)
+        given = {t.name for t in model.graph.initializer}
+        return model.SerializeToString(deterministic=True), [i.name for i in model.graph.input if i.name not in given]
+
+    def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Raises AgentError: a model.bin is for qvrt alone."""
+        raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
+
+    def time_nodes(self, runs: int) -> list[dict[str, float]]:
+        """Raises LinkError: this runtime tells no times of nodes."""
+        raise LinkError(f"{self.uri}: {self.runtime} tells no times of nodes; wanted a board that runs qvrt")
+
+    def placement(self) -> Counter[str]:
+        """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
+        does not say."""
+        try:
+            said: Any = json.loads(self._agent.said)
+        except (ValueError, RecursionError):
+            return Counter()
+        nodes = said.get("nodes_by_provider") if isinstance(said, dict) else None
+        if not isinstance(nodes, dict):
+            return Counter()
+        return Counter({str(k)[:80]: v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
+
+    def notes(self) -> list[str]:
+        """Returns lines about where nodes ran: one that was meant for an accelerator may have run on the processor."""
+        placed = self.placement()
+        if len(placed) < 1:
+            return []
+        total = sum(placed.values())
+        shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
+        return [f"{self.runtime}: {'; '.join(shares)}"]
+
+
+def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
+    """Returns the model with these tensors, in this order, as its only outputs."""
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model.model)
+    existing = {o.name: o for o in model.model.graph.output}
+    del exposed.graph.output[:]
+    exposed.graph.output.extend(existing.get(n) or onnx.ValueInfoProto(name=n) for n in names)
+    return with_data(exposed, model.constants).SerializeToString(deterministic=True)
+
+
+def _content(value: Array) -> tuple[str, bytes]:
+    data = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+    return hashlib.sha256(data).hexdigest(), data

@@ -12,7 +12,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes, run real networks or search many faults: tests of more than a second
-        r"^(models|links)/|/test_(every_place|streams|forensics_of_(ops|memory)|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
+        r"^(models|links)/|/test_(every_place|wheel|streams|forensics_of_(ops|memory)|dump_files|documents_shown|inputs_diff(_of_files)?|reference_python"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
         r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards)\.py"
     ),
@@ -25,6 +25,7 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "line": re.compile(r" pty$"),
     "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),
+    "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once
 }
 # These have tests of 10 s and more.
 LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")

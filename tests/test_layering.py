@@ -18,7 +18,7 @@ SOURCES = [
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
         ("errors", "printable", "plural", "pages"),
-        ("files", "arithmetic", "tensors"),
+        ("files", "extras", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "vendor_files", "report"),
         ("ops", "compare", "capture", "profiles"),
         ("inputs",),
@@ -68,6 +68,8 @@ HOMES = {
     "threadpoolctl": ("arithmetic/workers.py",),
     "paramiko": ("links/ssh.py", "ssh/authentication.py", "ssh/host_settings.py"),
     "serial": ("links/serial_line.py",),
+    "PIL": ("qverify/extras.py",),
+    "cv2": ("qverify/extras.py",),
 }
 
 

@@ -39,6 +39,6 @@ def runtime_path(architecture: str, faulty: bool = False) -> Path:
     path = folder / f"qvrt{'-faulty' if faulty else ''}-{MACHINES.get(architecture, architecture)}"
     if not path.is_file():
         raise BoardUnreachable(
-            f"no runtime for {architecture} ({path.name} is missing); build it with python board_runtime/build.py"
+            f"no runtime for {architecture} ({path.name} is missing); build it with python board_runtime/build.py in a clone"
         )
     return path

@@ -12,21 +12,18 @@ from benchmarks.breadth_networks import make_files, verify_files
 
 def main(argv: list[str]) -> int:
     """Makes the files where they are not there yet, and verifies them; 1 where one is neither PASSED nor refused."""
-    parser = argparse.ArgumentParser(prog="scripts/bench breadth", description=__doc__, add_help=False)
+    parser = argparse.ArgumentParser(prog="scripts/bench breadth", description=__doc__)
     parser.add_argument("--files", help="a folder that keeps the files (100 MB, a minute); temporary without it")
-    parser.add_argument("-h", "--help", action="store_true")
-    options, rest = parser.parse_known_args(argv)
-    if options.help:
-        parser.print_help()
-        return verify_files.main(["--help"])
+    verify_files.add_options(parser)
+    options = parser.parse_args(argv)
     if options.files:
-        return _run(Path(options.files), rest)
+        return _run(Path(options.files), options)
     with tempfile.TemporaryDirectory(prefix="qverify-breadth-") as folder:
-        return _run(Path(folder), rest)
+        return _run(Path(folder), options)
 
 
-def _run(folder: Path, rest: list[str]) -> int:
+def _run(folder: Path, options: argparse.Namespace) -> int:
     if not (folder / "MADE.json").exists():
         print(f"making the files in {folder}", file=sys.stderr)
         make_files.main(["--out", str(folder)])
-    return verify_files.main([str(folder), *rest])
+    return verify_files.run(folder, options)

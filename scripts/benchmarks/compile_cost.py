@@ -115,7 +115,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "BIN"), help=argparse.SUPPRESS)
     parser.add_argument("--model", action="append", default=[], help="a quantized ONNX besides the generated ones")
     parser.add_argument("--nodes", type=int, action="append", help=f"nodes of the generated ones; {COUNTS}")
-    parser.add_argument("--json")
+    parser.add_argument("--json", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(argv)
     if options.one:
         return _one(*options.one)

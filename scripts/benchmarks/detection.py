@@ -42,15 +42,15 @@ def main(words: list[str]) -> int:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/bench detection")
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(prog="scripts/bench detection", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the same number draws the same")
     parser.add_argument("--count", type=int, default=264, help="faults to plant")
     parser.add_argument("--healthy", type=int, default=100, help="healthy runs")
     parser.add_argument("--models", nargs="*", help="names, all by default")
     parser.add_argument("--run", type=int, help="only the planting of this number")
     parser.add_argument("--healthy-run", type=int, help="only the healthy run of this number")
     parser.add_argument("--verbose", action="store_true", help="every run on stderr, not only the bad ones")
-    parser.add_argument("--json", dest="path")
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     if options.run is not None and options.healthy_run is None:
         options.healthy = 0

@@ -180,12 +180,12 @@ def _shown(plant: Slight) -> Slight:
 
 
 def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench floats")
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(prog="scripts/bench floats", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the same number draws the same")
     parser.add_argument("--count", type=int, default=240, help="faults to plant")
     parser.add_argument("--healthy", type=int, default=10, help="healthy runs a network")
     parser.add_argument("--models", nargs="*", help="names, all by default")
-    parser.add_argument("--json", dest="path")
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="qverify-floats-") as folder:
         before = logging.root.manager.disable

@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
     """Returns 1 where a graph is neither PASSED nor refused."""
     parser = argparse.ArgumentParser(prog="scripts/bench graphs", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the first graph; the next ones have the next numbers")
-    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--count", type=int, default=2000, help="graphs to make")
     parser.add_argument("--style", choices=list(STYLES), default="", help="only this one")
     parser.add_argument(
         "--arch",
@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
         help="other architectures, all that QEMU runs by default",
     )
     parser.add_argument("--keep", type=Path, help="a folder that keeps the graphs that are bad or refused")
-    parser.add_argument("--json", dest="path", type=Path)
+    parser.add_argument("--json", dest="path", type=Path, metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     there = tuple(a for a in options.arch if emulator(a) is not None)
     missing = [a for a in options.arch if a not in there]

@@ -244,13 +244,15 @@ class Campaign:
 def main(words: list[str]) -> int:
     import argparse
 
-    parser = argparse.ArgumentParser(prog="scripts/bench inputs")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--single", type=int, default=500)
-    parser.add_argument("--double", type=int, default=200)
-    parser.add_argument("--unknown", type=int, default=10)
-    parser.add_argument("--pictures", type=Path, default=PHOTOS)
-    parser.add_argument("--json", dest="path")
+    parser = argparse.ArgumentParser(prog="scripts/bench inputs", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the same number draws the same")
+    parser.add_argument("--single", type=int, default=500, help="runs with one mistake")
+    parser.add_argument("--double", type=int, default=200, help="runs with two")
+    parser.add_argument("--unknown", type=int, default=10, help="runs with a mistake that no hypothesis knows")
+    parser.add_argument(
+        "--pictures", type=Path, default=PHOTOS, help="a folder of photos; those of ../shared/models without it"
+    )
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     print(f"seed {options.seed}", file=sys.stderr, flush=True)
     speed = input_speed.measured()

@@ -78,12 +78,12 @@ class BugResult:
 
 
 def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench kernels")
+    parser = argparse.ArgumentParser(prog="scripts/bench kernels", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="draws the network of each bug and its inputs")
     parser.add_argument("--bugs", type=Path, default=BUGS, help="a folder of bugs")
     parser.add_argument("--only", nargs="*", help="beginnings of names")
     parser.add_argument("--count", type=int, help="so many bugs, drawn by the seed")
-    parser.add_argument("--json", dest="path")
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     bugs = [b for b in list_bugs(options.bugs) if not options.only or b.name.startswith(tuple(options.only))]
     if options.count is not None:

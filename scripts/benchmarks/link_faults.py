@@ -235,11 +235,11 @@ def _elsewhere(at: Place, cache: str) -> str:
 def main(words: list[str]) -> int:
     import argparse
 
-    parser = argparse.ArgumentParser(prog="scripts/bench faults")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=2000)
+    parser = argparse.ArgumentParser(prog="scripts/bench faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the same number draws the same")
+    parser.add_argument("--count", type=int, default=2000, help="faults to plant")
     parser.add_argument("--links", help=f"comma list of {', '.join(LINKS)}; all that can be started by default")
-    parser.add_argument("--json", dest="path")
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     wanted = options.links.split(",") if options.links else list(LINKS)
     if unknown := [name for name in wanted if name not in LINKS]:

@@ -137,8 +137,8 @@ def traffic(boards: dict[str, str]) -> list[dict[str, object]]:
 def main(words: list[str]) -> int:
     import argparse
 
-    parser = argparse.ArgumentParser(prog="scripts/bench links")
-    parser.add_argument("--json", dest="path")
+    parser = argparse.ArgumentParser(prog="scripts/bench links", description=__doc__)
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qverify-links-")))

@@ -40,8 +40,8 @@ PPOCR = {
 
 
 def main(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench triage")
-    parser.add_argument("--json", dest="path")
+    parser = argparse.ArgumentParser(prog="scripts/bench triage", description=__doc__)
+    parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
     models = [m for m in good_models() if m.name.endswith("u8s8_qdq.onnx")]
     if not models:

@@ -34,7 +34,7 @@ def _of_command(program: str, words: list[str]) -> str:
         return _of_qverify(words)
     if program.startswith("scripts/"):
         return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
-    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pytest"):
+    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pip", "pytest"):
         return ""
     return f"{program}: not a program that these pages use"
 

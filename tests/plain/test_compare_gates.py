@@ -39,6 +39,13 @@ def test_why_a_tensor_fails_gate_by_gate():
     at_the_limit = side("board", y=[1.5, 2.0, 3.0])
     assert two(a, at_the_limit, Options(atol=0.5)).verdict == "PASSED"
     assert two(a, at_the_limit, Options(rtol=0.5)).verdict == "PASSED"
+    assert two(side("reference", y=[3.0]), side("board", y=[6.0]), Options(min_cosine=1.0)).verdict == "PASSED"
+
+
+def test_the_boards_of_a_report_are_its_boards_alone():
+    reference, board = side("reference", y=[1.0]), side("board", y=[1.0])
+    reference.host, board.host = "build-host", "10.0.0.5"
+    assert two(reference, board).boards == ["10.0.0.5"]
 
 
 def test_several_tensors_that_fail_are_counted():

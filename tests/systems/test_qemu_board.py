@@ -294,7 +294,9 @@ def test_without_an_archive_the_message_says_how_each_command_takes_one(tmp_path
     (tmp_path / "apt-get").write_text("#!/bin/sh\n")
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board"):
+    with pytest.raises(
+        BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board of a clone"
+    ):
         own_mirror()
 
 

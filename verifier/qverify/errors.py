@@ -3,6 +3,7 @@
 QVerifyError                 one line for the user: what, where, got, wanted, next step
  +- UsageError      exit 2   a mistake in the request
  |   +- UndescribedError      pixels for an input that needs a description
+ |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several of these at once, a line each
@@ -28,6 +29,10 @@ class UndescribedError(UsageError):
     def __init__(self, text: str, input: str = "", draft: str = ""):
         super().__init__(text)
         self.input, self.draft = input, draft
+
+
+class MissingExtraError(UsageError):
+    pass
 
 
 class BadFileError(QVerifyError):

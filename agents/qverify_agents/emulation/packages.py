@@ -123,5 +123,5 @@ def own_mirror() -> str:
             return words[0]
     raise BoardUnreachable(
         "no Debian archive in this machine's apt configuration; name one: ?mirror=ARCHIVE in the board's address, or --mirror "
-        "of `boards up` and of scripts/build_board"
+        "of `boards up` and of scripts/build_board of a clone"
     )

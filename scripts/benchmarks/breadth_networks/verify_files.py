@@ -172,20 +172,22 @@ def report(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder of the files")
-    parser.add_argument("--half", choices=["seen", "unseen"])
-    parser.add_argument("--network", action="append", help="may be repeated")
-    parser.add_argument("--style", action="append", help="may be repeated")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that run() reads."""
+    parser.add_argument("--half", choices=["seen", "unseen"], help="whether the operators were written with it in view")
+    parser.add_argument("--network", action="append", help="only this one; may be repeated")
+    parser.add_argument("--style", action="append", help="only this one; may be repeated")
     parser.add_argument("--every", type=int, default=1, help="only every Nth file")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="files at a time")
     parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds for each process")
     parser.add_argument("--json", type=Path, help="also write the rows there")
-    options = parser.parse_args(argv)
+
+
+def run(folder: Path, options: argparse.Namespace) -> int:
+    """Verifies the folder's files that the options choose; 1 where one is neither PASSED nor refused, 2 where none is chosen."""
     qverify = shlex.split(os.environ.get("QV", f"{shlex.quote(sys.executable)} -m qverify"))
     files = []
-    for path in sorted(options.folder.glob("*.onnx")):
+    for path in sorted(folder.glob("*.onnx")):
         network, style, _ = path.name.split(".", 2)
         if options.half not in (None, half_of(network)):
             continue
@@ -193,7 +195,8 @@ def main(argv: list[str]) -> int:
             files.append(path)
     files = files[:: options.every]
     if not files:
-        parser.error(f"no file of that choice in {options.folder}")
+        print(f"scripts/bench breadth: no file of that choice in {folder}", file=sys.stderr)
+        return 2
     rows = []
     with ThreadPoolExecutor(options.jobs) as pool:
         for row in pool.map(lambda path: judge(path, qverify, options.deadline), files):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.colour import converted
-from qverify.errors import UsageError
+from qverify.extras import import_extra
 
 Array = npt.NDArray[Any]
 Planes = tuple[Array, Array, Array]
@@ -118,10 +118,7 @@ class Colour:
 
 
 def _opencv(rgb: Array, name: str) -> Array:
-    try:
-        import cv2
-    except ImportError:
-        raise UsageError("colour mode opencv needs OpenCV; pip install 'qverify[images]', or give mode bt601") from None
+    cv2 = import_extra("cv2", "colour mode opencv (bt601 does without it)")
     return np.asarray(cv2.cvtColor(np.ascontiguousarray(rgb), getattr(cv2, name)))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qverify.errors import UsageError
+from qverify.errors import MissingExtraError, UsageError
 from qverify.inputs.hypotheses import Page, pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
@@ -164,6 +164,8 @@ class _MistakeTrial:
         """Tells whether it reproduces the bytes; keeps its distance."""
         try:
             return self._judged(one)
+        except MissingExtraError:  # what is not tried is not left out in silence
+            raise
         except UsageError:  # an ROI outside a turned picture
             return False
 

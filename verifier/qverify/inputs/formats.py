@@ -27,4 +27,3 @@ LARGEST_NUMBER = 2.0**60
 LARGEST = 1 << 15  # pixels a side
 LONGEST = 1 << 26  # samples of a sound
 MOST_BYTES = (1 << 31) - 1  # of a buffer
-NEED = "pictures need Pillow and OpenCV; pip install 'qverify[images]'"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
-from qverify.inputs.formats import NEED
+from qverify.extras import import_extra
 
 Array = npt.NDArray[Any]
 ORIENTATION = 0x0112  # of EXIF; 1 is upright
@@ -21,14 +21,11 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".
 def read(path: str, gray: bool = False) -> Array:
     """Returns uint8 (H, W, 3), or (H, W, 1) for gray, with EXIF rotation applied. Raises UsageError for a file that is not a
     picture, is cut short or too large."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UsageError(f"{path}: {NEED}") from None
+    images = import_extra("PIL.Image", f"{path}: a picture")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # our own message describes a faulty file
-            with Image.open(path, formats=KINDS) as picture:
+            with images.open(path, formats=KINDS) as picture:
                 return _pixels(path, picture, gray)
     except UsageError:
         raise
@@ -38,8 +35,6 @@ def read(path: str, gray: bool = False) -> Array:
 
 
 def _pixels(path: str, picture: Any, gray: bool) -> Array:
-    from PIL import ImageOps
-
     if picture.width * picture.height > MOST_PIXELS:
         raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MOST_PIXELS} are read")
     coding = str(picture.tile[0][3]) if picture.tile else ""  # gone once the pixels are read
@@ -50,7 +45,7 @@ def _pixels(path: str, picture: Any, gray: bool) -> Array:
         return _sixteen(path, picture, gray)
     if picture.mode in ("I", "F"):
         raise UsageError(f"{path}: 32-bit values are not a picture; give .npy, or 8 or 16 bits per channel")
-    whole = ImageOps.exif_transpose(picture) if turned else picture
+    whole = import_extra("PIL.ImageOps", path).exif_transpose(picture) if turned else picture
     mode = "L" if gray else "RGB"
     pixels = np.asarray(whole if whole.mode == mode else whole.convert(mode))
     return pixels[..., None] if pixels.ndim == 2 else pixels
@@ -59,20 +54,23 @@ def _pixels(path: str, picture: Any, gray: bool) -> Array:
 def _sixteen(path: str, picture: Any, gray: bool) -> Array:
     """Converts 16 bits per channel to 8: 65535 becomes 255, rounded half up; alpha is dropped. Reads colours with OpenCV, because
     Pillow keeps only their high bytes."""
-    from PIL import Image
-
     if picture.mode.startswith("I"):
         small = _eight(np.asarray(picture))
     else:
-        import cv2
-
+        cv2 = import_extra("cv2", f"{path}: a picture of 16 bits per channel")
         image = cv2.imread(path, cv2.IMREAD_UNCHANGED)
         if image is None or image.dtype != np.uint16:
             raise UsageError(f"{path}: not a readable 16-bit picture")
         small = _eight(image if image.ndim == 2 else image[..., 2::-1])
     if small.ndim == 2:
         return small[..., None] if gray else np.repeat(small[..., None], 3, axis=-1)
-    return np.asarray(Image.fromarray(small).convert("L"))[..., None] if gray else np.ascontiguousarray(small)
+    return gray_of(small)[..., None] if gray else np.ascontiguousarray(small)
+
+
+def gray_of(rgb: Array) -> Array:
+    """Converts uint8 RGB (H, W, 3) to gray (H, W), as Pillow does."""
+    picture = import_extra("PIL.Image", "a gray picture").fromarray(np.ascontiguousarray(rgb))
+    return np.asarray(picture.convert("L"))
 
 
 def _eight(values: Array) -> Array:

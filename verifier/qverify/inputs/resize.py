@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import UsageError
+from qverify.extras import import_extra
 from qverify.inputs.description import Description
-from qverify.inputs.formats import NEED
 
 Array = npt.NDArray[Any]
 
@@ -63,26 +63,22 @@ def _resized(pixels: Array, width: int, height: int, wanted: Description) -> Arr
 
 
 def _by_cv2(pixels: Array, width: int, height: int, interpolation: str, real: bool) -> Array:
-    try:
-        import cv2
-    except ImportError:
-        raise UsageError(NEED) from None
+    cv2 = import_extra("cv2", "resizing with library cv2")
     how = {"nearest": cv2.INTER_NEAREST, "linear": cv2.INTER_LINEAR, "cubic": cv2.INTER_CUBIC, "area": cv2.INTER_AREA}
     source = np.ascontiguousarray(pixels.astype(np.float32) if real else pixels)
     return np.asarray(cv2.resize(source, (width, height), interpolation=how[interpolation]))
 
 
 def _by_pillow(pixels: Array, width: int, height: int, interpolation: str, real: bool) -> Array:
-    from PIL import Image
-
+    images = import_extra("PIL.Image", "resizing with library pillow")
     how = {
-        "nearest": Image.Resampling.NEAREST,
-        "linear": Image.Resampling.BILINEAR,
-        "cubic": Image.Resampling.BICUBIC,
-        "area": Image.Resampling.BOX,
+        "nearest": images.Resampling.NEAREST,
+        "linear": images.Resampling.BILINEAR,
+        "cubic": images.Resampling.BICUBIC,
+        "area": images.Resampling.BOX,
     }[interpolation]
     if not real:
         flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels
-        return np.asarray(Image.fromarray(flat).resize((width, height), how))
-    planes = [Image.fromarray(p.astype(np.float32)).resize((width, height), how) for p in np.moveaxis(pixels, -1, 0)]
+        return np.asarray(images.fromarray(flat).resize((width, height), how))
+    planes = [images.fromarray(p.astype(np.float32)).resize((width, height), how) for p in np.moveaxis(pixels, -1, 0)]
     return np.stack([np.asarray(p) for p in planes], axis=-1)

@@ -1,10 +1,13 @@
-"""The packaged example: PASSED on this machine and an emulated one, then what FAILED looks like."""
+"""The packaged example, step by step: compiled, PASSED on this machine and an emulated one, then what FAILED looks like.
+
+Each step is a command that can be typed in the example's folder, and does what this command does there."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable
+import shlex
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,48 +16,81 @@ from qverify_agents.emulation.user_mode import emulator
 from qverify import example
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
+from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.session.job import Outcome, verify
 from qverify.session.request import Request
 
-FAULT = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
+FILES = ("digits_float.onnx", "digits_quant.onnx", "digits.npz")
+SOURCE, MODEL, IMAGES = "digits_quant.onnx", "model.bin", "digits"
+IMAGE = f"{IMAGES}/digit_3.npy"
+EMULATED = "qemu-user:aarch64"
+CULPRIT = "relu2_QuantizeLinear_Output"
+FAULTY = f"faulty:local?fault=bitflip@{CULPRIT}"
+COMPILE = f"qverify compile {SOURCE} -o {MODEL}"
+QUANTIZE = f"qverify quantize digits_float.onnx -i {IMAGES} -o quant.onnx"
 
 
-def demo(show: Callable[[str, Outcome | None], None]) -> bool:
-    """Calls show(title, outcome) for every step. Returns whether every verdict is as expected."""
-    folder = Path(example.__file__).parent
-    source = (folder / "digits_quant.onnx").read_bytes()
-    with tempfile.TemporaryDirectory(prefix="qverify-demo-") as work:
-        model = os.path.join(work, "digits.bin")
-        compiled = compile_model(source, "digits_quant.onnx", CompileOptions())
-        Path(model).write_bytes(encode(compiled.graph))
-        with np.load(folder / "digits.npz") as digits:
-            image = os.path.join(work, "digit_3.npy")
-            np.save(image, digits["digit_3"])
-        show(
-            f"compiled digits_quant.onnx to model.bin: {len(compiled.graph.nodes)} nodes, worst node {compiled.graph.meta['check']['worst_lsb']:g} LSB from the original",
-            None,
-        )
-        boards = ["local"] + (["qemu-user:aarch64"] if emulator("aarch64") else [])
-        good = True
-        for board in [*boards, FAULT]:
-            outcome = verify(
-                Request(
-                    [str(folder / "digits_quant.onnx"), model],
-                    board,
-                    inputs=InputRequest(image),
-                    options=Options(dump_all=True),
-                )
-            )
-            show(f"qverify -m digits_quant.onnx,model.bin -b {board} -i digit_3.npy -r True", outcome)
-            wanted = "FAILED" if board == FAULT else "PASSED"
-            good = good and outcome.report.verdict == wanted
-            if board == FAULT:
-                blame = outcome.report.blame
-                good = (
-                    good and blame is not None and (blame.side, blame.node) == ("board", "relu2_QuantizeLinear_Output")
-                )
-        if len(boards) == 1:
-            show("qemu-aarch64 is not installed: the emulated board is left out (install qemu-user-static)", None)
-        return good
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One run of the main job. says: what it shows, one line."""
+
+    board: str
+    says: str
+
+    @property
+    def command(self) -> str:
+        return f"qverify -m {SOURCE},{MODEL} -b {shlex.quote(self.board)} -i {IMAGE} -r True"
+
+    def run(self) -> Outcome:
+        """Runs it on the files of the current folder."""
+        request = Request([SOURCE, MODEL], self.board, inputs=InputRequest(IMAGE), options=Options(dump_all=True))
+        return verify(request)
+
+    def is_expected(self, outcome: Outcome) -> bool:
+        report = outcome.report
+        if self.board != FAULTY:
+            return report.verdict == "PASSED"
+        blame = report.blame
+        return report.verdict == "FAILED" and blame is not None and (blame.side, blame.node) == ("board", CULPRIT)
+
+
+def verifications() -> list[Verification]:
+    """Returns the runs that this machine can do; that of the emulated board where its emulator is installed."""
+    arm = [Verification(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
+    return [
+        Verification("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
+        *arm,
+        Verification(FAULTY, "verify it on a board that computes one bit of one node wrongly: FAILED, and the node"),
+    ]
+
+
+def check_folder(folder: str) -> None:
+    """Raises UsageError unless there is no such folder yet, or an empty one."""
+    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise UsageError(f"{folder}: there is something already; give a folder that does not exist yet")
+
+
+def write_example(folder: str) -> None:
+    """Makes the folder, if need be, with the float network, the quantized one, and ten images. Raises UsageError where that
+    cannot be written."""
+    packaged, target = Path(example.__file__).parent, Path(folder)
+    try:
+        (target / IMAGES).mkdir(parents=True)
+        for name in FILES:
+            shutil.copyfile(packaged / name, target / name)
+        with np.load(packaged / "digits.npz") as digits:
+            for name, image in digits.items():
+                np.save(target / IMAGES / f"{name}.npy", image)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def compile_example() -> tuple[Graph, int]:
+    """Compiles the quantized network of the current folder to MODEL, as COMPILE does. Returns the graph and the file's
+    size in bytes."""
+    graph = compile_model(Path(SOURCE).read_bytes(), SOURCE, CompileOptions()).graph
+    data = encode(graph)
+    return graph, Path(MODEL).write_bytes(data)

@@ -61,7 +61,7 @@ def mark_spread(report: Report, spread: Spread) -> None:
     if all(row.machine == platform.machine() for row in spread.ran):
         report.notes.append(
             "reference spread: kernels of other architectures were not run; --reference-python COMMAND gives an interpreter "
-            "that has them (scripts/arm_reference makes one)"
+            "that has them (scripts/arm_reference of a clone makes one)"
         )
 
 

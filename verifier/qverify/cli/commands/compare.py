@@ -27,7 +27,7 @@ class WithProfiles(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from qverify import profiles
 
-        with formatter.section("Profiles (verifier/PROFILES.md)"):
+        with formatter.section("Profiles (verifier/PROFILES.md of a clone)"):
             formatter.write_dl([(name, profiles.page(name).WANTED) for name in profiles.names()])
         super().format_epilog(ctx, formatter)
 

@@ -109,7 +109,7 @@ def command(
     if integer_onnx:
         write_pieces(compiled.integer, integer_onnx)
     write_pieces(pieces, output, check_readable)
-    _say_compiled(output, sum(map(len, pieces)), compiled.graph)
+    say_compiled(output, sum(map(len, pieces)), compiled.graph)
     return 0
 
 
@@ -158,7 +158,8 @@ def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> 
         raise UsageError(f"-o and --integer-onnx both name {output}; give two files")
 
 
-def _say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
+def say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
+    """Prints what was written, what of it the host computes, and what the check found."""
     from qverify.plural import count
 
     without = [n for n in graph.nodes if not n.integer_reference]

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="COMMAND",
     help="another Python with onnxruntime and numpy that takes part in --reference-spread, such as 'venv/bin/python' of an older "
-    "onnxruntime, or ARM kernels (scripts/arm_reference); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
+    "onnxruntime, or ARM kernels (scripts/arm_reference of a clone makes them); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
 )
 @click.option(
     "--reference-timeout",

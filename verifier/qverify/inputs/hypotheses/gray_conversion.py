@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from qverify.extras import import_extra
+from qverify.inputs.picture import gray_of
 from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "gray-conversion"
@@ -28,15 +30,8 @@ def _gray(_: Any, recipe: Recipe, way: Callable[[Any], Any]) -> Any:
 
 
 def _by_opencv(rgb: Any) -> Any:
-    import cv2
-
-    return cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-
-
-def _by_pillow(rgb: Any) -> Any:
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(np.ascontiguousarray(rgb)).convert("L"))
+    cv2 = import_extra("cv2", "gray conversion by OpenCV")
+    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
 
 
 def _mean(rgb: Any) -> Any:
@@ -45,7 +40,7 @@ def _mean(rgb: Any) -> Any:
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "OpenCV's rounding instead of Pillow's": _by_opencv,
-    "red and blue exchanged": lambda rgb: _by_pillow(rgb[..., ::-1]),
+    "red and blue exchanged": lambda rgb: gray_of(rgb[..., ::-1]),
     "red and blue exchanged, OpenCV's rounding": lambda rgb: _by_opencv(rgb[..., ::-1]),
     "green alone": lambda rgb: rgb[..., 1],
     "the mean of red, green and blue": _mean,

@@ -16,13 +16,13 @@ import numpy as np
 from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
+from qverify.extras import import_extra
 from qverify.files import json_of, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, fitting_key, unverified, values_key
 from qverify.inputs.description_tables import described
-from qverify.inputs.formats import NEED
 from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
 
@@ -238,17 +238,14 @@ def show(path: str, output: str, wanted: Description | None = None) -> list[dict
 
 
 def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, output: str) -> dict[str, Any]:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UsageError(NEED) from None
+    images = import_extra("PIL.Image", "a picture to look at")
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
     if len(data) != wanted.size_bytes:
         return result
     image = buffers.shown(data, wanted)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
     part = f"{target}.part"
-    Image.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).save(part, format="PNG")
+    images.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).save(part, format="PNG")
     os.replace(part, target)
     return result | {"png": target} | _statistics(data, wanted)
 

@@ -173,7 +173,7 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         dump = page.read(UntrustedFolder(path), dumps.asked)
         if not dump.tensors and not dump.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
-        dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md)"] if page.CHECKED else []
+        dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md of a clone)"] if page.CHECKED else []
         return dump
     if plain or os.path.lexists(os.path.join(path, "manifest.json")):
         return (

@@ -160,7 +160,7 @@ def resolve_address(
     else:
         raise BadAddress(f"-b {uri}: boards wrapped more than 4 deep; name the board with fewer wrappers")
     link = import_module(LINKS[address.scheme])
-    known |= link.OPTIONS | (ON_A_BOARD if hasattr(link, "open_shell") else frozenset())
+    known |= link.OPTIONS | (ON_A_BOARD | WORKER_OPTIONS if hasattr(link, "open_shell") else frozenset())
     unknown = given - known
     if unknown:
         down()

@@ -9,12 +9,14 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qverify_agents.address import merged, parse
+from qverify_agents.address import Address, merged, parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
+from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
+from qverify_agents.worker import RUNTIMES
 
-KEYS = {"uri", "tags", "runtime", "profile", "power", "reset", "host_key", "user", "cache", "arch"}
+KEYS = {"uri", "tags", "profile", "power", "reset", "host_key", "user", "cache", "arch", *WORKER_OPTIONS}
 OURS = "qvrt"
 PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of somebody else's repository
 
@@ -95,8 +97,10 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
         raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
     text = {k: _text(where, k, v) for k, v in table.items() if k != "tags"}
     tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
-    options = {k: text[k] for k in ("host_key", "user", "cache", "arch") if k in text}
-    foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) != OURS), "")
+    options = {k: text[k] for k in ("host_key", "user", "cache", "arch", *sorted(WORKER_OPTIONS)) if k in text}
+    if options.get("runtime") not in RUNTIMES:
+        options.pop("runtime", None)
+    foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) not in (OURS, *RUNTIMES)), "")
     board = InventoryEntry(
         name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign
     )
@@ -105,12 +109,21 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
     trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
-    if not trusted and (address.scheme == "exec" or "ssh_config" in address.options):
+    if not trusted and (by := _runs_commands(address)):
         raise BadAddress(
-            f"{where}: {'exec:' if address.scheme == 'exec' else 'ssh_config'} would run commands that this folder chooses. "
+            f"{where}: {by} would run commands that this folder chooses. "
             f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
         )
     return board
+
+
+def _runs_commands(address: Address) -> str:
+    """Returns what in an address makes this host run a program of its choice, "" where nothing does."""
+    if address.scheme == "exec":
+        return "exec:"
+    named = [k for k in ("ssh_config", "python", "delegate") if k in address.options]
+    own = address.options.get("runtime", RUNTIMES[0]) not in RUNTIMES
+    return named[0] if named else "runtime" if own else ""
 
 
 def _text(where: str, key: str, value: object) -> str:
@@ -151,7 +164,7 @@ def _driven(fitting: list[InventoryEntry], text: str) -> list[str]:
     if not addresses:
         board = fitting[0]
         raise BadAddress(
-            f"{board.file}: [boards.{board.name}] {board.foreign}: this version supports no runtime but its own, {OURS}. "
+            f"{board.file}: [boards.{board.name}] {board.foreign}: the runtimes are {', '.join((OURS, *RUNTIMES))}. "
             f"Next: leave the key out to use {OURS}"
         )
     return addresses

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 import click
+from qverify_agents.worker import RUNTIMES
 
 from qverify.cli.numbers import Finite
 
@@ -20,6 +21,18 @@ OPTIONS = (
     ),
     click.option("--accept-new-host-key", is_flag=True, help="ssh: accept and store the key of an unknown host"),
     click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="how long to wait for a board that is in use"),
+    click.option(
+        "--runtime",
+        type=click.Choice(("qvrt", *RUNTIMES)),
+        help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite",
+    ),
+    click.option("--python", metavar="COMMAND", help="of the board: a Python with onnxruntime or LiteRT (default: python3)"),
+    click.option(
+        "--provider",
+        multiple=True,
+        metavar="NAME[,KEY=VALUE]",
+        help="execution provider of the board's onnxruntime, best first; may be repeated",
+    ),
 )
 
 
@@ -60,9 +73,13 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
             ssh_backend: str | None,
             accept_new_host_key: bool,
             wait: float | None,
+            runtime: str | None,
+            python: str | None,
+            provider: tuple[str, ...],
             **others: Any,
         ) -> int:
-            reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait}
+            reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait, "python": python}
+            reach |= {"runtime": None if runtime == "qvrt" else runtime, "providers": "+".join(provider) or None}
             reach["accept_new_host_key"] = "1" if accept_new_host_key else None
             return command(reach={k: str(v) for k, v in reach.items() if v is not None}, **others)
 

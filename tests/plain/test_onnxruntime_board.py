@@ -1,0 +1,139 @@
+"""The main job on a board that runs onnxruntime: judged by values, every tensor of it, and a fault in it is found where it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from qverify.cli.main import main
+from qverify.session.models import open_models
+from qverify_agents.connect import runtime_of
+from qverify_agents.errors import BadAddress
+
+ON = ["--runtime", "onnxruntime", "-b", "local"]
+SPOILS = """
+import runpy, sys
+import numpy as np, onnx, onnxruntime
+from onnx import numpy_helper
+
+class Spoiled(onnxruntime.InferenceSession):
+    def __init__(self, data, *words, **named):
+        model = onnx.load_from_string(data)
+        node = next((n for n in model.graph.node if "{node}" in n.output), None)
+        for tensor in model.graph.initializer if node else []:
+            if tensor.name in node.input:
+                value = numpy_helper.to_array(tensor)
+                if value.ndim > 1:
+                    value = value.copy()
+                    value.flat[:: 2] ^= 0x40
+                    tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+        super().__init__(model.SerializeToString(), *words, **named)
+
+onnxruntime.InferenceSession = Spoiled
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def verify(digits: Path, tmp_path: Path, *words: str, model: str = "digits_quant.onnx") -> tuple[int, dict]:
+    report = tmp_path / "report.json"
+    status = main(["-m", str(digits / model), *ON, "-r", "True", "--json", str(report), *words])
+    return status, json.loads(report.read_text())
+
+
+def test_every_tensor_is_compared_and_where_nodes_ran_is_said(digits, tmp_path, capsys):
+    status, report = verify(digits, tmp_path)
+    assert status == 0 and report["verdict"] == "PASSED"
+    board = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("reference", "board"))
+    reference = next(p for p in report["pairs"] if (p["a"], p["b"]) == ("reference", "simulator"))
+    assert board["coverage"]["compared"] == reference["coverage"]["compared"] > 5
+    out = capsys.readouterr().out
+    assert "nodes ran on CPUExecutionProvider" in out
+    own = next(p for p in report["pairs"] if p["a"] == "simulator")
+    assert own["gate"] != "bit equality"  # another runtime may round in its own way
+    (side,) = [s for s in report["sides"] if s["name"] == "board"]
+    assert side["engine"] == "onnxruntime"
+
+
+def weighted(digits: Path) -> list[str]:
+    """The outputs of nodes of the integer form that have weights."""
+    compiled = open_models([str(digits / "digits_quant.onnx")]).compiled
+    assert compiled is not None
+    model = onnx.load_from_string(compiled.integer_onnx)
+    large = {t.name for t in model.graph.initializer if len(t.dims) > 1}
+    return [n.output[0] for n in model.graph.node if large.intersection(n.input)]
+
+
+def test_a_fault_in_it_is_found_at_its_node(digits, tmp_path):
+    nodes = weighted(digits)
+    assert len(nodes) > 2
+    for node in nodes:
+        spoils = tmp_path / "spoils.py"
+        spoils.write_text(SPOILS.replace("{node}", node))
+        status, report = verify(digits, tmp_path, "--python", f"{sys.executable} {spoils}")
+        assert status == 1 and report["blame"]["side"] == "board", node
+        assert report["blame"]["node"] == node
+
+
+def test_triage_blames_the_same_node(digits, tmp_path, capsys):
+    node = weighted(digits)[1]
+    spoils = tmp_path / "spoils.py"
+    spoils.write_text(SPOILS.replace("{node}", node))
+    words = ["triage", "-m", str(digits / "digits_quant.onnx"), *ON, "--python", f"{sys.executable} {spoils}"]
+    assert main(words) == 1
+    assert node in capsys.readouterr().out
+
+
+def test_a_library_that_is_missing_is_one_line(digits, tmp_path, capsys):
+    lacks = tmp_path / "lacks.py"
+    lacks.write_text(
+        "import runpy, sys\nsys.modules['onnxruntime'] = None\nsys.argv = sys.argv[2:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    status, report = verify(digits, tmp_path, "--python", f"{sys.executable} {lacks}")
+    assert status == 3 and report["verdict"] == "INCONCLUSIVE"
+    assert "no onnxruntime" in capsys.readouterr().out
+
+
+def test_a_board_of_finals_is_judged_by_its_outputs(digits, tmp_path):
+    report = tmp_path / "report.json"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "finals:local", "--runtime", "onnxruntime"]
+    assert main([*words, "--json", str(report)]) == 0
+    (board,) = [p for p in json.loads(report.read_text())["pairs"] if (p["a"], p["b"]) == ("reference", "board")]
+    assert board["coverage"]["compared"] == 1
+
+
+def test_what_has_no_model_to_run_is_refused(digits, tmp_path, capsys):
+    model = tmp_path / "model.bin"
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", str(model)]) == 0
+    assert main(["-m", str(model), *ON]) == 2
+    assert "runs the quantized ONNX; give it in -m, too" in capsys.readouterr().err
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--runtime", "litert"]) == 2
+    assert "runs a .tflite; give it in -m" in capsys.readouterr().err
+
+
+def test_perf_says_that_it_has_no_times(digits, capsys):
+    assert main(["perf", "-m", str(digits / "digits_quant.onnx"), *ON]) == 3
+    assert "tells no times of nodes" in capsys.readouterr().err
+
+
+def test_an_inventory_names_the_runtime(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local"\nruntime = "onnxruntime"\nthreads = "2"\n')
+    assert runtime_of("desk", {}) == "onnxruntime" and runtime_of("local", {}) == ""
+    assert runtime_of("finals:desk", {}) == "onnxruntime"
+
+
+@pytest.mark.parametrize("line", ['runtime = "onnxruntime"\npython = "./evil"', 'runtime = "./evil"'])
+def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards.toml").write_text(f'[boards.desk]\nuri = "local"\n{line}\n')
+    if "python" in line:
+        with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
+            runtime_of("desk", {})
+    (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local?runtime=./evil"\n')
+    with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
+        runtime_of("desk", {})

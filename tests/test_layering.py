@@ -28,9 +28,9 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("cli",),
     ),
     "qverify_agents": (
-        ("printable", "this_user", "die_with_parent", "schemes"),
+        ("printable", "this_user", "file_lock", "process_group", "schemes"),
         ("errors",),
-        ("binaries", "deadline"),
+        ("binaries", "deadline", "process_pipes"),
         ("capabilities", "process_stream", "emulation"),
         ("one_command", "faulty_link", "protocol"),
         ("command_shell", "option_values", "console"),

@@ -28,7 +28,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("cli",),
     ),
     "qverify_agents": (
-        ("printable", "this_user", "file_lock", "process_group", "schemes"),
+        ("printable", "this_user", "file_lock", "host_system", "process_group", "schemes"),
         ("errors",),
         ("binaries", "deadline", "process_pipes"),
         ("capabilities", "process_stream", "emulation"),

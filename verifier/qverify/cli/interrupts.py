@@ -49,5 +49,5 @@ class Interrupts:
 
 def _ring_after(seconds: float) -> None:
     """Sends SIGALRM after this time, 0: no longer; nothing on Windows, which has no such signal."""
-    if hasattr(signal, "ITIMER_REAL"):
+    if hasattr(signal, "setitimer") and hasattr(signal, "ITIMER_REAL"):
         signal.setitimer(signal.ITIMER_REAL, seconds)

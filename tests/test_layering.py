@@ -68,6 +68,9 @@ HOMES = {
     "threadpoolctl": ("arithmetic/workers.py",),
     "paramiko": ("links/ssh.py", "ssh/authentication.py", "ssh/host_settings.py"),
     "serial": ("links/serial_line.py",),
+    "fcntl": ("qverify_agents/file_lock.py",),  # what Windows lacks is nowhere on the way of a command
+    "msvcrt": ("qverify_agents/file_lock.py",),
+    **{name: ("nowhere",) for name in ("pty", "tty", "termios", "resource", "pwd", "grp")},
 }
 
 

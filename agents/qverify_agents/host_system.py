@@ -8,6 +8,7 @@ SYSTEM = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platf
 ELSEWHERE = "a board by SSH (-b HOST) or its serial port, or qverify in a Linux container or WSL"
 
 
-def why_not_here(board: str, what: str) -> str:
-    """Returns "" on Linux; elsewhere the line that says why this host cannot have the board. what: what it needs."""
-    return "" if SYSTEM == "Linux" else f"-b {board}: {what}; this host has {SYSTEM}. Next: {ELSEWHERE}"
+def why_not_here(who: str, what: str, elsewhere: str = ELSEWHERE) -> str:
+    """Returns "" on Linux; elsewhere the line that says why this host cannot have it. who: a board or a command. what:
+    what it needs. elsewhere: the next step."""
+    return "" if SYSTEM == "Linux" else f"{who}: {what}; this host has {SYSTEM}. Next: {elsewhere}"

@@ -18,7 +18,7 @@ def plainer(address: Address) -> Address:
     changes of your own. BoardUnreachable where it cannot be started, NotOnThisHost without that option elsewhere than on
     Linux, BadAddress beside a fault."""
     faulty = "fault" in address.options
-    why = why_not_here("local", "the runtime that comes with qverify runs on Linux")
+    why = why_not_here("-b local", "the runtime that comes with qverify runs on Linux")
     if why and "runtime" not in address.options:
         raise NotOnThisHost(why)
     path = Path() if why else runtime_path(host_architecture(), faulty)

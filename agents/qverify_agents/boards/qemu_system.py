@@ -38,7 +38,7 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 def check_host(architecture: str) -> None:
     """Raises NotOnThisHost where emulated boards cannot be run: their images are made by apt, their machines found in
     /proc."""
-    if why := why_not_here(f"qemu:{architecture}", "emulated boards are run on Linux only"):
+    if why := why_not_here(f"-b qemu:{architecture}", "emulated boards are run on Linux only"):
         raise NotOnThisHost(why)
 
 

@@ -23,7 +23,7 @@ def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime under the emulator. Raises BoardUnreachable without one, NotOnThisHost
     elsewhere than on Linux."""
     architecture = architecture_of(address)
-    if why := why_not_here(f"qemu-user:{architecture}", "QEMU's user mode exists on Linux only"):
+    if why := why_not_here(f"-b qemu-user:{architecture}", "QEMU's user mode exists on Linux only"):
         raise NotOnThisHost(why)
     program = emulator(architecture)
     if program is None:

@@ -50,7 +50,7 @@ def master_folder() -> MasterFolder:
     parent = tempfile.gettempdir()
     if HAS_MASTER and len(os.fsencode(parent)) > LONGEST:
         parent = "/tmp"
-    for old in Path(parent).glob(f"{PREFIX}*"):
+    for old in Path(parent).glob(f"{PREFIX}*") if HAS_MASTER else ():
         with contextlib.suppress(OSError):
             _remove_if_left(old)
     return MasterFolder(parent)

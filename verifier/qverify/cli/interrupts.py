@@ -49,5 +49,6 @@ class Interrupts:
 
 def _ring_after(seconds: float) -> None:
     """Sends SIGALRM after this time, 0: no longer; nothing on Windows, which has no such signal."""
-    if hasattr(signal, "setitimer") and hasattr(signal, "ITIMER_REAL"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+    set_timer = getattr(signal, "setitimer", None)
+    if set_timer is not None:
+        set_timer(getattr(signal, "ITIMER_REAL", 0), seconds)

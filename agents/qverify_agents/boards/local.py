@@ -7,17 +7,21 @@ from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
-from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
+from qverify_agents.host_system import why_not_here
 
 OPTIONS: frozenset[str] = frozenset({"runtime"})
 
 
 def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
-    changes of your own. BoardUnreachable where it cannot be started, BadAddress beside a
-    fault."""
+    changes of your own. BoardUnreachable where it cannot be started, NotOnThisHost without that option elsewhere than on
+    Linux, BadAddress beside a fault."""
     faulty = "fault" in address.options
-    path = runtime_path(host_architecture(), faulty)
+    why = why_not_here("-b local", "the runtime that comes with qverify runs on Linux")
+    if why and "runtime" not in address.options:
+        raise NotOnThisHost(why)
+    path = Path() if why else runtime_path(host_architecture(), faulty)
     if faulty and "runtime" in address.options:
         raise BadAddress(
             "-b faulty:local with runtime=: a fault is planted in the runtime that comes with qverify only"

@@ -28,9 +28,9 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("cli",),
     ),
     "qverify_agents": (
-        ("printable", "this_user", "die_with_parent", "schemes"),
+        ("printable", "this_user", "file_lock", "host_system", "process_group", "schemes"),
         ("errors",),
-        ("binaries", "deadline"),
+        ("binaries", "deadline", "process_pipes"),
         ("capabilities", "process_stream", "emulation"),
         ("one_command", "faulty_link", "protocol"),
         ("command_shell", "option_values", "console"),
@@ -70,6 +70,9 @@ HOMES = {
     "serial": ("links/serial_line.py",),
     "PIL": ("qverify/extras.py",),
     "cv2": ("qverify/extras.py",),
+    "fcntl": ("qverify_agents/file_lock.py",),  # what Windows lacks is nowhere on the way of a command
+    "msvcrt": ("qverify_agents/file_lock.py",),
+    **{name: ("nowhere",) for name in ("pty", "tty", "termios", "resource", "pwd", "grp")},
 }
 
 

@@ -3,6 +3,7 @@
 LinkError            one line for the user; exit 3
  +- BoardUnreachable the board or its agent could not be started or found
      +- BadAddress   the address of -b is wrong: a mistake of the user, exit 2
+     +- NotOnThisHost the board cannot be had on this host's system, exit 2
  +- BoardBusy       somebody else uses the board; names the holder
  +- LinkTimeout      a deadline passed
  +- LinkClosed       the other end went away
@@ -32,6 +33,12 @@ class BoardUnreachable(LinkError):
 
 class BadAddress(BoardUnreachable):
     """Raised for an address that is wrong, a mistake of the user."""
+
+    exit_status = 2
+
+
+class NotOnThisHost(BoardUnreachable):
+    """Raised for a kind of board that this host's system cannot have."""
 
     exit_status = 2
 

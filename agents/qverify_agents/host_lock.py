@@ -1,9 +1,8 @@
-"""The lock of a board among the processes of this host: an advisory lock (flock) on one file per board, which the
-kernel releases however its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
+"""The lock of a board among the processes of this host: a lock on one file per board, which the system releases however
+its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +10,7 @@ import time
 
 from qverify_agents.address import Address
 from qverify_agents.errors import BoardBusy
+from qverify_agents.file_lock import LOCK_FLAGS, lock_file
 from qverify_agents.this_user import cache_folder
 
 ASK_AGAIN_S = 0.2
@@ -25,7 +25,7 @@ class HostLock:
         folder = cache_folder() / "locks"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.lock"
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._file = os.open(self._path, LOCK_FLAGS, 0o600)
         try:
             self._take(owner, time.monotonic() + wait_s)
         except BaseException:
@@ -33,16 +33,14 @@ class HostLock:
             raise
 
     def _take(self, owner: str, end: float) -> None:
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    raise BoardBusy(_busy(os.pread(self._file, 4096, 0))) from None
-                time.sleep(min(ASK_AGAIN_S, max(0.0, end - time.monotonic())))
+        while not lock_file(self._file):
+            if time.monotonic() >= end:
+                os.lseek(self._file, 0, os.SEEK_SET)
+                raise BoardBusy(_busy(os.read(self._file, 4096)))
+            time.sleep(min(ASK_AGAIN_S, max(0.0, end - time.monotonic())))
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps({"owner": owner, "since": time.time()}).encode(), 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, json.dumps({"owner": owner, "since": time.time()}).encode())
 
     def close(self) -> None:
         if self._file >= 0:

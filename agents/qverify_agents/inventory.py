@@ -70,7 +70,7 @@ def resolve_wrapped(text: str) -> str:
 
 def _read(path: Path) -> dict[str, InventoryEntry]:
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadAddress(f"{path}: {error}") from error
     tables = content.get("boards", {})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -17,6 +15,7 @@ from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.inventory import boards, resolve
 from qverify_agents.printable import last_line
+from qverify_agents.process_group import end_group, own_group
 from qverify_agents.protocol.client import Agent
 
 ASK_S = 10.0  # for one attempt to reach it
@@ -93,13 +92,12 @@ def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            **own_group(),
         )
         try:
             status = process.wait(timeout_s)
         except BaseException:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process)
             process.wait()
             raise
         output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_SAID))

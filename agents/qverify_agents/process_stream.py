@@ -14,6 +14,8 @@ from typing import IO
 
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed
+from qverify_agents.process_group import end_group, own_group
+from qverify_agents.process_pipes import END_S, NEED_THREADS, ThreadedPipes, WaitedPipes
 
 
 class ProcessStream:
@@ -25,8 +27,7 @@ class ProcessStream:
     packs = False
     ahead = 2
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None):
-        self._came = b""
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, threads: bool = NEED_THREADS):
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -34,18 +35,17 @@ class ProcessStream:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                start_new_session=True,
                 env={**os.environ, **(environment or {})},
+                **own_group(),
             )
         except OSError as error:
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         assert self._process.stderr is not None
-        self._errors = StderrExcerpt(self._process.stderr)
-        self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._errors = StderrExcerpt(self._process.stderr, threads)
+        ends = self._process.stdin, self._process.stdout
+        self._pipes: WaitedPipes | ThreadedPipes = ThreadedPipes(*ends) if threads else WaitedPipes(*ends)
         self._open = self._takes = True
-        os.set_blocking(self._stdin, False)
-        os.set_blocking(self._stdout, False)
         atexit.register(self.close)
 
     @property
@@ -54,36 +54,20 @@ class ProcessStream:
 
     def read(self, deadline: Deadline) -> bytes:
         _check(self._open)
-        if self._came:
-            data, self._came = self._came, b""
-            return data
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdout, selectors.EVENT_READ)
-            while not waiting.select(deadline.left()):
-                pass
-        return os.read(self._stdout, 1 << 20)
+        return self._pipes.read(deadline.left)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Writes all data and reads what arrives meanwhile, so that two full pipes never wait for each other."""
         _check(self._takes)
-        view = memoryview(data)
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdin, selectors.EVENT_WRITE)
-            waiting.register(self._stdout, selectors.EVENT_READ)
-            while view:
-                for key, _ in waiting.select(deadline.left()):
-                    if key.fd == self._stdin:
-                        view = view[self._write_some(view) :]
-                    elif received := os.read(self._stdout, 1 << 20):
-                        self._came += received
-                    else:
-                        waiting.unregister(self._stdout)
+        try:
+            self._pipes.write(data, deadline.left)
+        except OSError as error:
+            raise LinkClosed(self.why_closed()) from error
 
     def end_of_input(self) -> None:
         """Closes the process' stdin."""
         self._takes = False
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._pipes.end_of_input()
 
     def status(self, deadline: Deadline) -> int:
         """Waits for the exit status and returns it, negative for a signal."""
@@ -97,14 +81,6 @@ class ProcessStream:
         if not self._open:
             return b""
         return self._errors.text(last, ended=self._process.poll() is not None)
-
-    def _write_some(self, view: memoryview) -> int:
-        try:
-            return os.write(self._stdin, view)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise LinkClosed(self.why_closed()) from error
 
     def why_closed(self) -> str:
         """Returns how the process ended, with the first line it wrote to stderr."""
@@ -122,13 +98,10 @@ class ProcessStream:
             return
         self._open = self._takes = False
         atexit.unregister(self.close)
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        self._pipes.close()
         self._errors.close()
 
 
@@ -138,10 +111,12 @@ class StderrExcerpt:
 
     MOST = 2000  # bytes of each
 
-    def __init__(self, pipe: IO[bytes]):
-        self._pipe, self._first, self._last, self._lock = pipe, b"", b"", threading.Lock()
+    def __init__(self, pipe: IO[bytes], threads: bool = NEED_THREADS):
+        self._pipe, self._threads, self._first, self._last, self._lock = pipe, threads, b"", b"", threading.Lock()
         self._stopped, self._stop = os.pipe()  # closing the second ends the thread
-        self._thread = threading.Thread(target=self._take, name="qverify-stderr", daemon=True)
+        self._thread = threading.Thread(
+            target=self._take_blocked if threads else self._take, name="qverify-stderr", daemon=True
+        )
         self._thread.start()
 
     def _take(self) -> None:
@@ -149,12 +124,22 @@ class StderrExcerpt:
             waiting.register(self._pipe, selectors.EVENT_READ)
             waiting.register(self._stopped, selectors.EVENT_READ)
             while all(key.fileobj is self._pipe for key, _ in waiting.select()):
-                chunk = os.read(self._pipe.fileno(), 1 << 16)
-                if not chunk:
+                if not self._take_some():
                     return
-                with self._lock:
-                    self._first += chunk[: self.MOST - len(self._first)]
-                    self._last = (self._last + chunk)[-self.MOST :]
+
+    def _take_blocked(self) -> None:
+        """Reads to the end of the pipe, for systems that cannot wait for two."""
+        with self._pipe, contextlib.suppress(OSError):
+            while self._take_some():
+                pass
+
+    def _take_some(self) -> bool:
+        """Reads once; returns whether there was anything."""
+        chunk = os.read(self._pipe.fileno(), 1 << 16)
+        with self._lock:
+            self._first += chunk[: self.MOST - len(self._first)]
+            self._last = (self._last + chunk)[-self.MOST :]
+        return bool(chunk)
 
     def text(self, last: bool, ended: bool) -> bytes:
         """Returns the start, or the end, of the text. ended: whether the process has ended; its last output is then
@@ -166,14 +151,15 @@ class StderrExcerpt:
 
     def close(self) -> None:
         """Ends the thread, also if a process that left the group (a master connection of ssh) still keeps the pipe
-        open."""
+        open; a thread that cannot be ended so is left waiting after a second, with its pipe."""
         os.close(self._stop)
         try:
-            self._thread.join()
+            self._thread.join(END_S if self._threads else None)
         finally:  # Ctrl-C, too
             self._thread.join(1.0)
             os.close(self._stopped)
-            self._pipe.close()
+            if not self._thread.is_alive():
+                self._pipe.close()
 
 
 def _check(still_open: bool) -> None:

@@ -12,8 +12,13 @@ def user_name() -> str:
     """Returns the user's name, or uidN."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid{os.getuid()}"
+    except (KeyError, OSError, ImportError):  # ImportError: Windows, with no name in the environment
+        return f"uid{user_id()}"
+
+
+def user_id() -> int:
+    """Returns the user's number; 0 on Windows, which has none."""
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def home() -> Path:
@@ -21,7 +26,7 @@ def home() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"qverify-{os.getuid()}"
+        return Path(tempfile.gettempdir()) / f"qverify-{user_id()}"
 
 
 def cache_folder() -> Path:

@@ -39,3 +39,18 @@ def test_names_of_identities(tmp_path):
 @pytest.mark.parametrize(("value", "policy"), [("no", "accept-new"), ("accept-new", "accept-new"), ("yes", "strict")])
 def test_policies_of_host_keys(value, policy, tmp_path):
     assert resolved(tmp_path, f"  StrictHostKeyChecking {value}\n").host_key_policy == policy
+
+
+def test_paths_as_windows_writes_them(monkeypatch):
+    """`ssh -G` prints several files in one line, without quotes."""
+    from qverify_agents.ssh.host_settings import _paths
+
+    monkeypatch.setenv("PROGRAMDATA", "C:\\ProgramData")
+    assert _paths("C:\\Users\\A B/.ssh/known_hosts C:\\Users\\A B/.ssh/known_hosts2") == [
+        "C:\\Users\\A B/.ssh/known_hosts",
+        "C:\\Users\\A B/.ssh/known_hosts2",
+    ]
+    assert _paths("__PROGRAMDATA__\\ssh/ssh_known_hosts __PROGRAMDATA__\\ssh/ssh_known_hosts2") == [
+        "C:\\ProgramData\\ssh/ssh_known_hosts",
+        "C:\\ProgramData\\ssh/ssh_known_hosts2",
+    ]

@@ -14,16 +14,24 @@ from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 
+# Of a file that may be anybody's: bytes as they are, no waiting for a pipe, no child inherits it. Windows lacks some.
+READ_FLAGS = os.O_RDONLY
+for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOINHERIT", "O_BINARY"):
+    READ_FLAGS |= getattr(os, _name, 0)
+_NOT_A_LINK = getattr(os, "O_NOFOLLOW", 0)  # without it, the file opened is compared with the one looked at
+
 
 def open_regular(path: str, follow: bool = False) -> int:
     """Returns a descriptor to read, without blocking. follow: follow a symbolic link. BadFileError for pipes, devices,
     sockets and folders (which are not opened), for links unless followed, and for files that cannot be opened."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         status = os.stat(path, follow_symlinks=follow)
-        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):  # for a link, open gives the reason
-            handle = os.open(path, flags)
-            if stat.S_ISREG(os.fstat(handle).st_mode):
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if stat.S_ISREG(status.st_mode):
+            handle = os.open(path, READ_FLAGS | (0 if follow else _NOT_A_LINK))
+            now = os.fstat(handle)
+            if stat.S_ISREG(now.st_mode) and (follow or _NOT_A_LINK or os.path.samestat(now, status)):
                 return handle
             os.close(handle)  # changed meanwhile
     except (OSError, ValueError) as error:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
-from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
+from qverify_agents.host_system import why_not_here
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import is_worker, own_python, runtime_words, worker_file
 
@@ -17,11 +18,16 @@ OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
     changes of your own, or onnxruntime or litert, by this Python or the one of option python. BoardUnreachable where it
-    cannot be started, BadAddress beside a fault."""
+    cannot be started, NotOnThisHost without a program of one's own elsewhere than on Linux, BadAddress beside a fault."""
     if is_worker(address):
+        if why := why_not_here("-b local", "qverify's worker runs on Linux"):
+            raise NotOnThisHost(why)
         return Address("exec", argv=(*own_python(address), "-I", str(worker_file()), *runtime_words(address)))
     faulty = "fault" in address.options
-    path = runtime_path(host_architecture(), faulty)
+    why = why_not_here("-b local", "the runtime that comes with qverify runs on Linux")
+    if why and "runtime" not in address.options:
+        raise NotOnThisHost(why)
+    path = Path() if why else runtime_path(host_architecture(), faulty)
     if faulty and "runtime" in address.options:
         raise BadAddress(
             "-b faulty:local with runtime=: a fault is planted in the runtime that comes with qverify only"

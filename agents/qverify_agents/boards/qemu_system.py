@@ -9,14 +9,16 @@ from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation.image import Image, image
 from qverify_agents.emulation.machine import RunningMachine, running, start, stop
-from qverify_agents.errors import BadAddress
+from qverify_agents.errors import BadAddress, NotOnThisHost
+from qverify_agents.host_system import why_not_here
 
 OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
     """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its
-    console."""
+    console. Raises NotOnThisHost elsewhere than on Linux."""
+    check_host(address.rest)
     built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
         raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")
@@ -31,6 +33,13 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     if link == "serial":
         return Address("serial", machine.console), down
     return ssh_address(built, machine), down
+
+
+def check_host(architecture: str) -> None:
+    """Raises NotOnThisHost where emulated boards cannot be run: their images are made by apt, their machines found in
+    /proc."""
+    if why := why_not_here(f"-b qemu:{architecture}", "emulated boards are run on Linux only"):
+        raise NotOnThisHost(why)
 
 
 def ssh_address(built: Image, machine: RunningMachine) -> Address:

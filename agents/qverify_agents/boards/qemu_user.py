@@ -5,7 +5,8 @@ from __future__ import annotations
 from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.emulation.user_mode import QEMU, emulator
-from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
+from qverify_agents.host_system import why_not_here
 
 OPTIONS: frozenset[str] = frozenset()
 
@@ -19,8 +20,11 @@ def architecture_of(address: Address) -> str:
 
 
 def plainer(address: Address) -> Address:
-    """Returns the address that starts the runtime under the emulator. Raises BoardUnreachable without one."""
+    """Returns the address that starts the runtime under the emulator. Raises BoardUnreachable without one, NotOnThisHost
+    elsewhere than on Linux."""
     architecture = architecture_of(address)
+    if why := why_not_here(f"-b qemu-user:{architecture}", "QEMU's user mode exists on Linux only"):
+        raise NotOnThisHost(why)
     program = emulator(architecture)
     if program is None:
         raise BoardUnreachable(

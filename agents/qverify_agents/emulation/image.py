@@ -3,7 +3,6 @@ reproducible."""
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import io
@@ -19,6 +18,7 @@ from qverify_agents import this_user
 from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, Entry, deb_files, newc
 from qverify_agents.emulation.packages import Packages
 from qverify_agents.errors import BadAddress, BoardUnreachable
+from qverify_agents.file_lock import lock_file
 
 RECIPE = 3  # version of this file's recipe: a new number makes a new image
 ROOTS = ["busybox-static", "dropbear-bin"]
@@ -214,8 +214,8 @@ def image(architecture: str, mirror: str | None = None, say: Callable[[str], Non
     folder = cache_folder() / f"{architecture}-{RECIPE}"
     folder.mkdir(parents=True, exist_ok=True)
     result = Image(folder, kind, architecture)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(folder / "lock", "wb") as lock:
+        lock_file(lock.fileno(), wait=True)
         if not (folder / "packages.json").is_file():
             say(f"building the image of qemu:{architecture} from distribution packages, once")
             _build(result, mirror)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,12 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from qverify_agents.deadline import Deadline
-from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.emulation import run_folders
 from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.emulation.monitor import Monitor
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
+from qverify_agents.process_group import KILL, own_group
 
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 BOOT_S = 120.0
@@ -125,8 +124,7 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
             stdout=log,
             stderr=log,
             cwd=folder,
-            start_new_session=True,
-            preexec_fn=die_with_parent if ends_with_us else None,
+            **own_group(KILL if ends_with_us else 0),
         )
 
 
@@ -281,7 +279,7 @@ def _last_log_line(log: Path) -> str:
 
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, KILL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import sys
+from io import BufferedRWPair
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,12 @@ from qverify_agents.errors import BoardUnreachable
 class Monitor:
     """QEMU's monitor by QMP, as far as it is needed here. Raises BoardUnreachable."""
 
+    _socket: socket.socket
+    _file: BufferedRWPair
+
     def __init__(self, path: Path, deadline: Deadline):
+        if sys.platform != "linux":
+            raise BoardUnreachable("qemu's monitor is asked on Linux only")
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(min(30.0, deadline.left()))
         try:
@@ -58,6 +66,8 @@ class Monitor:
 def _connect(one: socket.socket, path: Path) -> None:
     """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor
     is used."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         one.connect(f"/proc/self/fd/{folder}/{path.name}")

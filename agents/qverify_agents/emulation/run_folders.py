@@ -4,16 +4,16 @@ ended."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from qverify_agents.emulation.image import cache_folder
+from qverify_agents.file_lock import LOCK_FLAGS, lock_file
+from qverify_agents.process_group import KILL
 
 OWNER = "owner"  # locked by the process that the folder belongs to; names its host
 END_S = 5.0
@@ -29,12 +29,10 @@ def root() -> Path:
 @contextlib.contextmanager
 def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Holds a lock between all processes that use this name. waits: called if another process holds it."""
-    with open(root() / f"{name}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with open(root() / f"{name}.lock", "wb") as lock:
+        if not lock_file(lock.fileno()):
             waits()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock.fileno(), wait=True)
         yield
 
 
@@ -44,9 +42,9 @@ def make(architecture: str) -> tuple[Path, int]:
     with alone("folders"):
         folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
         folder.mkdir(mode=0o700)
-        owner = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        owner = os.open(folder / OWNER, LOCK_FLAGS, 0o600)
         os.write(owner, socket.gethostname().encode())
-        fcntl.flock(owner, fcntl.LOCK_EX)
+        lock_file(owner, wait=True)
     return folder, owner
 
 
@@ -77,15 +75,12 @@ def _ownerless(folder: Path) -> bool:
     """Returns whether no process of this host owns the folder; False for a folder of another host with a shared file
     system."""
     try:
-        owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
+        owner = os.open(folder / OWNER, LOCK_FLAGS & ~os.O_CREAT)
     except FileNotFoundError:  # made before there were owners: the name holds the process
         process_id = folder.name.split("-")[1:2]
         return bool(process_id) and not Path("/proc", *process_id).exists()
     try:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.read(owner, 256) == socket.gethostname().encode()
-    except BlockingIOError:
-        return False
+        return lock_file(owner) and os.read(owner, 256) == socket.gethostname().encode()
     finally:
         os.close(owner)
 
@@ -94,7 +89,7 @@ def _end(folder: Path) -> None:
     machines = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and runs_in(int(p.name), folder)]
     for process_id in machines:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process_id, signal.SIGKILL)
+            os.kill(process_id, KILL)
     end = time.monotonic() + END_S
     while any(runs_in(one, folder) for one in machines) and time.monotonic() < end:
         time.sleep(0.02)

@@ -13,7 +13,7 @@ from qverify_agents.capabilities import Link, Shell
 from qverify_agents.console.link import ConsoleLink, agent_there
 from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed
+from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed, NotOnThisHost
 from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset(
@@ -77,8 +77,10 @@ class SerialPort:
             time.sleep(0.2)
 
     def _open(self, address: Address) -> None:
-        import serial
-
+        try:
+            import serial
+        except ImportError as error:  # of a module that it needs from the system
+            raise NotOnThisHost(f"-b serial:{address.rest}: pyserial does not work on this host: {error}") from error
         try:
             self._serial: Any = serial.serial_for_url(address.rest, do_not_open=True)
             self._serial.baudrate = int(address.options.get("baud", "115200"))

@@ -145,7 +145,7 @@ def _public(path: str) -> bytes:
     which is never encrypted; empty if none has it."""
     for file in (path, f"{path}.pub"):
         with contextlib.suppress(OSError, ValueError, IndexError, struct.error):
-            text = Path(file).read_text()
+            text = Path(file).read_text(encoding="utf-8")
             if not text.startswith("-----BEGIN"):
                 return base64.b64decode(text.split()[1], validate=True)
             return _of_header(base64.b64decode("".join(text.split("-----")[2].split()), validate=True))

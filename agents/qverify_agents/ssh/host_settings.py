@@ -121,7 +121,8 @@ def _paths(value: str) -> list[str]:
     before."""
     if '"' in value:
         return shlex.split(value)
-    return re.split(r" +(?=[/~]|none$)", value) if value else []
+    paths = re.split(r" +(?=[/~]|none$|[A-Za-z]:[\\/]|__PROGRAMDATA__)", value) if value else []
+    return [re.sub("^__PROGRAMDATA__", lambda _: os.environ.get("PROGRAMDATA", "__PROGRAMDATA__"), p) for p in paths]
 
 
 def _default_identities() -> list[str]:
@@ -154,7 +155,10 @@ def _by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
     path = Path(config or os.path.expanduser("~/.ssh/config"))
     if not path.is_file():
         return {}
-    if any(line.strip().lower().startswith(("include", "match")) for line in path.read_text().splitlines()):
+    if any(
+        line.strip().lower().startswith(("include", "match"))
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+    ):
         raise BoardUnreachable(f"{path} uses Include or Match, which needs the ssh program; install openssh-client")
     settings = SSHConfig.from_path(str(path)).lookup(host)
     return {k: v if isinstance(v, list) else [str(v)] for k, v in settings.items()}

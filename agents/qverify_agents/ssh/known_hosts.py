@@ -32,7 +32,7 @@ def known_host_lines(path: str, name: str) -> list[KnownHostLine]:
     if not os.path.isfile(path):
         return []
     try:
-        lines = Path(path).read_text(errors="replace").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise BoardUnreachable(f"{path}: cannot be read: {error.strerror}") from error
     return [entry for line in lines if (entry := _read(path, line.split(), name)) is not None]

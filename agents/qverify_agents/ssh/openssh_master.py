@@ -1,24 +1,26 @@
-"""The master connection of the system's ssh: a child process that ends with this one, and the folder of its socket."""
+"""The master connection of the system's ssh: a child process that ends with this one, and the folder of its socket.
+The ssh of Windows has no such connection; there the folder only holds the files of this run."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from qverify_agents.deadline import Deadline
-from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.file_lock import lock_file
 from qverify_agents.printable import last_line
+from qverify_agents.process_group import own_group
 
+HAS_MASTER = sys.platform != "win32"
 PREFIX = "qverify-ssh-"
 LONGEST = 107 - len("/qverify-ssh-12345678/master.1234567890123456")  # bytes of the folder's parent; ssh binds .RANDOM
 END_S = 5.0
@@ -31,33 +33,37 @@ class MasterFolder:
     def __init__(self, parent: str):
         self.path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
         self.socket = f"{self.path}/master"
-        self._lock = os.open(self.path, os.O_RDONLY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = -1
+        if HAS_MASTER:  # Windows opens no folder
+            self._lock = os.open(self.path, os.O_RDONLY)
+            lock_file(self._lock)
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 def master_folder() -> MasterFolder:
     """Makes a folder in TMPDIR, or in /tmp if that is too long for a socket. Removes folders that killed processes
     left."""
     parent = tempfile.gettempdir()
-    if len(os.fsencode(parent)) > LONGEST:
+    if HAS_MASTER and len(os.fsencode(parent)) > LONGEST:
         parent = "/tmp"
-    for old in Path(parent).glob(f"{PREFIX}*"):
+    for old in Path(parent).glob(f"{PREFIX}*") if HAS_MASTER else ():
         with contextlib.suppress(OSError):
             _remove_if_left(old)
     return MasterFolder(parent)
 
 
 def _remove_if_left(old: Path) -> None:
-    """Removes a folder that nobody uses. Raises OSError if it is in use or cannot be opened."""
+    """Removes a folder that nobody uses. Raises OSError if it cannot be opened."""
+    if sys.platform == "win32":
+        return
     lock = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         its = os.fstat(lock)
-        if its.st_uid == os.geteuid() and time.time() - its.st_mtime > YOUNG_S:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if its.st_uid == os.geteuid() and time.time() - its.st_mtime > YOUNG_S and lock_file(lock):
             shutil.rmtree(old)
     finally:
         os.close(lock)
@@ -74,8 +80,8 @@ class Master:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                start_new_session=True,  # Ctrl-C must not reach it: the board's agents end first
-                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # on SIGTERM ssh removes its socket
+                # Ctrl-C must not reach it, for the board's agents end first; on SIGTERM ssh removes its socket
+                **own_group(signal.SIGTERM),
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:

@@ -7,6 +7,11 @@ import socket
 import subprocess
 import threading
 
+from qverify_agents.errors import NotOnThisHost
+from qverify_agents.host_system import SYSTEM
+
+POSSIBLE = hasattr(socket, "MSG_DONTWAIT")
+
 
 class ProxyCommand(socket.socket):
     """Our end of a socket pair, whose other end is stdin and stdout of the command; /bin/sh runs it, as OpenSSH does.
@@ -16,7 +21,13 @@ class ProxyCommand(socket.socket):
 
     @classmethod
     def started(cls, command: str) -> ProxyCommand:
-        """Starts the command and returns the socket to it."""
+        """Starts the command and returns the socket to it. Raises NotOnThisHost on Windows, where a program cannot have
+        a socket as its input."""
+        if not POSSIBLE:
+            raise NotOnThisHost(
+                f"the SSH configuration has a ProxyCommand, which {SYSTEM} cannot give to this backend. "
+                "Next: --ssh-backend openssh"
+            )
         ours, theirs = socket.socketpair()
         with theirs:
             one = cls(fileno=ours.detach())
@@ -49,7 +60,7 @@ class ProxyCommand(socket.socket):
     def _hung_up(self) -> bool:
         """Returns whether the other end has closed."""
         try:
-            return self.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            return self.recv(1, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)) == b""
         except BlockingIOError:
             return False
         except OSError:

@@ -42,7 +42,7 @@ def _pinned(host_key: str) -> list[str]:
     name = f"qverify-{hashlib.sha256(host_key.encode()).hexdigest()[:16]}"
     path = cache_folder().absolute() / "host_keys" / name
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.write_text(f"{name} {host_key}\n")
+    path.write_text(f"{name} {host_key}\n", encoding="utf-8")
     files = [f"UserKnownHostsFile={_quoted(str(path))}", "GlobalKnownHostsFile=/dev/null"]
     settings = [*files, f"HostKeyAlias={name}", "StrictHostKeyChecking=yes"]
     return [word for setting in settings for word in ("-o", setting)]

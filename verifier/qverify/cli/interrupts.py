@@ -30,8 +30,7 @@ class Interrupts:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if not self.heard and number in ASKS:
             self.heard = number
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        _ring_after(AGAIN_S)
         raise KeyboardInterrupt
 
     def quiet(self) -> None:
@@ -42,7 +41,14 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before and hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._before:
+            _ring_after(0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _ring_after(seconds: float) -> None:
+    """Sends SIGALRM after this time, 0: no longer; nothing on Windows, which has no such signal."""
+    set_timer = getattr(signal, "setitimer", None)
+    if set_timer is not None:
+        set_timer(getattr(signal, "ITIMER_REAL", 0), seconds)

@@ -10,7 +10,9 @@ import select
 import sys
 from typing import Any
 
-GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)  # nobody reads it any more
+GONE = {errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO}  # nobody reads it any more
+if sys.platform == "win32":
+    GONE.add(errno.EINVAL)  # as Windows says it of a pipe
 OUT, ERR = 1, 2
 
 

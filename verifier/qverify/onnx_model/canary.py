@@ -93,7 +93,9 @@ def canary(use_cache: bool = True) -> dict[str, Any]:
 def _processor() -> str:
     try:
         return next(
-            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features"))
+            line
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith(("flags", "Features"))
         )
     except (OSError, StopIteration):
         return platform.processor()

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
+from qverify_agents.host_system import why_not_here
 from qverify_agents.link_estimates import COMMON, Rate, estimate_rate
 
 from qverify.errors import UsageError
@@ -46,7 +47,11 @@ def plan(
 ) -> list[PlanRow]:
     """Returns one row per link. boards: addresses, or none for the common links. machine: whose agent is counted; None:
     the one that the address states, or else ASSUMED, which the row then names. bytes_per_s: speed instead of the
-    assumed one. UsageError for an unknown machine."""
+    assumed one. UsageError for an unknown machine, and elsewhere than on Linux, where no run can be rehearsed."""
+    if why := why_not_here(
+        "plan", "the run is rehearsed with the board's program, which runs on Linux", "a Linux host"
+    ):
+        raise UsageError(why)
     if machine is not None and machine.lower() not in MACHINES:
         raise UsageError(f"--arch {machine}: known machines are {', '.join(sorted(MACHINES))}")
     models = open_models(paths)

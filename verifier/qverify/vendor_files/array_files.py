@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.errors import BadFileError
+from qverify.files import open_regular
 from qverify.vendor_files.untrusted_files import MOST_BYTES, MOST_FILES, UntrustedFile
 from qverify.vendor_files.vendor_dump import ITEM, count_elements
 
@@ -112,7 +113,7 @@ class _Members:
 
     def __init__(self, file: UntrustedFile):
         self._path = file.path
-        handle = os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
+        handle = os.fdopen(open_regular(file.path), "rb")
         weakref.finalize(self, handle.close)
         self._held = zipfile.ZipFile(handle)
         self.listed = self._held.infolist()

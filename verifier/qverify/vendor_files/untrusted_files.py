@@ -3,15 +3,16 @@ folder."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import stat
+from collections.abc import Iterator
 
 from qverify.errors import BadFileError
+from qverify.files import open_regular
 
 MOST_FILES, MOST_BYTES = 200_000, 1 << 31
 DEEPEST = 3
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _UNFINISHED = re.compile(r"\.\d{4,}\.part\.npy")
 
 
@@ -27,7 +28,7 @@ class UntrustedFile:
     def __init__(self, path: str):
         self.path = path
         with _opened(path) as handle:
-            self.size_bytes = os.fstat(handle.number).st_size
+            self.size_bytes = os.fstat(handle).st_size
 
     def read(self, offset: int, size: int) -> bytes:
         """Returns exactly `size` bytes. Raises BadFileError, before allocating them, where the file does not have
@@ -39,8 +40,8 @@ class UntrustedFile:
         if size > MOST_BYTES:
             raise BadFileError(f"{self.path}: byte {offset}: {size} bytes declared, at most {MOST_BYTES} are read")
         with _opened(self.path) as handle:
-            parts, at = [], offset
-            while at < offset + size and (part := os.pread(handle.number, min(offset + size - at, 1 << 26), at)):
+            parts, at = [], os.lseek(handle, offset, os.SEEK_SET)
+            while at < offset + size and (part := os.read(handle, min(offset + size - at, 1 << 26))):
                 parts.append(part)
                 at += len(part)
         if at != offset + size:
@@ -63,26 +64,14 @@ class UntrustedFile:
         return content[:end]
 
 
-class _opened:
-    """A descriptor of a regular file, opened without waiting; the last part of the path may not be a link."""
-
-    def __init__(self, path: str):
-        try:
-            regular = stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)  # a device is not even opened
-            self.number = os.open(path, _FLAGS) if regular else -1
-        except (OSError, ValueError) as error:
-            raise BadFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-        if regular and not stat.S_ISREG(os.fstat(self.number).st_mode):  # changed meanwhile
-            os.close(self.number)
-            regular = False
-        if not regular:
-            raise BadFileError(f"{path}: not a regular file")
-
-    def __enter__(self) -> _opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.number)
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Yields a descriptor of a regular file, opened without waiting; the last part of the path may not be a link."""
+    handle = open_regular(path)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 class UntrustedFolder:

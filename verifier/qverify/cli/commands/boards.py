@@ -224,6 +224,7 @@ def _resolve(name: str) -> Address:
 
 
 def _require_emulated(name: str) -> str:
+    from qverify_agents.boards.qemu_system import check_host
     from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
 
@@ -231,6 +232,7 @@ def _require_emulated(name: str) -> str:
     if address.scheme != "qemu":
         raise BadAddress(f"{name}: not an emulated board; wanted qemu:arm64 ..., or the name of one in boards.toml")
     kind_of(address.rest)
+    check_host(address.rest)
     return address.rest
 
 

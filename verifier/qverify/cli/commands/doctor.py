@@ -10,7 +10,7 @@ def command() -> int:
     from qverify_agents.binaries import MACHINES, runtime_path
     from qverify_agents.connect import connect
     from qverify_agents.emulation.user_mode import emulator
-    from qverify_agents.errors import LinkError
+    from qverify_agents.errors import LinkError, NotOnThisHost
     from qverify_agents.printable import one_line
 
     from qverify.onnx_model.canary import canary
@@ -30,6 +30,8 @@ def command() -> int:
         facts = (agent.hello.get(name) for name in ("version", "arch", "system", "endian"))
         click.echo(f"ok     local board: qvrt {', '.join(one_line(str(fact)) for fact in facts)} endian")
         agent.close()
+    except NotOnThisHost as error:
+        click.echo(f"none   local board: {error}")
     except LinkError as error:
         good = False
         click.echo(f"FAILED local board: {error}")

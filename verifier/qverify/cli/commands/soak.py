@@ -21,7 +21,7 @@ def _open_at_once(path: str, flags: int) -> int:
     """Opens a log without blocking: a pipe that nobody reads is an error."""
     import os
 
-    return os.open(path, flags | os.O_NONBLOCK, 0o644)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
 
 
 @click.command(help=__doc__)

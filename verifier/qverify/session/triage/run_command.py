@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+
+from qverify_agents.process_group import end_group, own_group
 
 MOST_SAID = 1 << 16
 
@@ -17,15 +17,14 @@ def run_whole(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
     TimeoutError after timeout_s; its process group is gone when this returns or raises, KeyboardInterrupt included."""
     with tempfile.TemporaryFile() as output:  # processes that it leaves running would hold a pipe open
         process = subprocess.Popen(
-            list(words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            list(words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **own_group()
         )
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"it did not end within {timeout_s:g} s") from error
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process)
             process.wait()
         output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_SAID))
         lines = output.read().decode(errors="replace").strip().splitlines()

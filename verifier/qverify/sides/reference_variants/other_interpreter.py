@@ -6,15 +6,14 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qverify_agents.die_with_parent import die_with_parent
 from qverify_agents.printable import last_line, one_line
+from qverify_agents.process_group import KILL, end_group, own_group
 
 from qverify.errors import UsageError
 from qverify.onnx_model import engine
@@ -102,17 +101,15 @@ class OtherInterpreter:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    start_new_session=True,
-                    preexec_fn=die_with_parent,
                     env={name: value for name, value in os.environ.items() if name not in OURS},
+                    **own_group(KILL),
                 )
         except OSError as error:
             raise ResultRejected(f"cannot be started: {error.strerror}") from error
         try:
             yield process
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process)
             process.wait()
 
     def _wait(self, process: subprocess.Popen[bytes], path: Path, most: int, what: str) -> None:

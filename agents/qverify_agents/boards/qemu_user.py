@@ -1,14 +1,17 @@
-"""qemu-user:ARCH: the runtime of another architecture under QEMU's user-mode emulation."""
+"""qemu-user:ARCH: the runtime of another architecture, or onnxruntime or LiteRT for ARM, under QEMU's user-mode emulation."""
 
 from __future__ import annotations
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
+from qverify_agents.emulation.python_root import command, kept_roots
 from qverify_agents.emulation.user_mode import QEMU, emulator
 from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
 from qverify_agents.host_system import why_not_here
+from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
+from qverify_agents.worker import is_worker, python_words, runtime_words, worker_file
 
-OPTIONS: frozenset[str] = frozenset()
+OPTIONS: frozenset[str] = WORKER_OPTIONS
 
 
 def architecture_of(address: Address) -> str:
@@ -30,6 +33,20 @@ def plainer(address: Address) -> Address:
         raise BoardUnreachable(
             f"-b qemu-user:{architecture}: no qemu-{QEMU[architecture]} on this machine; install qemu-user-static"
         )
+    if is_worker(address):
+        python = python_words(address) or _kept_python(architecture, program)
+        return Address("exec", argv=(*python, "-I", str(worker_file()), *runtime_words(address)))
     faulty = "fault" in address.options
     argv = (program, str(runtime_path(architecture, faulty)))
     return Address("exec", argv=argv, environment={"QVRT_FAULT": address.options["fault"]} if faulty else {})
+
+
+def _kept_python(architecture: str, program: str) -> list[str]:
+    """Returns the command of the newest Python for ARM that is kept in the cache. Raises BoardUnreachable without one."""
+    roots = kept_roots() if architecture == "aarch64" else []
+    if not roots:
+        raise BoardUnreachable(
+            f"-b qemu-user:{architecture}: no Python with the runtime's library for it here. Next: scripts/arm_reference DIR of a "
+            "clone makes one for aarch64 and prints its command; give that as --python"
+        )
+    return command(program, roots[-1])

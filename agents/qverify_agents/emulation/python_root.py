@@ -17,11 +17,14 @@ from qverify_agents.emulation.packages import Packages
 from qverify_agents.emulation.user_mode import emulator
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
+from qverify_agents.this_user import cache_folder
 
 SUITE, LIBC = "bookworm", 36  # its glibc is 2.36
 SKIP = {"dpkg", "perl", "perl-base", "install-info", "mime-support", "mailcap", "media-types", "debconf", "tar"}
 WHEELS_S, ANSWER_S = 900, 120
 CPU = "cortex-a53"
+PACKAGES = "usr/lib/python3/dist-packages"
+LITERT = ["ai-edge-litert", "flatbuffers", "ml_dtypes", "protobuf", "tqdm", "typing_extensions", "backports.strenum"]
 CPUINFO = """processor\t: {number}
 BogoMIPS\t: 100.00
 Features\t: fp asimd aes pmull sha1 sha2 crc32 cpuid
@@ -35,20 +38,35 @@ CPU revision\t: 4
 
 
 def python_root(
-    root: Path, onnxruntime: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None
+    root: Path,
+    onnxruntime: str,
+    mirror: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    litert: bool = False,
 ) -> str:
     """Makes the folder, unless it is complete, and returns the command that runs its Python. onnxruntime: a version.
+    litert: with LiteRT, too, which is added to a folder that lacks it.
     Raises BoardUnreachable if something cannot be fetched or does not run; no new folder is then left."""
     program = emulator("aarch64")
     if program is None:
         raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
     if not (root / "usr").is_dir():
         _make(root, program, onnxruntime, mirror, say)
-    _answers(_command(program, root), onnxruntime)
-    return shlex.join(_command(program, root))
+    _answers(command(program, root), onnxruntime)
+    if litert and not (root / PACKAGES / "ai_edge_litert").is_dir():
+        say("fetching LiteRT for aarch64")
+        version = (root / "usr/bin/python3").readlink().name.removeprefix("python")
+        _wheels(root, version, LITERT)
+    return shlex.join(command(program, root))
 
 
-def _command(program: str, root: Path) -> list[str]:
+def kept_roots() -> list[Path]:
+    """Returns the folders that python_root made in this user's cache (arm_reference/VERSION), the oldest version first."""
+    folders = (cache_folder() / "arm_reference").glob("*/usr/bin/python3")
+    return sorted((p.parents[2] for p in folders), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
+
+
+def command(program: str, root: Path) -> list[str]:
     return [program, "-cpu", CPU, "-L", str(root), str(root / "usr/bin/python3")]
 
 
@@ -63,9 +81,9 @@ def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: C
         say(f"fetching Python of {SUITE} for arm64")
         version = _python(part, mirror)
         say(f"fetching numpy and onnxruntime {onnxruntime} for aarch64")
-        _wheels(part, version, onnxruntime)
+        _wheels(part, version, ["numpy", f"onnxruntime=={onnxruntime}"])
         _own_files(part)
-        _answers(_command(program, part), onnxruntime)
+        _answers(command(program, part), onnxruntime)
         part.replace(root)
 
 
@@ -94,13 +112,13 @@ def _python(root: Path, mirror: str | None) -> str:
     return version
 
 
-def _wheels(root: Path, version: str, onnxruntime: str) -> None:
-    """Installs the wheels for that Python with this Python's pip."""
+def _wheels(root: Path, version: str, packages: list[str]) -> None:
+    """Installs the packages' wheels for that Python with this Python's pip."""
     platforms = [f"manylinux_2_{n}_aarch64" for n in range(LIBC, 16, -1)] + ["manylinux2014_aarch64"]
     words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
-    words += ["--target", str(root / "usr/lib/python3/dist-packages"), "--implementation", "cp"]
+    words += ["--target", str(root / PACKAGES), "--implementation", "cp"]
     words += ["--python-version", version, *(word for one in platforms for word in ("--platform", one))]
-    command = [sys.executable, "-m", "pip", *words, "numpy", f"onnxruntime=={onnxruntime}"]
+    command = [sys.executable, "-m", "pip", *words, *packages]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WHEELS_S, check=False)
     except subprocess.TimeoutExpired:

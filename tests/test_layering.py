@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [
     *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
+    *sorted((ROOT / "agents" / "qverify_worker").rglob("*.py")),
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
@@ -35,17 +36,26 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("one_command", "faulty_link", "protocol"),
         ("command_shell", "option_values", "console"),
         ("address",),
+        ("worker",),
         ("inventory", "host_lock", "deploy", "ssh"),
         ("links", "boards"),
         ("connect",),
         ("link_estimates", "power"),
+    ),
+    "qverify_worker": (
+        ("errors", "checksums", "board_lock"),
+        ("wire", "contents", "model"),
+        ("runtimes",),
+        ("serve",),
     ),
 }
 NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files
 SIDEWAYS = {"qverify.compiler.check_units": "qverify.sides.simulator"}  # it runs the units that were just compiled
 JUDGES = ("qverify.compiler.check_units",)  # the one file of the compiler that compares
 NEVER = {  # beyond the floors
-    "qverify_agents": ("qverify",),
+    "qverify_agents": ("qverify", "qverify_worker"),
+    "qverify": ("qverify_worker",),
+    "qverify_worker": ("qverify", "qverify_agents"),  # it is pushed to boards by itself
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
     "qverify_agents.boards": ("qverify_agents.schemes",),
     "qverify.renderers": ("qverify.compare",),  # they hold no logic
@@ -58,10 +68,14 @@ NEVER = {  # beyond the floors
 }
 SPEAK_TO_BOARDS = ("cli", "session", "sides")
 HOMES = {
-    "onnxruntime": ("onnx_model/engine.py", "onnx_model/run_in_interpreter.py"),
+    "onnxruntime": (
+        "onnx_model/engine.py",
+        "onnx_model/run_in_interpreter.py",
+        "qverify_worker/runtimes/onnxruntime.py",
+    ),
     "click": ("cli/",),
-    "onnx": ("onnx_model/", "compiler/", "sides/reference.py"),
-    "xxhash": ("tensors/digest.py",),
+    "onnx": ("onnx_model/", "compiler/", "sides/reference.py", "sides/runtime_board.py"),
+    "xxhash": ("tensors/digest.py", "qverify_worker/checksums.py"),
     "zstandard": ("capture/parts.py",),
     "lz4": ("protocol/messages.py",),
     "google_crc32c": ("model_bin/container.py", "protocol/frames.py"),
@@ -70,7 +84,10 @@ HOMES = {
     "serial": ("links/serial_line.py",),
     "PIL": ("qverify/extras.py",),
     "cv2": ("qverify/extras.py",),
-    "fcntl": ("qverify_agents/file_lock.py",),  # what Windows lacks is nowhere on the way of a command
+    "fcntl": (
+        "qverify_agents/file_lock.py",
+        "qverify_worker/board_lock.py",
+    ),  # what Windows lacks is nowhere on the way of a command
     "msvcrt": ("qverify_agents/file_lock.py",),
     **{name: ("nowhere",) for name in ("pty", "tty", "termios", "resource", "pwd", "grp")},
 }

@@ -173,7 +173,9 @@ def runtime_of(uri: str, options: Mapping[str, str]) -> str:
     BadAddress where boards of several runtimes match."""
     runtimes = {_runtime(parse(one), options) for one in resolve(uri)}
     if len(runtimes) > 1:
-        raise BadAddress(f"-b {uri}: its boards run {' and '.join(sorted(r or 'qvrt' for r in runtimes))}; name one board")
+        raise BadAddress(
+            f"-b {uri}: its boards run {' and '.join(sorted(r or 'qvrt' for r in runtimes))}; name one board"
+        )
     return runtimes.pop()
 
 

@@ -100,7 +100,9 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     options = {k: text[k] for k in ("host_key", "user", "cache", "arch", *sorted(WORKER_OPTIONS)) if k in text}
     if options.get("runtime") not in RUNTIMES:
         options.pop("runtime", None)
-    foreign = next((f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) not in (OURS, *RUNTIMES)), "")
+    foreign = next(
+        (f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) not in (OURS, *RUNTIMES)), ""
+    )
     board = InventoryEntry(
         name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign
     )

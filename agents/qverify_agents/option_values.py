@@ -99,7 +99,9 @@ VALUES = {
     "piece": whole(1, 1_000_000, "a number of bytes"),
     "platform": matching(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?", "a platform such as linux/arm64"),
     "prompt": REGEX,
-    "providers": matching(r"[\w.]+(,[^,+=]+=[^,+]*)*(\+[\w.]+(,[^,+=]+=[^,+]*)*)*", "execution providers such as XNNPACK,threads=2+CPU"),
+    "providers": matching(
+        r"[\w.]+(,[^,+=]+=[^,+]*)*(\+[\w.]+(,[^,+=]+=[^,+]*)*)*", "execution providers such as XNNPACK,threads=2+CPU"
+    ),
     "python": TEXT,
     "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or such as 500k, 64M, 2G"),
     "rts": FLAG,

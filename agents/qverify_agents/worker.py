@@ -30,12 +30,16 @@ def is_worker(address: Address) -> bool:
     runtime = address.options.get("runtime", "")
     if runtime not in RUNTIMES:
         if option := min(OPTIONS.intersection(address.options) - {"runtime"}, default=""):
-            raise BadAddress(f"{option}={address.options[option]}: is for runtime={' or '.join(RUNTIMES)}; give that, too")
+            raise BadAddress(
+                f"{option}={address.options[option]}: is for runtime={' or '.join(RUNTIMES)}; give that, too"
+            )
         return False
     if wrong := next((k for k, of in OF_ONE.items() if k in address.options and of != runtime), None):
         raise BadAddress(f"{wrong}={address.options[wrong]}: is for runtime={OF_ONE[wrong]}, got runtime={runtime}")
     if "fault" in address.options:
-        raise BadAddress(f"runtime={runtime} beside a fault: a fault is planted in the runtime that comes with qverify only")
+        raise BadAddress(
+            f"runtime={runtime} beside a fault: a fault is planted in the runtime that comes with qverify only"
+        )
     return True
 
 

@@ -28,7 +28,10 @@ def main(words: list[str]) -> int:
     try:
         page.version()
     except ImportError as error:
-        print(f"{sys.executable}: no {options.runtime}: {error}. Next: install it there, or name a Python that has it by python=PATH", file=sys.stderr)
+        print(
+            f"{sys.executable}: no {options.runtime}: {error}. Next: install it there, or name a Python that has it by python=PATH",
+            file=sys.stderr,
+        )
         return 4
     settings = Settings(
         tuple(_provider(text) for text in options.provider),

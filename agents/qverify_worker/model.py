@@ -44,7 +44,7 @@ def as_inputs(model: Model, contents: list[bytes]) -> dict[str, Array]:
     if len(contents) != len(model.inputs):
         raise RequestError(WRONG_INPUT, f"{len(contents)} inputs, wanted {len(model.inputs)}")
     values = {}
-    for (name, dtype, dims), data in zip(model.inputs, contents):
+    for (name, dtype, dims), data in zip(model.inputs, contents):  # noqa: B905 (strict= is of Python 3.10)
         unknown, known = dims.count(0), math.prod(d for d in dims if d)
         count = len(data) // dtype.itemsize
         fits = len(data) % dtype.itemsize == 0 and (count == known if not unknown else known and count % known == 0)

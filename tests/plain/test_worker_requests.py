@@ -156,7 +156,7 @@ def test_a_run_that_hangs_ends_with_its_limit(tmp_path):
     python = f"{sys.executable} {hangs}".replace(" ", "%20")
     with connect(f"{BOARD}&python={python}") as agent:
         of, x = put(agent, model()), put(agent, X.tobytes())
-        with pytest.raises(LinkError, match="did not answer within 0.5 s"):
+        with pytest.raises(LinkError, match=r"did not answer within 0\.5 s"):
             agent.run(of, [x])
 
 
@@ -175,4 +175,3 @@ def test_the_packed_worker_has_the_same_bytes_each_time():
     before = packed_worker()
     packed_worker.cache_clear()
     assert packed_worker() == before
-

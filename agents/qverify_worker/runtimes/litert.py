@@ -100,7 +100,9 @@ class LiteRtModel:
         if not settings.delegate:
             return {}
         try:
-            return {"experimental_delegates": [library.load_delegate(settings.delegate, dict(settings.delegate_options))]}
+            return {
+                "experimental_delegates": [library.load_delegate(settings.delegate, dict(settings.delegate_options))]
+            }
         except (OSError, ValueError, RuntimeError) as error:
             raise RequestError(UNSUPPORTED, f"delegate {settings.delegate}: {_one_line(error)}") from error
 
@@ -109,7 +111,9 @@ class LiteRtModel:
         try:
             for tensor in self._inputs:
                 file = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
-                self._interpreter.set_tensor(tensor.index, np.ascontiguousarray(file.transpose(np.argsort(tensor.axes))))
+                self._interpreter.set_tensor(
+                    tensor.index, np.ascontiguousarray(file.transpose(np.argsort(tensor.axes)))
+                )
             self._interpreter.invoke()
             made = {t.name: (t, self._interpreter.get_tensor(t.index)) for t in self._outputs}
         except (ValueError, RuntimeError) as error:
@@ -137,7 +141,7 @@ def _unpacked(data: bytes) -> tuple[bytes, dict[str, Any]]:
 
 def _tensor(one: Any, details: dict[int, dict[str, Any]]) -> Tensor:
     """Returns the tensor that an entry of tensors.json names. Raises RequestError where the file has no such tensor."""
-    detail = details.get(one.get("index")) if isinstance(one, dict) else None
+    detail = details.get(one.get("index", -1)) if isinstance(one, dict) else None
     if detail is None:
         raise RequestError(FORMAT, f"tensors.json: {str(one)[:200]} is no tensor of the model")
     dims = tuple(int(d) for d in detail["shape"])

@@ -22,11 +22,8 @@ LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 TYPES = {
-    "float": np.float32,
-    "float16": np.float16,
-    "double": np.float64,
-    "bool": np.bool_,
-    **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{name: name for name in ("float16", "bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)))},
+    **{"float": "float32", "double": "float64"},
 }
 MOST_PROFILE = 256 << 20  # bytes of a profile that are read
 CPU = "CPUExecutionProvider"
@@ -103,7 +100,7 @@ class OnnxModel:
             raise RequestError(INTERNAL, f"onnxruntime fails: {_first_line(error)}") from error
         finally:
             self._end_profile()
-        return {name: np.asarray(value) for name, value in zip(self.outputs, made)}
+        return {name: np.asarray(value) for name, value in zip(self.outputs, made)}  # noqa: B905 (strict= is of Python 3.10)
 
     def _end_profile(self) -> None:
         if self._placement is not None:

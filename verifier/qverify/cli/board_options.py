@@ -26,7 +26,9 @@ OPTIONS = (
         type=click.Choice(("qvrt", *RUNTIMES)),
         help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite",
     ),
-    click.option("--python", metavar="COMMAND", help="of the board: a Python with onnxruntime or LiteRT (default: python3)"),
+    click.option(
+        "--python", metavar="COMMAND", help="of the board: a Python with onnxruntime or LiteRT (default: python3)"
+    ),
     click.option(
         "--provider",
         multiple=True,

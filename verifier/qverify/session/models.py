@@ -115,7 +115,9 @@ def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
     for beside in (quantized, tflite):
         if os.path.isfile(found := f"{beside}.map.json"):
             return read_map(read_model(found), found)
-    raise UsageError(f"{tflite}: no map of its tensors; wanted {quantized}.map.json (ONNX tensor to its index in the .tflite)")
+    raise UsageError(
+        f"{tflite}: no map of its tensors; wanted {quantized}.map.json (ONNX tensor to its index in the .tflite)"
+    )
 
 
 def _open(

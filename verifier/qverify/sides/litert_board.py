@@ -6,7 +6,8 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -50,7 +51,10 @@ class LiteRtBoard(Board):
                 f"{lacking}: the map names no tensor of the .tflite for it. Next: give a map with all {len(inner.observable())} "
                 "tensors (FILE.map.json beside the quantized ONNX)"
             )
-        super().__init__(uri, _packed(model, tensors, inner), inner, deadline_s, options, spot_seed)
+        super().__init__(uri, b"", inner, deadline_s, options, spot_seed)
+        offered = inner.observable() if "per_node" in self.capabilities else inner.outputs
+        self._model = _packed(model, tensors, inner, offered)
+        self._sha256 = hashlib.sha256(self._model).hexdigest()
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends what the board lacks of the model and of its inputs, which are quantized here."""
@@ -108,22 +112,19 @@ def read_map(text: bytes, path: str) -> dict[str, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{path}: not JSON: {error}") from error
     if not isinstance(entries, dict) or not entries:
-        raise BadFileError(f'{path}: wanted an object of ONNX tensors, as {{"NAME": {{"tfl": 22, "shape": [1, 32, 32, 16]}}}}')
+        raise BadFileError(
+            f'{path}: wanted an object of ONNX tensors, as {{"NAME": {{"tfl": 22, "shape": [1, 32, 32, 16]}}}}'
+        )
     for name, entry in entries.items():
         about = entry if isinstance(entry, dict) else {}
         index, shape = about.get("tfl"), about.get("shape")
         whole = type(index) is int and isinstance(shape, list) and all(type(d) is int and d > 0 for d in shape)
         if not whole or not 0 <= int(index or 0) < 1 << 31:
             raise BadFileError(f'{path}: {name[:80]}: wanted {{"tfl": a tensor\'s index, "shape": its dims}}')
-    twice = _twice([entry["tfl"] for entry in entries.values()])
-    if twice is not None:
-        raise BadFileError(f"{path}: two ONNX tensors are mapped to tensor {twice} of the .tflite")
+    ((index, times),) = Counter(entry["tfl"] for entry in entries.values()).most_common(1)
+    if times > 1:
+        raise BadFileError(f"{path}: two ONNX tensors are mapped to tensor {index} of the .tflite")
     return entries
-
-
-def _twice(indices: list[int]) -> int | None:
-    seen: set[int] = set()
-    return next((i for i in indices if i in seen or seen.add(i)), None)
 
 
 def _before(graph: Graph, known: set[str]) -> list[Node]:
@@ -158,11 +159,12 @@ def _computed(graph: Graph, nodes: Any, values: Mapping[str, Array]) -> dict[str
     return known
 
 
-def _packed(model: bytes, tensors: Map, inner: Graph) -> bytes:
-    """Returns the .tflite and the names of its tensors as one content; the same bytes for the same model."""
+def _packed(model: bytes, tensors: Map, inner: Graph, offered: Iterable[str]) -> bytes:
+    """Returns the .tflite and the names of its inputs and of the tensors that are `offered` as one content; the same bytes
+    for the same model."""
     names = {
         "inputs": [_entry(n, tensors, inner) for n in inner.inputs],
-        "outputs": [_entry(n, tensors, inner) for n in inner.observable()],
+        "outputs": [_entry(n, tensors, inner) for n in offered],
     }
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

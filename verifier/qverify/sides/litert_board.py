@@ -100,6 +100,10 @@ class LiteRtBoard(Board):
         values = super().pull(list(dict.fromkeys([*(n for n in names if n not in own), *sources])))
         return {n: v for n, v in {**values, **_computed(self._outer, own.values(), values)}.items() if n in names}
 
+    def notes(self) -> list[str]:
+        """Returns what ties the .tflite to the quantized ONNX."""
+        return ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Raises LinkError: LiteRT tells no times of nodes."""
         raise LinkError(f"{self.uri}: {self.runtime} tells no times of nodes; wanted a board that runs qvrt")

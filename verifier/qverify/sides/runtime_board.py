@@ -107,13 +107,14 @@ class RuntimeBoard(Board):
         return Counter({str(k)[:80]: v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
 
     def notes(self) -> list[str]:
-        """Returns lines about where nodes ran: one that was meant for an accelerator may have run on the processor."""
+        """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""
+        ran = f"{self.runtime} ran the integer form of the quantized ONNX, with every tensor as an output"
         placed = self.placement()
-        if len(placed) < 1:
-            return []
+        if not placed:
+            return [ran]
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
-        return [f"{self.runtime}: {'; '.join(shares)}"]
+        return [ran, f"{self.runtime}: {'; '.join(shares)}"]
 
 
 def _exposed(model: LightModel, names: Sequence[str]) -> bytes:

@@ -342,3 +342,18 @@ def test_tensors_that_are_loaded_when_asked_for_and_have_no_spec():
     report = two(plain, lazy)
     assert report.verdict == "FAILED" and report.pairs[0].tensors[0].dtype == "int32"
     assert report.pairs[0].tensors[0].shape == [2]
+
+
+def test_a_board_is_not_asked_for_what_it_does_not_offer():
+    bad = wrong_at("n2")
+    whole, asked = record("board", bad), []
+
+    def pull(names):
+        asked.extend(names)
+        return {n: whole.tensors[n] for n in names}
+
+    board = without(record("board", bad), "n1", digests=False)
+    board.tensors.pop("n2")
+    del without(board, "n1", digests=False).specs["n1"]
+    report_of(record("reference"), board, pull=pull)
+    assert asked == ["n2"]

@@ -13,7 +13,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 
-from tests.plain.error_pages import g
+from tests.plain.error_pages import FLUSHED, g
 
 X = np.array([[100, -50, 7]], np.int16)
 W = np.array([[3, 4, 5], [-6, 2, 9]], np.int8)
@@ -234,3 +234,13 @@ def test_how_many_terms_an_element_has(op, x, w, y, terms):
     tensors = {n: TensorSpec(n, "int16", shape) for n, shape in shapes.items()}
     node = Node("y", op, ("x",) if w is None else ("x", "w"), ("y",))
     assert sums.terms_of(sums.Operands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms
+
+
+def test_of_zeros_beside_a_float_output_only_what_is_flushed_remains():
+    graph = layer(bias=False)
+    graph.tensors["y"] = TensorSpec("y", "float32", (1, 2))
+    graph = replace(graph, nodes=[replace(graph.nodes[0], inputs=("x", "w", None, "rq"))])
+    ((_, y),) = made(graph, given={"x": np.full((1, 3), 2, np.int16)})  # x is its zero point
+    assert y.value.tolist() == [0.0, 0.0]
+    assert y.error.tolist() == [pytest.approx(5 * FLUSHED, rel=1e-6, abs=0)] * 2
+    assert y.ours.tolist() == [pytest.approx(FLUSHED, rel=1e-6, abs=0)] * 2

@@ -107,7 +107,7 @@ def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
         multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
     else:
         multiplier = 0.0 if bits is None else 2.0 ** (16 - bits - 1)
-    return 1 + math.ceil(multiplier) + math.ceil(max((_bound_float32_error(node, graph) for node in unit.nodes)))
+    return 1 + math.ceil(multiplier) + math.ceil(max(_bound_float32_error(node, graph) for node in unit.nodes))
 
 
 def _bound_float32_error(node: Node, graph: Graph) -> float:

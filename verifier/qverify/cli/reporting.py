@@ -28,10 +28,14 @@ class ReportOption(click.Option):
         return super().get_help_record(ctx)
 
 
-OPTIONS = (
-    click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),
-    click.option("--json", "json_path", metavar="FILE", help="short for --report json=FILE"),
-)
+OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
+SHORT = {  # formats with an option of their own, on commands whose results they can express
+    "json": "",
+    "html": "one page to look at and send on",
+    "junit": "for CI systems",
+    "csv": "a row for each tensor",
+    "markdown": "a comment for a merge request",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +63,35 @@ class ReportFiles:
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
+    formats = [name for name in SHORT if writer == "write" or name == "json"]
+
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def wrapper(**others: Any) -> int:
-            files = _parse_files(others.pop("report"), others.pop("json_path"))
+            short = {name: others.pop(f"{name}_path") for name in formats}
+            files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
             return command(reports=ReportFiles(files, writer), **others)
 
+        decorated: Callable[..., int] = wrapper
+        for name in reversed(formats):
+            decorated = _short_option(name)(decorated)
         for option in reversed(OPTIONS):
-            wrapper = option(wrapper)
-        return wrapper
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 
 
-def _parse_files(texts: tuple[str, ...], json_path: str | None) -> tuple[tuple[str, str], ...]:
+def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    what = f"{SHORT[name]}: " if SHORT[name] else ""
+    return click.option(f"--{name}", f"{name}_path", metavar="FILE", help=f"{what}short for --report {name}=FILE")
+
+
+def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns format and path of each file. short: paths of the options that have a format's name."""
     files = [_parse_file(text) for text in texts]
-    files += [_check_path("json", json_path, "--json")] if json_path is not None else []
+    files += [_check_path(name, path, f"--{name}") for name, path in short.items()]
     twice = [path for at, (_, path) in enumerate(files) if path in [other for _, other in files[:at]]]
     if twice:
         raise click.UsageError(f"two reports go to {twice[0]}; give each its own path")

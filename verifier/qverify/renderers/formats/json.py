@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
-from qverify.files import write_text
+from qverify.renderers.report_text import write_report
 from qverify.report.document import Report
 from qverify.report.triage_document import Triage
 
@@ -22,8 +21,4 @@ def write_triage(triage: Triage, path: str) -> None:
 
 
 def _write(document: dict[str, Any], path: str) -> None:
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        write_text(text, path)
+    write_report(json.dumps(document, indent=1, allow_nan=False) + "\n", path)

@@ -1,0 +1,152 @@
+"""CSV, JUnit, Markdown and HTML: the same numbers as the JSON report, and names of any bytes as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as xml
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from qverify.printable import printable
+from qverify.renderers import formats
+from qverify.report.document import Report, plain
+
+from tests.plain.three_sides import record, side, step, two, wrong_at
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "a\"b'c",
+    "new\nline",
+    "\x1b[2J",
+    "\u202etxt",
+    "=1+1",
+    "a|b",
+    "@user",
+    "[x](y)",
+    "x" * 10_000,
+]
+NAMES = ("csv", "html", "junit", "markdown")
+
+
+def failed() -> Report:
+    return two(record("reference"), record("board", wrong_at("n2")))
+
+
+def written(report: Report, name: str, tmp_path: Path) -> str:
+    path = tmp_path / f"r{formats.page(name).SUFFIX}"
+    formats.page(name).write(report, str(path))
+    return path.read_text(encoding="utf-8")
+
+
+def nasty() -> Report:
+    a = side("reference", **{name: [1.0, 2.0] for name in NASTY})
+    return two(a, side("board", **{name: [1.0, 2.5] for name in NASTY}))
+
+
+def test_csv_has_the_numbers_of_the_json(tmp_path):
+    report = failed()
+    lines = [line for line in written(report, "csv", tmp_path).splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
+    tensors = report.pairs[0].tensors
+    assert [r["tensor"] for r in rows] == [t.name for t in tensors]
+    for row, tensor in zip(rows, tensors, strict=True):
+        assert row["verdict"] == tensor.verdict and int(row["elements"]) == tensor.elements
+        for name, value in tensor.metrics.items():
+            if isinstance(value, float):
+                assert row[name] == str(plain(value)), name
+        assert row["forced"] == (tensor.forced.verdict if tensor.forced else "")
+
+
+def test_junit_counts_failures_and_what_is_missing(tmp_path):
+    root = xml.fromstring(written(failed(), "junit", tmp_path))
+    (suite,) = root.findall("testsuite")
+    cases = {c.get("name"): c for c in suite.findall("testcase")}
+    assert [n for n, c in cases.items() if c.find("failure") is not None] == ["verdict", "n2", "y"]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "3", "0")
+    assert root.get("failures") == "3" and "max_abs" in str(cases["n2"].find("failure").get("message"))
+    board = record("board")
+    board.missing["n2"] = "it was lost"
+    del board.tensors["n2"], board.digests["n2"]
+    root = xml.fromstring(written(two(record("reference"), board), "junit", tmp_path))
+    assert {c.get("name") for c in root.iter("testcase") if c.find("error") is not None} == {"verdict", "n2"}
+
+
+def test_junit_of_nothing_is_an_error(tmp_path):
+    root = xml.fromstring(written(Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]), "junit", tmp_path))
+    assert root.get("errors") == "1" and root.get("tests") == "1"
+
+
+class Page(HTMLParser):
+    """What a browser would see."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_html_has_a_row_for_each_tensor_and_asks_for_nothing(tmp_path):
+    report = failed()
+    text = written(report, "html", tmp_path)
+    page = Page(text)
+    rows = [a for tag, a in page.tags if tag == "tr" and "id" in a]
+    links = [a["href"] for tag, a in page.tags if tag == "a"]
+    assert len(rows) == 3 and links == [f"#{a['id']}" for a in rows]
+    values = [a["data-value"] for tag, a in page.tags if tag == "td" and "data-value" in a]
+    assert any(v == str(report.pairs[0].tensors[1].metrics["max_abs"]) for v in values)
+    assert not re.search(r"(src|href)=\"(?!#)|url\(|@import|https?://", text)
+    assert next(a["content"] for tag, a in page.tags if a.get("http-equiv")).startswith("default-src 'none'")
+    assert sum(tag == "h1" for tag, _ in page.tags) == 1 and "No node is to blame; location unknown" in "".join(
+        page.text
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_any_bytes_are_text(name, tmp_path):
+    text = written(nasty(), name, tmp_path)
+    assert "\x1b" not in text and "\u202e" not in text and "new\nline" not in text
+    if name == "html":
+        page = Page(text)
+        assert sum(tag == "script" for tag, _ in page.tags) == 1
+        shown = "".join(page.text)
+        assert all(printable(n) in shown for n in NASTY)
+    if name == "junit":
+        assert {printable(n) for n in NASTY} <= {c.get("name") for c in xml.fromstring(text).iter("testcase")}
+    if name == "csv":
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert [r["tensor"] for r in csv.DictReader(io.StringIO("\n".join(lines)))][5] == "'=1+1"
+    if name == "markdown":
+        assert "<script>" not in text and "a|b" not in text and "@user" not in text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+def test_a_browser_runs_the_page_without_errors(tmp_path):
+    """The tools that the script shows are there, and it logs nothing."""
+    path = tmp_path / "r.html"
+    formats.page("html").write(failed(), str(path))
+    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    words += ["--enable-logging=stderr", "--v=0", "--dump-dom", f"{path.as_uri()}#t0-1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr
+    page = Page(done.stdout)
+    tools = [a for tag, a in page.tags if tag == "p" and a.get("class") == "tools"]
+    assert tools and all("hidden" not in a for a in tools)
+    assert sum(tag == "details" and "open" in a for tag, a in page.tags) == 1  # the row that the link names
+
+
+def test_every_run_of_the_same_report_writes_the_same_bytes(tmp_path):
+    report = two(record("reference", step), record("board"))
+    for name in NAMES:
+        assert written(report, name, tmp_path) == written(report, name, tmp_path)

@@ -1,0 +1,75 @@
+"""JUnit's XML, as CI systems show it: a suite for each pair, a case for its verdict and for each of its tensors."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as xml
+
+from qverify.printable import visible
+from qverify.renderers.report_text import write_report
+from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.report.document import Pair, Report, TensorRow, Verdict
+
+SUFFIX = ".xml"
+NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+
+
+def write(report: Report, path: str) -> None:
+    """Writes the suites. FAILED is a failure, INCONCLUSIVE an error; a report of no pair is an error, too."""
+    report = visible(report)
+    suites = xml.Element("testsuites", name="qverify")
+    total = dict.fromkeys(("tests", "failures", "errors"), 0)
+    for pair in report.pairs:
+        suite = _suite(report, pair)
+        suites.append(suite)
+        for name in total:
+            total[name] += int(suite.get(name, "0"))
+    if not report.pairs:
+        suite = xml.SubElement(suites, "testsuite", name="qverify", tests="1", failures="0", errors="1")
+        _mark(
+            xml.SubElement(suite, "testcase", classname="qverify", name="verdict"), "INCONCLUSIVE", "nothing compared"
+        )
+        total |= {"tests": 1, "errors": 1}
+    for name, number in total.items():
+        suites.set(name, str(number))
+    suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
+    last = suites[-1]
+    xml.SubElement(last, "system-out").text = _text("\n".join(summary_lines(report)))
+    xml.indent(suites)
+    write_report(f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(suites, encoding="unicode")}\n', path)
+
+
+def _suite(report: Report, pair: Pair) -> xml.Element:
+    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
+    name = _text(f"{pair.a} ~ {pair.b}{place}")
+    suite = xml.Element("testsuite", name=name, timestamp=report.date.replace(" UTC", "").replace(" ", "T").rstrip("Z"))
+    said = line(pair, common_weakenings(report))
+    case = xml.SubElement(suite, "testcase", classname=name, name="verdict")
+    _mark(case, pair.verdict, said)
+    for row in pair.tensors:
+        _mark(xml.SubElement(suite, "testcase", classname=name, name=_text(row.name)), row.verdict, _why(row))
+    for missing in pair.coverage.missing:
+        case = xml.SubElement(suite, "testcase", classname=name, name=_text(missing.tensor))
+        _mark(case, "INCONCLUSIVE", f"missing in {missing.side}: {missing.why}")
+    for tag, marks in (("failures", "failure"), ("errors", "error")):
+        suite.set(tag, str(len(suite.findall(f"testcase/{marks}"))))
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    return suite
+
+
+def _why(row: TensorRow) -> str:
+    numbers = [f"{name} {value}" for name, value in row.metrics.items() if isinstance(value, (int, float))]
+    forced = f"recomputed: {row.forced.verdict} {row.forced.why}".strip() if row.forced is not None else ""
+    return "; ".join(text for text in (row.why, ", ".join(numbers), forced) if text)
+
+
+def _mark(case: xml.Element, verdict: Verdict, why: str) -> None:
+    if verdict != "PASSED":
+        mark = xml.SubElement(case, "failure" if verdict == "FAILED" else "error", message=_text(why), type=verdict)
+        mark.text = _text(why)
+
+
+def _text(text: str) -> str:
+    """Returns the text without characters that XML cannot hold."""
+    return NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,48 @@
+"""HTML from names and numbers, with every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+MARKS = {"PASSED": "✓", "FAILED": "✗", "INCONCLUSIVE": "?"}
+
+
+def element(tag: str, *inside: str, **attributes: object) -> str:
+    """Returns an element. inside: HTML. attributes: escaped; a trailing _ is dropped from names, _ within is -; False and
+    None leave the attribute out."""
+    shown = "".join(_attribute(name, value) for name, value in attributes.items() if value not in (None, False))
+    return f"<{tag}{shown}>{''.join(inside)}</{tag}>"
+
+
+def _attribute(name: str, value: object) -> str:
+    plain = name.rstrip("_").replace("_", "-")
+    return f" {plain}" if value is True else f' {plain}="{escape(str(value))}"'
+
+
+def text(value: object) -> str:
+    """Returns the value as text."""
+    return escape(str(value))
+
+
+def number(value: object) -> str:
+    """Returns a number as it is shown: four digits, "" for none."""
+    if value is None or isinstance(value, dict):
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else text(value)
+
+
+def verdict(value: str) -> str:
+    """Returns a verdict by sign, word and colour."""
+    return element("span", f"{MARKS.get(value, '')} {text(value)}", class_=f"verdict {value.lower()}")
+
+
+def listed(lines: Iterable[str]) -> str:
+    """Returns texts as a list, "" for none."""
+    items = [element("li", text(line)) for line in lines]
+    return element("ul", *items) if items else ""
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """Returns a list of names and values (HTML)."""
+    return element("dl", *(element("dt", text(name)) + element("dd", value) for name, value in rows))

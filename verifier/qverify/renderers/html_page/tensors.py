@@ -1,0 +1,102 @@
+"""The table of tensors, one row for each, with what is known of it folded in."""
+
+from __future__ import annotations
+
+from qverify.renderers.html_page.elements import element, facts, number, text, verdict
+from qverify.report.document import Pair, TensorRow
+
+HEADS = ("#", "tensor", "op", "type", "verdict", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
+MOST_BARS = 41
+
+
+def table(pair: Pair, anchor: str) -> str:
+    """Returns the table of a pair, which the script sorts and filters. anchor: the beginning of its rows' ids."""
+    heads = [element("th", element("button", text(name), type="button"), scope="col") for name in HEADS]
+    rows = [_row(row, at, f"{anchor}{at}") for at, row in enumerate(pair.tensors)]
+    head = element("thead", element("tr", *heads))
+    caption = element(
+        "caption", f"{text(pair.a)} ~ {text(pair.b)}: {len(rows)} tensors; {text(pair.gate)}; {text(pair.scope)}"
+    )
+    return element(
+        "div", element("table", caption, head, element("tbody", *rows), class_="tensors"), class_="wide", tabindex=0
+    )
+
+
+def _row(row: TensorRow, at: int, anchor: str) -> str:
+    metrics, forced = row.metrics, row.forced
+    share = row.failing if row.failing is not None else metrics.get("mismatched")
+    cells = [
+        _cell(str(at), at),
+        element(
+            "th",
+            element("details", element("summary", text(row.name)), _details(row)),
+            scope="row",
+            data_value=row.name,
+        ),
+        _cell(text(row.op), row.op),
+        _cell(f"{text(row.dtype)} {text('x'.join(map(str, row.shape)))}", row.elements),
+        _cell(verdict(row.verdict), row.verdict),
+        _cell("" if not share else f"{share} of {row.elements}", share or 0),
+        _metric(row, "max_abs"),
+        _metric(row, "max_lsb"),
+        _metric(row, "sqnr_db"),
+        _metric(row, "cosine"),
+        _cell("" if forced is None else verdict(forced.verdict), "" if forced is None else forced.verdict),
+    ]
+    differs = "" if row.bit_equal else " differs"
+    return element(
+        "tr", *cells, id=anchor, class_=f"{row.verdict.lower()}{differs}", data_differs=int(not row.bit_equal)
+    )
+
+
+def _cell(inside: str, value: object) -> str:
+    return element("td", inside, data_value=value)
+
+
+def _metric(row: TensorRow, name: str) -> str:
+    value = row.metrics.get(name)
+    if row.bit_equal and (value is None or name == "sqnr_db"):
+        return _cell("=", "inf" if name == "sqnr_db" else "")
+    return _cell(number(value), value if isinstance(value, (int, float)) else "")
+
+
+def _details(row: TensorRow) -> str:
+    known = [("why", text(row.why))] if row.why else []
+    known += [("covers", text(", ".join(row.covers)))] if row.covers else []
+    known += [(name, number(v)) for name, v in row.metrics.items() if not isinstance(v, dict) and v is not None]
+    if row.forced is not None:
+        f = row.forced
+        worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"
+        counted = "" if f.mismatched is None else f": {f.mismatched} of {f.elements} elements differ{worst}"
+        known.append(
+            (
+                "recomputed",
+                f"{verdict(f.verdict)} by {text(f.by)} from the inputs of {text(f.on)}{counted}; limit {text(f.limit)} {text(f.why)}",
+            )
+        )
+    histogram = row.metrics.get("lsb_histogram")
+    return facts(known) + (_bars(histogram) if isinstance(histogram, dict) else "")
+
+
+def _bars(histogram: dict[str, int]) -> str:
+    """Returns the histogram of differences in LSB; the elements that agree are told in words, as their bar would hide the
+    others."""
+    pairs = sorted((int(k), v) for k, v in histogram.items() if k.lstrip("-").isdigit())
+    equal, others = dict(pairs).get(0, 0), [p for p in pairs if p[0]]
+    if not others:
+        return ""
+    shown = sorted(sorted(others, key=lambda p: -p[1])[:MOST_BARS])
+    highest, width = max(n for _, n in shown), 640 / max(len(shown), 8)
+    bars = []
+    for at, (lsb, n) in enumerate(shown):
+        high = max(1.0, 80 * n / highest)
+        title = element("title", f"{lsb:+d} LSB: {n} elements")
+        bar = element(
+            "rect", title, x=f"{at * width:.1f}", y=f"{90 - high:.1f}", width=f"{width - 2:.1f}", height=f"{high:.1f}"
+        )
+        bars.append(bar + element("text", f"{lsb:+d}", x=f"{(at + 0.5) * width:.1f}", y=104, text_anchor="middle"))
+    drawn = element("svg", *bars, viewBox="0 0 640 108", role="img", aria_label="differences in LSB", class_="bars")
+    words = f"differences in LSB (a - b); {equal} elements agree" + (
+        f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else ""
+    )
+    return element("figure", drawn, element("figcaption", words))

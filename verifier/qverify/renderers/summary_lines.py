@@ -1,0 +1,26 @@
+"""What a report says besides its tensors, as lines: every format that is made of something else than JSON shows them all."""
+
+from __future__ import annotations
+
+from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.report.document import Report
+
+
+def summary_lines(report: Report) -> list[str]:
+    """Returns heading, verdict lines, blame, sides that did not run, missing tensors, frames, notes."""
+    models = ", ".join(str(m.get("path", "")) for m in report.models)
+    common = common_weakenings(report)
+    lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
+    lines += [f"board {board}" for board in report.boards]
+    lines += [line(pair, common) for pair in report.pairs] or [f"nothing compared: {report.verdict}"]
+    lines += [f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed]
+    lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
+    for pair in report.pairs:
+        pair_name, covered = f"{pair.a} ~ {pair.b}", pair.coverage
+        lines.append(
+            f"{pair_name}: {covered.compared} of {covered.expected} tensors compared; {pair.gate}; {pair.scope}"
+        )
+        lines += [f"{pair_name}: {m.tensor} is missing in {m.side}: {m.why}" for m in pair.coverage.missing]
+        lines += [f"{pair_name}: {note}" for note in pair.notes]
+    lines += [f"frame {f.get('source', '')}: {f.get('verdict', '')}" for f in report.frames]
+    return [*lines, *report.caveats, *report.notes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
+from qverify.arithmetic.exact_matmul import centred, centred_limits, exact_dtype, largest_partial_sum, narrow_type
 
 
 def by_trying(limits: tuple[int, int], row: list[int], bias: int) -> int:
@@ -62,3 +62,26 @@ def test_limits_of_several_zero_points() -> None:
     assert centred_limits("int8", 7) == (-135, 120)
     assert centred_limits("uint8", 3, 200) == (-200, 252)
     assert centred_limits("uint16", 32768) == (-32768, 32767)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
+@pytest.mark.parametrize("terms", [3, 300, (1 << 15) + 3])
+def test_the_bound_of_any_type_is_that_of_whole_numbers(dtype: type, terms: int) -> None:
+    """Of the least and largest values, too: no sum of them wraps."""
+    ends = np.iinfo(dtype).min if np.dtype(dtype).itemsize < 8 else -(1 << 40), min(np.iinfo(dtype).max, 1 << 40)
+    rng = np.random.default_rng(terms)
+    weights = np.stack([np.full(terms, ends[0]), np.full(terms, ends[1]), rng.choice(ends, terms)]).astype(dtype)
+    bias, (low, high) = np.array([-5, 7, 1 << 30], np.int32), (-255, 254)
+    signs = [(sum(w for w in row if w > 0), sum(w for w in row if w < 0)) for row in weights.tolist()]
+    sums = [max(high * p + low * n, -low * p - high * n) for p, n in signs]
+    assert largest_partial_sum((low, high), weights) == max(sums)
+    assert largest_partial_sum((low, high), weights, bias) == max(s + abs(b) for s, b in zip(sums, [5, 7, 1 << 30], strict=True))
+    turned = np.asfortranarray(weights)
+    assert largest_partial_sum((low, high), turned) == max(sums)
+
+
+def test_centred_weights_do_not_wrap_and_are_not_copied_for_nothing() -> None:
+    values = np.array([[-128, 127], [0, 5]], np.int8)
+    found = centred(values, np.array([[127], [-128]]), narrow_type("int8"))
+    assert found.tolist() == [[-255, 0], [128, 133]]
+    assert centred(values, np.array([[0], [0]]), narrow_type("int8")) is values

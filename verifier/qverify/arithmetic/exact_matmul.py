@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+FEW = 1 << 17  # weights that are kept in the type of their sums
 
 
 def exact_dtype(bound: int) -> np.dtype[Any]:
@@ -25,10 +26,15 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
     every x of a positive w is the largest and every other x the least, or the other way round: half of max|x| * sum|w|
     for x of one sign."""
     low, high = min(limits[0], 0), max(limits[1], 0)
-    positive = [int(n) for n in np.maximum(weights, 0).sum(1, dtype=np.int64)]
-    negative = [-int(n) for n in np.minimum(weights, 0).sum(1, dtype=np.int64)]
-    added = [0] * len(weights) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
-    rows = zip(positive, negative, added, strict=True)
+    short = weights.dtype.itemsize <= 2 and weights.shape[1] < 1 << 15  # then no sum of weights leaves int32
+    positive = np.maximum(weights, 0).sum(1, dtype=np.int32 if short else np.int64).astype(np.int64)
+    negative = positive - weights.sum(1, dtype=np.int32 if short else np.int64)
+    if short and high - low < 1 << 17 and (bias is None or bias.dtype.itemsize <= 4):  # all below is far inside int64
+        largest = np.maximum(high * positive - low * negative, high * negative - low * positive)
+        added = np.int64(0) if bias is None else np.abs(bias.reshape(-1).astype(np.int64))
+        return int((largest + added).max(initial=0))
+    extra = [0] * len(weights) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
+    rows = zip(positive.tolist(), negative.tolist(), extra, strict=True)
     return max((max(high * p - low * n, high * n - low * p) + b for p, n, b in rows), default=0)
 
 
@@ -36,6 +42,20 @@ def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:
     """Returns the least and the largest x - zero_point over the type's range."""
     limits = np.iinfo(dtype)
     return int(limits.min) - max(zero_points), int(limits.max) - min(zero_points)
+
+
+def centred(values: Array, zero_point: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns values - zero_point exactly, as dtype (narrow_type); the very array, of its own type, where every zero
+    point is 0."""
+    if values.dtype.kind in "iu" and not zero_point.any():
+        return values
+    return np.subtract(values, zero_point, dtype=dtype, casting="unsafe")
+
+
+def widened(weights: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns constant whole numbers as dtype, the type of their sums, where that is little memory; else unchanged, for
+    each block to make its part ready: that takes less time than to read so much memory again."""
+    return weights.astype(dtype) if weights.size <= FEW else weights
 
 
 def narrow_type(dtype: str) -> np.dtype[Any]:

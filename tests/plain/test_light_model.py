@@ -241,11 +241,18 @@ def test_a_reference_of_lent_constants_gives_the_same_values_and_parts():
     assert [v.model for v in lent.variants(prepared)] == [v.model for v in whole.variants(prepared)]
 
 
-def test_what_is_prepared_of_very_large_constants_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_prepared_beyond_a_limit_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+    """Nodes that were forgotten make room for others."""
     graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
     kept = Simulator(graph)
-    monkeypatch.setattr(simulator, "MOST_CONSTANTS", 2 * SIZE * SIZE)
+    monkeypatch.setattr(simulator, "MOST_PREPARED", 5 * SIZE * SIZE)  # of 4 bytes each
     freed = Simulator(graph)
     prepared = random_inputs(graph, 3)
-    assert freed.run(prepared).digests == kept.run(prepared).digests
-    assert not freed._states and kept._states
+    products_of = [n.name for n in graph.nodes if n.op == "matmul"]
+    for _ in range(2):
+        assert freed.run(prepared).digests == kept.run(prepared).digests
+        assert [name in freed._states for name in products_of] == [True, False]
+    assert all(name in kept._states for name in products_of)
+    for unit in units(graph):
+        freed.forget(unit)
+    assert not freed._states and freed._room == 5 * SIZE * SIZE

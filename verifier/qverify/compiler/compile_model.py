@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy.typing as npt
 import onnx
 
 from qverify.arithmetic.workers import submit
@@ -17,7 +16,7 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
-from qverify.compiler.integer_model import Piece
+from qverify.compiler.integer_model import IntegerModel, Piece, address
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
@@ -77,13 +76,17 @@ class CompileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """The result of compile_model. integer: the pieces of the integer ONNX's file. constants: those that it has as the
-    original ONNX has them, by name. notes: what a report says of the arithmetic."""
+    """The result of compile_model. made: the integer ONNX; serialized where the host computes nodes of it. notes: what a
+    report says of the arithmetic."""
 
     graph: Graph
-    integer: list[Piece]
-    constants: dict[str, npt.NDArray[Any]]
+    made: IntegerModel | bytes
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def integer(self) -> list[Piece]:
+        """Returns the pieces of the integer ONNX's file."""
+        return [self.made] if isinstance(self.made, bytes) else self.made.pieces()
 
     @property
     def integer_onnx(self) -> bytes:
@@ -92,7 +95,15 @@ class Compiled:
 
     def integer_model(self) -> LightModel:
         """Returns the integer ONNX, whose large constants are the compiler's arrays."""
-        return light_model(onnx.ModelProto.FromString(self.integer_onnx), self.constants)
+        return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
+
+    def adopt(self, graph: Graph) -> None:
+        """Gives up the graph for model.bin's, which is run instead, and large constants for equal ones in it, so that they
+        are in memory once."""
+        if not isinstance(self.made, bytes):
+            own, theirs = self.graph.constants, graph.constants
+            self.made = self.made.sharing({address(own[n]): theirs[n] for n in own.keys() & theirs.keys()})
+        self.graph = graph
 
 
 def compile_model(
@@ -136,8 +147,8 @@ def compile_model(
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
-    integer = _integer(lowered)
-    integer_sha256 = submit(partial(_sha256, integer))
+    compiled = Compiled(graph, _integer(lowered), notes)
+    integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": source_sha256.result(),
@@ -145,12 +156,12 @@ def compile_model(
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    compiled = Compiled(graph, integer, lowered.matched.view.constants, notes)
     if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
         exact = replace(options, rounding="ref-exact")
         plain = graph if options.rounding == exact.rounding else lowered.again(exact)
         graph.meta["check"] = check_against_original(plain, original, watch)
     graph.meta["integer_sha256"] = integer_sha256.result()
+    lowered.matched.view.constants = {}  # units refer to the view and it to them, so that it stays for a while
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
@@ -213,13 +224,14 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
     return graph
 
 
-def _integer(lowered: _Lowered) -> list[Piece]:
-    """Returns the pieces of the integer ONNX, with the islands' nodes as they are."""
+def _integer(lowered: _Lowered) -> IntegerModel | bytes:
+    """Returns the integer ONNX, with the islands' nodes as they are."""
+    assert lowered.matched.integer is not None  # nothing is refused
     if lowered.host is None:
         return lowered.matched.integer
-    model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer)))
+    model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
     check_host_runs(model, lowered.graph.islands)
-    return [model.SerializeToString(deterministic=True)]
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def _check_outputs(view: View) -> None:

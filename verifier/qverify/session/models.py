@@ -16,6 +16,7 @@ from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_model
 from qverify.session.model_claims import contradiction
 from qverify.sides.host_islands import HostIslands
+from qverify.tensors.free_memory import return_free_memory
 
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
@@ -173,6 +174,8 @@ def _compile_again(
             raise BadFileError(
                 f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
             )
+        compiled.adopt(graph)
+        return_free_memory()
         return compiled, []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"

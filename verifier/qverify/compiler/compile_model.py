@@ -107,23 +107,31 @@ class Compiled:
 
 
 def compile_model(
-    source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
+    source: bytes,
+    name: str,
+    options: CompileOptions | None = None,
+    watch: Watch | None = None,
+    parsed: onnx.ModelProto | None = None,
+    sha256: str = "",
 ) -> Compiled:
-    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. Raises
+    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. parsed,
+    sha256: what parse() makes of these bytes, which is changed, and their digest, where they are known. Raises
     BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompileOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
     if not 1 <= options.align <= 4096:
         raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
-    model = load(source, name, options.folder, options.shapes)
-    if not is_quantized(model) and not (stores_weights_in_blocks(source) and is_quantized(parse(source, name))):
+    parsed = parse(source, name) if parsed is None else parsed
+    in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
+    notes = notes_on_levels(parsed) if in_blocks else []
+    model = load(parsed, name, options.folder, options.shapes)
+    if not is_quantized(model) and not (in_blocks and quantized):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
-    notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
-    source_sha256 = submit(partial(_sha256, [source]))
-    del source  # a caller that does not keep the file's bytes either need not hold them beside the model
+    source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
+    del source, parsed  # a caller that does not keep the file's bytes either need not hold them beside the model
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)

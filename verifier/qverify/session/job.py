@@ -211,6 +211,7 @@ class Job:
                 request.reach,
                 request.spot_seed,
                 self.models.islands,
+                self.models.binary_sha256,
             )
         return self._board
 

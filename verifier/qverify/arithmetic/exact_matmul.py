@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+MOST_RUNS = 3  # of float32; float64 takes twice the time of one
 FEW = 1 << 17  # weights that are kept in the type of their sums
 
 
@@ -36,6 +38,38 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
     extra = [0] * len(weights) if bias is None else [abs(int(b)) for b in bias.reshape(-1)]
     rows = zip(positive.tolist(), negative.tolist(), extra, strict=True)
     return max((max(high * p - low * n, high * n - low * p) + b for p, n, b in rows), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a product is summed exactly: dtype: of both operands; runs: of the terms, each summed in dtype; whole: the type in
+    which the runs' sums, and the bias, are added."""
+
+    dtype: np.dtype[Any]
+    runs: tuple[slice, ...]
+    whole: np.dtype[Any]
+
+    def product(self, a: Array, b: Array) -> Array:
+        """Returns a @ b in type `whole`. a [M, terms] and b [terms, N]: exact in dtype."""
+        acc = a[:, self.runs[0]] @ b[self.runs[0]]
+        if self.dtype == self.whole:
+            return acc
+        total = acc.astype(self.whole)
+        for run in self.runs[1:]:
+            total += a[:, run] @ b[run]
+        return total
+
+
+def exact_terms(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> Terms:
+    """Returns the fastest way to sum the terms of largest_partial_sum: in float32 where that is exact for the whole or, for
+    long sums, for each of a few runs."""
+    count, dtype = weights.shape[1], exact_dtype(largest_partial_sum(limits, weights, bias))
+    if dtype == np.float64:
+        for parts in range(1, MOST_RUNS + 1):
+            runs = [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
+            if all(exact_dtype(largest_partial_sum(limits, weights[:, run])) == np.float32 for run in runs):
+                return Terms(np.dtype(np.float32), tuple(runs), dtype)
+    return Terms(dtype, (slice(0, count),), dtype)
 
 
 def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from qverify.compare.forced import distance
@@ -123,6 +125,56 @@ def test_the_inputs_given_are_those_that_were_recorded():
 
     report_of(record("reference"), record("board", wrong_at("n1", 5)), run=run)
     assert seen["n2"]["n1"][3] == X[3] + 6 and "n1" not in seen  # the reference's own run of n1 is known
+
+
+def verdicts_of_three(simulator, board, run=step):
+    """The forced verdicts of n2 and y in both pairs of the reference, and the units it was asked to run."""
+    asked = []
+
+    def counted(unit, given):
+        asked.append(unit.name)
+        return run(unit, given)
+
+    graph, sides = chain(), {r.side: r for r in (record("reference"), simulator, board)}
+    report = judge_all(sides, graph, units(graph), Options(dump_all=True), {"reference": counted}, None, {"x": X})
+    assert [(p.a, p.b) for p in report.pairs[:2]] == [("reference", "simulator"), ("reference", "board")]
+    return [{r.name: r.forced for r in p.tensors} for p in report.pairs[:2]], asked
+
+
+def test_a_unit_is_run_once_on_what_two_sides_have_alike():
+    (one, two), asked = verdicts_of_three(record("simulator", wrong_at("n1")), record("board", wrong_at("n1")))
+    assert asked == ["n2", "y"]
+    for name, verdict in (("n1", "FAILED"), ("n2", "PASSED"), ("y", "PASSED")):
+        assert (one[name].verdict, one[name].by, one[name].on) == (verdict, "reference", "simulator")
+        assert two[name] == replace(one[name], on="board")
+        assert one[name].mismatched == (1 if name == "n1" else 0)
+
+
+def test_a_unit_is_run_anew_where_an_input_or_what_is_compared_differs():
+    board = record("board", lambda u, g: wrong_at(u.name, 2)(u, g) if u.name in ("n1", "n2") else step(u, g))
+    (one, two), asked = verdicts_of_three(record("simulator", wrong_at("n1")), board)
+    assert asked == ["n2", "y"] * 2
+    assert (one["n2"].verdict, two["n2"].verdict, two["n2"].on, two["n2"].max_lsb) == ("PASSED", "FAILED", "board", 2)
+    only_output = record("board", lambda u, g: wrong_at(u.name)(u, g) if u.name in ("n1", "y") else step(u, g))
+    (one, two), asked = verdicts_of_three(record("simulator", wrong_at("n1")), only_output)
+    assert asked == ["n2", "y", "y"]
+    assert (one["y"].verdict, two["y"].verdict, two["n2"].verdict) == ("PASSED", "FAILED", "PASSED")
+
+
+def test_what_could_not_be_run_is_tried_in_each_pair():
+    def broken(unit, given):
+        raise ValueError("no such kernel")
+
+    (one, two), asked = verdicts_of_three(record("simulator", wrong_at("n1")), record("board", wrong_at("n1")), broken)
+    assert asked == ["n2", "y"] * 2
+    assert (one["n2"].verdict, two["n2"].verdict) == ("INCONCLUSIVE", "INCONCLUSIVE")
+
+
+def test_arrays_that_are_loaded_anew_each_time_are_not_held_on_to():
+    board = record("board", wrong_at("n1"))
+    board.tensors = Tensors({n: v.copy for n, v in board.tensors.items()})
+    (one, two), asked = verdicts_of_three(record("simulator", wrong_at("n1")), board)
+    assert asked == ["n2", "y"] * 2 and two["y"] == replace(one["y"], on="board")
 
 
 def test_a_graph_input_that_only_the_sides_hold():

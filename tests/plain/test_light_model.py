@@ -19,6 +19,7 @@ from qverify.compiler.check_units import _run_unit
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
 from qverify.onnx_model import sliced_engine
 from qverify.onnx_model.engine import Engine
@@ -43,6 +44,22 @@ def peak():
 compile_model(Path(sys.argv[1]).read_bytes(), "small.onnx")
 before = peak()
 encode_pieces(compile_model(Path(sys.argv[2]).read_bytes(), "large.onnx").graph)
+print(peak() - before)
+"""
+PEAK_OF_JOB = """
+import sys
+from pathlib import Path
+from qverify.compare.options import Options
+from qverify.session.job import verify
+from qverify.session.request import Request
+def peak():
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) * 1024
+def run(name):
+    assert verify(Request([name + ".onnx", name + ".bin"], options=Options(dump_all=True))).report.verdict == "PASSED"
+run(sys.argv[1])
+before = peak()
+run(sys.argv[2])
 print(peak() - before)
 """
 
@@ -173,6 +190,39 @@ def test_the_pieces_of_the_integer_onnx_are_its_file():
     assert np.array_equal(constants["w1"], numpy_helper.to_array(products(2).graph.initializer[5]))
 
 
+def test_the_light_integer_onnx_is_that_of_its_file():
+    compiled = compile_model(products(2).SerializeToString(), "p.onnx")
+    ours, theirs = compiled.integer_model(), light_model(onnx.ModelProto.FromString(compiled.integer_onnx))
+    assert ours.model == theirs.model and ours.constants.keys() == theirs.constants.keys() == {"w0", "w1"}
+    assert all(np.array_equal(v, theirs.constants[n]) for n, v in ours.constants.items())
+
+
+def test_constants_that_model_bin_has_too_are_in_memory_once():
+    """Equal ones alone: what the reference computes with comes from the ONNX."""
+    compiled = compile_model(products(2).SerializeToString(), "p.onnx")
+    whole, read = compiled.integer_onnx, decode(encode(compiled.graph))
+    read.constants["w1"] = read.constants["w1"] ^ np.int8(1)
+    compiled.adopt(read)
+    shared = compiled.integer_model().constants
+    assert compiled.integer_onnx == whole
+    assert np.shares_memory(shared["w0"], read.constants["w0"])
+    assert not np.shares_memory(shared["w1"], read.constants["w1"])
+
+
+def test_the_main_job_holds_the_constants_few_times(tmp_path: Path):
+    """Of both files, of onnxruntime's packed ones, and for a time of the plain run's."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc/self/status for the peak of the memory")
+    words = [sys.executable, "-B", "-c", PEAK_OF_JOB]
+    for name, model in (("small", products(1)), ("large", products(24, 1536))):
+        (tmp_path / f"{name}.onnx").write_bytes(model.SerializeToString())
+        compiled = compile_model(model.SerializeToString(), f"{name}.onnx")
+        (tmp_path / f"{name}.bin").write_bytes(encode(compiled.graph))
+        words.append(str(tmp_path / name))
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+    assert int(done.stdout) < 6 * 24 * 1536 * 1536, done.stdout
+
+
 def test_compiling_holds_the_constants_once(tmp_path: Path):
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc/self/status for the peak of the memory")
@@ -241,11 +291,18 @@ def test_a_reference_of_lent_constants_gives_the_same_values_and_parts():
     assert [v.model for v in lent.variants(prepared)] == [v.model for v in whole.variants(prepared)]
 
 
-def test_what_is_prepared_of_very_large_constants_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_prepared_beyond_a_limit_is_not_kept(monkeypatch: pytest.MonkeyPatch):
+    """Nodes that were forgotten make room for others."""
     graph = compile_model(products(2).SerializeToString(), "p.onnx").graph
     kept = Simulator(graph)
-    monkeypatch.setattr(simulator, "MOST_CONSTANTS", 2 * SIZE * SIZE)
+    monkeypatch.setattr(simulator, "MOST_PREPARED", 5 * SIZE * SIZE)  # of 4 bytes each
     freed = Simulator(graph)
     prepared = random_inputs(graph, 3)
-    assert freed.run(prepared).digests == kept.run(prepared).digests
-    assert not freed._states and kept._states
+    products_of = [n.name for n in graph.nodes if n.op == "matmul"]
+    for _ in range(2):
+        assert freed.run(prepared).digests == kept.run(prepared).digests
+        assert [name in freed._states for name in products_of] == [True, False]
+    assert all(name in kept._states for name in products_of)
+    for unit in units(graph):
+        freed.forget(unit)
+    assert not freed._states and freed._room == 5 * SIZE * SIZE

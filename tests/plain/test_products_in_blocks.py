@@ -57,6 +57,17 @@ def test_a_product_in_blocks(left: tuple[int, ...], right: tuple[int, ...], rq: 
                 assert found.dtype == np.int8 and np.array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("rows", [1, 15, 40])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_of_weights_as_they_are_stored(rows: int, turned: bool) -> None:
+    """Each block makes its part of them ready."""
+    a, b = RNG.integers(-255, 256, (rows, 600)), RNG.integers(-128, 128, (600, 900)).astype(np.int8)
+    of = output(900, np.float32, "int8")
+    wanted = requantized_product(a.astype(np.float32), b.astype(np.float32), of, (rows, 900))
+    stored = np.asfortranarray(b) if turned else b
+    assert np.array_equal(requantized_product(a.astype(np.float32), stored, of, (rows, 900)), wanted)
+
+
 @pytest.mark.parametrize("columns", [1, 6])
 def test_a_product_that_gives_floats(columns: int) -> None:
     a, b = RNG.integers(-128, 128, (4, 5)), RNG.integers(-128, 128, (5, 6))

@@ -25,6 +25,8 @@ def visible(value: T) -> T:
     lines read such copies, so that a name cannot add a line of its own."""
     if isinstance(value, str):
         return printable(value)  # type: ignore[return-value]
+    if value is None or isinstance(value, (int, float)):  # most of what a report holds
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(**{f.name: visible(getattr(value, f.name)) for f in fields(value) if f.init})
     if isinstance(value, dict):

@@ -18,7 +18,9 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = np.asarray(c, np.float64)
     total, error = two_sum(product, addend)
-    return round_to_odd(total, error).astype(np.float32)
+    if error.any():  # NaN, too; else the sum is exact
+        total = round_to_odd(total, error)
+    return total.astype(np.float32)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

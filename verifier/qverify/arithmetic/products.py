@@ -11,11 +11,13 @@ from qverify.arithmetic.workers import core_count, run_blocks, runs
 
 LARGEST = 1 << 20  # sums of a block
 WORTH = 1 << 22  # multiplications that are worth a block
+FEW_ROWS, IN_CACHE = 16, 1 << 17  # of the left matrix; elements of the right one that stay in a second-level cache
 
 
 def requantized_product(a: Array, b: Array, output: Output, shape: tuple[int, ...], bias: Array | None = None) -> Array:
-    """Returns output of a @ b + bias, in this shape. a, b: centred, of the type that holds every sum, with numpy's
-    broadcasting of matrices; bias: [N]; the channels of output are the columns."""
+    """Returns output of a @ b + bias, in this shape. a, b: centred, with numpy's broadcasting of matrices; a: of the type
+    that holds every sum; b: of that or, if it is one matrix, of any integer type; bias: [N]; the channels of output are the
+    columns."""
     a, b = np.atleast_2d(a), b[:, None] if b.ndim == 1 else b
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     y = np.empty((*lead, a.shape[-2], b.shape[-1]), output.dtype)
@@ -32,12 +34,15 @@ def _columns(a: Array, b: Array, output: Output, y: Array, bias: Array | None) -
     rows = a.reshape(len(target), -1)
 
     def block(columns: slice) -> None:
-        acc = rows @ b[:, columns]
+        acc = rows @ b[:, columns].astype(rows.dtype, copy=False)
         if bias is not None:
             acc += bias[columns]
         output.part(columns, -1).into(acc, target[:, columns])
 
-    run_blocks([partial(block, part) for part in _parts(b.shape[1], len(rows), len(b))])
+    parts = _parts(b.shape[1], len(rows), len(b))
+    if b.dtype != rows.dtype and len(rows) < FEW_ROWS:  # then most of the time is spent on b
+        parts = runs(b.shape[1], IN_CACHE // max(1, len(b)))
+    run_blocks([partial(block, part) for part in parts])
 
 
 def _matrices(a: Array, b: Array, output: Output, y: Array, bias: Array | None) -> None:

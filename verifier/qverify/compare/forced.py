@@ -3,7 +3,7 @@ output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,14 +37,41 @@ class Located:
     forced: Mapping[str, Forced]
 
 
+class SameArrays:
+    """Forced verdicts for the next pair in which the same side runs the same unit on the very same arrays, and the result
+    is compared with the very same arrays: of three sides, two often have the same bytes, which share one array."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
+
+    def find(self, key: tuple[Hashable, ...], arrays: list[Array]) -> dict[str, Forced] | None:
+        """Returns the verdicts that were kept under this key for these arrays; None where there are none."""
+        before, verdicts = self._known.get(key, ([], {}))
+        alike = len(before) == len(arrays) and all(one is two for one, two in zip(before, arrays, strict=True))
+        return verdicts if verdicts and alike else None
+
+    def keep(self, key: tuple[Hashable, ...], arrays: list[Array], verdicts: dict[str, Forced]) -> None:
+        """Keeps verdicts, unless one of them is INCONCLUSIVE: that may have a reason of its own in each pair."""
+        if all(f.verdict != "INCONCLUSIVE" for f in verdicts.values()):
+            self._known[key] = arrays, verdicts
+
+
 class Forcing:
     """Forces the units of one judged pair. run_unit: runs one unit on side a; None where a cannot. exact: both sides
-    run one model.bin, so bytes must be equal. inputs: the graph's inputs, shared by all sides."""
+    run one model.bin, so bytes must be equal. inputs: the graph's inputs, shared by all sides. known: shared by the pairs
+    of one comparison."""
 
     def __init__(
-        self, judged: Judged, graph: Graph, run_unit: RunUnit | None, exact: bool, inputs: Mapping[str, Array]
+        self,
+        judged: Judged,
+        graph: Graph,
+        run_unit: RunUnit | None,
+        exact: bool,
+        inputs: Mapping[str, Array],
+        known: SameArrays | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
+        self._known = known or SameArrays()
         self._same: dict[str, bool | None] = {}
         self._fed, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
@@ -74,6 +101,26 @@ class Forcing:
         inputs_same = all(self.same(n) for n in unit.inputs)
         if inputs_same and all(self.same(o) for o in outputs):
             return {o: self._accept_equal(unit, o) for o in outputs}
+        arrays = self._held_arrays(unit)
+        if arrays is None:
+            return self._run(unit, outputs, inputs_same)
+        key = (id(self.judged.a), self.exact, self._is_foreign(), *unit.outputs)
+        verdicts = self._known.find(key, arrays)
+        if verdicts is None:
+            verdicts = self._run(unit, outputs, inputs_same)
+            self._known.keep(key, arrays, verdicts)
+        return {o: replace(f, on=self.judged.pair.b) for o, f in verdicts.items()}
+
+    def _held_arrays(self, unit: Unit) -> list[Array] | None:
+        """Returns all of b's arrays of which a verdict of this unit is made; None where one is not here, or does not stay
+        in memory."""
+        b, names = self.judged.b, (*unit.inputs, *unit.outputs)
+        held = [self.inputs[n] if n in self.inputs else b.held(self._map_names(n)[1]) for n in names]
+        arrays = [value for value in held if value is not None]
+        return arrays if len(arrays) == len(names) and b.keeps_arrays and self.judged.a.keeps_arrays else None
+
+    def _run(self, unit: Unit, outputs: list[str], inputs_same: bool) -> dict[str, Forced]:
+        """Returns the forced verdict of each output, by name."""
         computed = self._compute(unit, outputs, inputs_same)
         if isinstance(computed, str):
             return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
@@ -170,9 +217,13 @@ class Forcing:
         if self.exact:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
-        if self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt":
+        if self._is_foreign():
             return another_runtime(limit, unit, name, self.graph), False
         return tie_aware(limit, unit, name, self.graph)
+
+    def _is_foreign(self) -> bool:
+        """Whether b is another runtime than ours."""
+        return self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt"
 
     def _accept_equal(self, unit: Unit, name: str) -> Forced:
         spec, (limit, _) = self.graph.spec(name), self._choose_limit(unit, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from qverify.compare.paired_values import bits_equal
+from qverify.compare.paired_values import Histograms, bits_equal
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording
 
@@ -19,6 +19,12 @@ class Values:
         self.recording, self.pull = recording, pull
         self.peers: list[Recording] = []  # other sides: a tensor with the same digest there need not be pulled
         self.failed: dict[str, str] = dict(recording.missing)
+        self.histograms = Histograms()  # of this side's tensors with another's
+
+    @property
+    def keeps_arrays(self) -> bool:
+        """Whether its tensors stay in memory, one array each; else each is loaded anew when it is read."""
+        return isinstance(self.recording.tensors, dict)
 
     def digest(self, name: str) -> str | None:
         """Returns the digest the side gave for this tensor, or None."""

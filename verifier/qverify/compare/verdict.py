@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
-from qverify.compare.forced import Forcing, Located, RunUnit
+from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
@@ -57,14 +57,14 @@ def judge_all(
     for label, own in values.items():
         own.peers = [r for other, r in sides if other != label]
     _share([r for _, r in sides])
-    judged, forcing, matrix = [], [], {}
+    judged, forcing, matrix, known = [], [], {}, SameArrays()
     for (label_a, a), (label_b, b) in paired:
         one = Judge(values[label_a], values[label_b], graph, options).run(
             _name_side(label_a, a), _name_side(label_b, b)
         )
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
-            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}))
+            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}, known))
             matrix[(a.side, b.side)] = _force_pair(forcing[-1], units, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:

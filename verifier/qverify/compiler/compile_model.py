@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy.typing as npt
 import onnx
 
 from qverify.arithmetic.workers import submit
@@ -17,7 +16,7 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
-from qverify.compiler.integer_model import Piece
+from qverify.compiler.integer_model import IntegerModel, Piece, address
 from qverify.compiler.match import Matched, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
@@ -77,13 +76,17 @@ class CompileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """The result of compile_model. integer: the pieces of the integer ONNX's file. constants: those that it has as the
-    original ONNX has them, by name. notes: what a report says of the arithmetic."""
+    """The result of compile_model. made: the integer ONNX; serialized where the host computes nodes of it. notes: what a
+    report says of the arithmetic."""
 
     graph: Graph
-    integer: list[Piece]
-    constants: dict[str, npt.NDArray[Any]]
+    made: IntegerModel | bytes
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def integer(self) -> list[Piece]:
+        """Returns the pieces of the integer ONNX's file."""
+        return [self.made] if isinstance(self.made, bytes) else self.made.pieces()
 
     @property
     def integer_onnx(self) -> bytes:
@@ -92,27 +95,43 @@ class Compiled:
 
     def integer_model(self) -> LightModel:
         """Returns the integer ONNX, whose large constants are the compiler's arrays."""
-        return light_model(onnx.ModelProto.FromString(self.integer_onnx), self.constants)
+        return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
+
+    def adopt(self, graph: Graph) -> None:
+        """Gives up the graph for model.bin's, which is run instead, and large constants for equal ones in it, so that they
+        are in memory once."""
+        if not isinstance(self.made, bytes):
+            own, theirs = self.graph.constants, graph.constants
+            self.made = self.made.sharing({address(own[n]): theirs[n] for n in own.keys() & theirs.keys()})
+        self.graph = graph
 
 
 def compile_model(
-    source: bytes, name: str, options: CompileOptions | None = None, watch: Watch | None = None
+    source: bytes,
+    name: str,
+    options: CompileOptions | None = None,
+    watch: Watch | None = None,
+    parsed: onnx.ModelProto | None = None,
+    sha256: str = "",
 ) -> Compiled:
-    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. Raises
+    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. parsed,
+    sha256: what parse() makes of these bytes, which is changed, and their digest, where they are known. Raises
     BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompileOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
     if not 1 <= options.align <= 4096:
         raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
-    model = load(source, name, options.folder, options.shapes)
-    if not is_quantized(model) and not (stores_weights_in_blocks(source) and is_quantized(parse(source, name))):
+    parsed = parse(source, name) if parsed is None else parsed
+    in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
+    notes = notes_on_levels(parsed) if in_blocks else []
+    model = load(parsed, name, options.folder, options.shapes)
+    if not is_quantized(model) and not (in_blocks and quantized):
         raise BadFileError(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
         )
-    notes = notes_on_levels(parse(source, name)) if stores_weights_in_blocks(source) else []
-    source_sha256 = submit(partial(_sha256, [source]))
-    del source  # a caller that does not keep the file's bytes either need not hold them beside the model
+    source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
+    del source, parsed  # a caller that does not keep the file's bytes either need not hold them beside the model
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
@@ -136,8 +155,8 @@ def compile_model(
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
-    integer = _integer(lowered)
-    integer_sha256 = submit(partial(_sha256, integer))
+    compiled = Compiled(graph, _integer(lowered), notes)
+    integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
         "source_sha256": source_sha256.result(),
@@ -145,12 +164,12 @@ def compile_model(
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    compiled = Compiled(graph, integer, lowered.matched.view.constants, notes)
     if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
         exact = replace(options, rounding="ref-exact")
         plain = graph if options.rounding == exact.rounding else lowered.again(exact)
         graph.meta["check"] = check_against_original(plain, original, watch)
     graph.meta["integer_sha256"] = integer_sha256.result()
+    lowered.matched.view.constants = {}  # units refer to the view and it to them, so that it stays for a while
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
@@ -213,13 +232,14 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
     return graph
 
 
-def _integer(lowered: _Lowered) -> list[Piece]:
-    """Returns the pieces of the integer ONNX, with the islands' nodes as they are."""
+def _integer(lowered: _Lowered) -> IntegerModel | bytes:
+    """Returns the integer ONNX, with the islands' nodes as they are."""
+    assert lowered.matched.integer is not None  # nothing is refused
     if lowered.host is None:
         return lowered.matched.integer
-    model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer)))
+    model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
     check_host_runs(model, lowered.graph.islands)
-    return [model.SerializeToString(deterministic=True)]
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def _check_outputs(view: View) -> None:

@@ -12,7 +12,7 @@ import onnx
 from qverify.compiler.blockers import Blockers
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
-from qverify.compiler.integer_model import Piece, model_pieces
+from qverify.compiler.integer_model import IntegerModel
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
@@ -23,17 +23,17 @@ Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and
 
 @dataclass(slots=True)
 class Matched:
-    """A matched model. steps: units and remaining original nodes, in running order. integer: the pieces of the integer
-    ONNX. covers: tensor to the ONNX nodes it stands for."""
+    """A matched model. steps: units and remaining original nodes, in running order. integer: the integer ONNX; None
+    where a node is refused. covers: tensor to the ONNX nodes it stands for."""
 
     view: View
-    integer: list[Piece]
+    integer: IntegerModel | None
     steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched:
-    """Matches all nodes that are not refused, and refuses those whose unit cannot be made. The integer ONNX is empty
+    """Matches all nodes that are not refused, and refuses those whose unit cannot be made. There is no integer ONNX
     where a node is refused."""
     operators, floats = lowerings().operators, lowerings().match_float
     matched: dict[str, LoweredUnit] = {}
@@ -53,7 +53,7 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
     steps, kept = _alive(view, matched, blockers, watch)
-    return Matched(view, [] if blockers else _integer_model(view, kept), steps, covers)
+    return Matched(view, None if blockers else _integer_model(view, kept), steps, covers)
 
 
 def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
@@ -173,7 +173,7 @@ def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
     unit.lower(probe)
 
 
-def _integer_model(view: View, kept: list[Any]) -> list[Piece]:
+def _integer_model(view: View, kept: list[Any]) -> IntegerModel:
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:
@@ -188,7 +188,7 @@ def _integer_model(view: View, kept: list[Any]) -> list[Piece]:
     used = {n for node in nodes for n in node.input}
     constants |= {n: v for n, v in view.constants.items() if n in used}
     source = view.model.graph
-    return model_pieces(
+    return IntegerModel(
         onnx.ModelProto(ir_version=view.model.ir_version, producer_name="qverify"),
         onnx.GraphProto(node=nodes, name="integer"),
         {n: constants[n] for n in sorted(constants) if n in used},

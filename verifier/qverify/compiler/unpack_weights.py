@@ -143,9 +143,10 @@ def _unpackable(model: onnx.ModelProto) -> set[str]:
     return {n.output[0] for n in nodes if not obstacle(n, constants)}
 
 
-def stores_weights_in_blocks(source: bytes) -> bool:
-    """Returns whether a file may have such nodes: an attribute of their name is in it."""
-    return b"block_size" in source
+def stores_weights_in_blocks(model: onnx.ModelProto) -> bool:
+    """Returns whether a node of the model, or of a function of it, has weights in blocks. model: as its file has it."""
+    nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
+    return any(a.name == "block_size" for n in nodes for a in n.attribute)
 
 
 def notes_on_levels(model: onnx.ModelProto) -> list[str]:

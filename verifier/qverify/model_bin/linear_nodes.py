@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum
+from qverify.arithmetic.exact_matmul import Terms, centred_limits, exact_dtype, exact_terms, largest_partial_sum
 from qverify.arithmetic.linear import Output, is_wide
 from qverify.model_bin.graph import Graph, Node
 
@@ -37,3 +37,9 @@ def exact_type(node: Node, graph: Graph, weights: Array, bias: Array | None) -> 
     """Returns the fastest type that represents every sum exactly. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
     return exact_dtype(largest_partial_sum(centred_limits(x.dtype, *x.zero_point), weights, bias))
+
+
+def exact_terms_of(node: Node, graph: Graph, weights: Array, bias: Array | None) -> Terms:
+    """Returns the fastest way to sum exactly. weights: centred, [outputs, terms]."""
+    x = graph.spec(node.inputs[0] or "")
+    return exact_terms(centred_limits(x.dtype, *x.zero_point), weights, bias)

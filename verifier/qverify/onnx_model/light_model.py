@@ -69,9 +69,28 @@ def light_model(model: onnx.ModelProto, constants: Mapping[str, Array] | None = 
             tensor.CopyFrom(large[name])
             continue
         arrays[name] = known[name] if name in known else numpy_helper.to_array(large[name])
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="lent")
+        _lend(tensor)
     return LightModel(light, arrays)
+
+
+def is_large(value: Array) -> bool:
+    """Returns whether the data of a constant would be left out of a light_model()."""
+    if value.nbytes < LARGE or sys.byteorder != "little" or value.dtype.kind not in "iu":
+        return False
+    return onnx.helper.np_dtype_to_tensor_dtype(value.dtype) in INTEGERS
+
+
+def lent_tensor(name: str, value: Array) -> onnx.TensorProto:
+    """Returns the initializer of a light_model() for a constant whose data is left out."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+    tensor = onnx.TensorProto(name=name, data_type=kind, dims=value.shape)
+    _lend(tensor)
+    return tensor
+
+
+def _lend(tensor: onnx.TensorProto) -> None:
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="lent")
 
 
 def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:

@@ -41,17 +41,21 @@ def read_model(path: str) -> bytes:
     """Returns the bytes of a file of -m; those of an ONNX with external data contain that data, so that they are the
     whole model for every reader, hash, capture and bundle. Raises BadFileError."""
     data = read_file(path)
-    if b"location" not in data:  # the key that every external tensor has
-        return data
+    return with_external_data(data, path)[0] if b"location" in data else data  # the key that every external tensor has
+
+
+def with_external_data(data: bytes, path: str) -> tuple[bytes, onnx.ModelProto | None]:
+    """Returns read_model()'s bytes of a file that has been read, and the model in them; None where they are no ONNX, which
+    whoever reads them says."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError:
-        return data  # no ONNX: whoever reads it says so
+        return data, None
     if not has_external_data(model):
-        return data
+        return data, model
     embed_external_data(model, os.path.basename(path), os.path.dirname(os.path.abspath(path)))
-    return bytes(model.SerializeToString(deterministic=True))
+    return bytes(model.SerializeToString(deterministic=True)), model
 
 
 def parse(data: bytes, name: str) -> onnx.ModelProto:
@@ -61,20 +65,27 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
         model.ParseFromString(data)
     except DecodeError:
         raise BadFileError(f"{name}: not an ONNX file (protobuf does not parse)") from None
+    return check_parsed(model, name)
+
+
+def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Returns the model. Raises BadFileError where it has no node, as what any bytes may parse to."""
     if not model.graph.node or not model.opset_import:
         raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
     return model
 
 
-def load(data: bytes, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None) -> onnx.ModelProto:
+def load(
+    data: bytes | onnx.ModelProto, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None
+) -> onnx.ModelProto:
     """Returns a checked model in running order, without functions of its own, with static shapes of all tensors as
     value_info and with everything computed that depends on constants only. shapes: input name to dims for dynamic
-    inputs.
+    inputs. data: a file's bytes, or what parse() made of them, which is changed.
 
     Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
     folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator, and for one
     that draws random numbers."""
-    model = parse(data, name)
+    model = parse(data, name) if isinstance(data, bytes) else data
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
     check_names(model, name)

@@ -16,6 +16,7 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
+AT_ONCE = 64  # rows of a table
 FEW = 4096  # elements that are computed faster than a table of 65536
 
 
@@ -26,13 +27,17 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
     """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else
     None, also for outputs of FEW elements."""
-    if graph.spec(node.outputs[0]).elements <= FEW:
+    y = graph.spec(node.outputs[0])
+    if y.elements <= FEW:
         return None
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     if a.numpy_dtype.itemsize > 1 or b.numpy_dtype.itemsize > 1:
         return None
-    first = np.arange(256, dtype=np.uint8).view(a.dtype).repeat(256)
-    return function(node, graph, first, np.tile(np.arange(256, dtype=np.uint8).view(b.dtype), 256))
+    every = np.arange(256, dtype=np.uint8)
+    first, second, table = every.view(a.dtype)[:, None], every.view(b.dtype), np.empty((256, 256), y.numpy_dtype)
+    for rows in (slice(at, at + AT_ONCE) for at in range(0, 256, AT_ONCE)):  # whose float64 values stay in the cache
+        table[rows] = function(node, graph, first[rows], second)
+    return table.reshape(-1)
 
 
 def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:

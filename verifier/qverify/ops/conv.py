@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.exact_matmul import Terms, centred, narrow_type, widened
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import core_count, run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
+from qverify.model_bin.linear_nodes import exact_terms_of, output_of, whole_bias
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
@@ -25,12 +26,14 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw] in the exact dtype; bias: [O] or
-    None. image: of x, what window reads: its kernel lacks the taps that read padding only."""
+    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw], if large in its narrow type; terms: how
+    they are summed; bias: [O] or None. image: of x, what window reads: its kernel lacks the taps that read padding
+    only."""
 
     window: Window
     group: int
     weight: Array
+    terms: Terms
     bias: Array | None
     output: Output
     image: Cut
@@ -39,20 +42,20 @@ class Prepared:
 def prepare(node: Node, graph: Graph) -> Prepared:
     w = graph.spec(node.inputs[1] or "")
     window, group = window_of(node.words), node.words[10]
-    centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
+    stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
     if w.shape[2:] != window.kernel:
         raise ValueError(f"weights {list(w.shape)} for a kernel of {window.kernel}")
     x, y = graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0])
     window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
-    centred = centred[taps]
-    flat = centred.reshape(w.shape[0], -1)
+    flat = stored[taps].reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, flat, bias)
+    terms = exact_terms_of(node, graph, flat, bias)
     return Prepared(
         window,
         group,
-        np.ascontiguousarray(flat.reshape(group, w.shape[0] // group, -1).astype(dtype)),
-        None if bias is None else bias.astype(dtype),
+        widened(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
+        terms,
+        None if bias is None else bias.astype(terms.whole),
         output_of(node, graph),
         kept,
     )
@@ -67,7 +70,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
     blocks_of = _depthwise if one_channel and state.group > 1 else _grouped
     for image, result in zip(as_planes(x)[state.image], y, strict=True):
-        run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.weight.dtype), state, result))
+        run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.terms.dtype), state, result))
     return (y.reshape(spec.shape),)
 
 
@@ -85,7 +88,7 @@ def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
 def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
     """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     per_group, rows = state.weight.shape[1], y.shape[1]
-    weight = state.weight.reshape(len(y), -1)
+    weight = state.weight.reshape(len(y), -1).astype(state.terms.whole, copy=False)
 
     def block(channels: slice) -> None:
         outputs = slice(channels.start * per_group, channels.stop * per_group)
@@ -107,7 +110,8 @@ def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], Non
 
     def product(g: int, patch: Array, of_group: slice, rows: slice) -> None:
         outputs = slice(g * per_group + of_group.start, g * per_group + of_group.stop)
-        _requantized(state.weight[g, of_group] @ patch, outputs, state, y[outputs, rows])
+        weight = state.weight[g, of_group].astype(state.terms.dtype, copy=False)
+        _requantized(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
 
     def block(g: int, rows: slice) -> None:
         patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.arithmetic.exact_matmul import centred, narrow_type
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.windows import as_planes, landed, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
@@ -31,9 +32,9 @@ class Prepared:
 
 def prepare(node: Node, graph: Graph) -> Prepared:
     w = graph.spec(node.inputs[1] or "")
-    centred = graph.constants[w.name].astype(np.int64) - along_axis(w.zero_point, 4, w.channel_axis)
+    stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
     group, per_out = node.words[10], w.shape[1]
-    of_group = centred.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
+    of_group = stored.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
     bias = whole_bias(node, graph)
     dtype = exact_type(node, graph, of_group.reshape(group * per_out, -1), bias)
     return Prepared(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import narrow_type
+from qverify.arithmetic.exact_matmul import centred, narrow_type, widened
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
@@ -17,22 +17,19 @@ Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
-def prepare(node: Node, graph: Graph) -> tuple[Array, Array | None, Output]:
+def prepare(node: Node, graph: Graph) -> tuple[Any, Array, Array | None, Output]:
     w = graph.spec(node.inputs[1] or "")
-    narrow = narrow_type(w.dtype)
-    centred = graph.constants[w.name].astype(narrow)
-    centred -= along_axis(w.zero_point, 2, max(w.channel_axis, 0)).astype(narrow)
-    bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, centred, bias)
-    output = output_of(node, graph)
-    return np.ascontiguousarray(centred.T.astype(dtype)), None if bias is None else bias.astype(dtype), output
+    zeros = along_axis(w.zero_point, 2, max(w.channel_axis, 0))
+    stored, bias = centred(graph.constants[w.name], zeros, narrow_type(w.dtype)), whole_bias(node, graph)
+    dtype = exact_type(node, graph, stored, bias)
+    weight = widened(stored, dtype).T
+    return dtype, weight, None if bias is None else bias.astype(dtype), output_of(node, graph)
 
 
 def simulate(
-    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Array, Array | None, Output]
+    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array, Array | None, Output]
 ) -> tuple[Array, ...]:
-    weight, bias, output = state
+    dtype, weight, bias, output = state
     assert inputs[0] is not None
-    zero = weight.dtype.type(graph.spec(node.inputs[0] or "").zero_point[0])
-    x = inputs[0].astype(weight.dtype) - zero
+    x = np.subtract(inputs[0], graph.spec(node.inputs[0] or "").zero_point[0], dtype=dtype, casting="unsafe")
     return (requantized_product(x, weight, output, graph.spec(node.outputs[0]).shape, bias),)

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import centred_limits, exact_dtype, largest_partial_sum, narrow_type
+from qverify.arithmetic.exact_matmul import (
+    centred,
+    centred_limits,
+    exact_dtype,
+    largest_partial_sum,
+    narrow_type,
+    widened,
+)
 from qverify.arithmetic.linear import Output, along_axis
 from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
@@ -19,19 +26,22 @@ Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
+def _zeros(spec: TensorSpec) -> Array:
+    return along_axis(spec.zero_point, len(spec.shape), max(spec.channel_axis, 0))
+
+
 def _centred(values: Array, spec: TensorSpec, dtype: Any) -> Array:
-    axis = spec.channel_axis if spec.channel_axis >= 0 else 0
-    return values.astype(dtype) - along_axis(spec.zero_point, len(spec.shape), axis).astype(dtype)
+    return values.astype(dtype) - _zeros(spec).astype(dtype)
 
 
 def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     limits, constant = centred_limits(a.dtype, *a.zero_point), None
     if b.name in graph.constants:
-        centred = _centred(graph.constants[b.name], b, narrow_type(b.dtype))
-        columns = np.moveaxis(centred, -2, -1) if centred.ndim > 1 else centred[None]
+        stored = centred(graph.constants[b.name], _zeros(b), narrow_type(b.dtype))
+        columns = np.moveaxis(stored, -2, -1) if stored.ndim > 1 else stored[None]
         dtype = exact_dtype(largest_partial_sum(limits, columns.reshape(-1, columns.shape[-1])))
-        constant = centred.astype(dtype)
+        constant = widened(stored, dtype) if stored.ndim == 2 else stored.astype(dtype)
     else:
         largest = [max(map(abs, of)) for of in (limits, centred_limits(b.dtype, *b.zero_point))]
         dtype = exact_dtype(a.shape[-1] * largest[0] * largest[1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qverify.session.models import Models
+from qverify.tensors.free_memory import return_free_memory
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -41,9 +42,11 @@ class HostSides:
         if self._models.compiled is not None:
             reference = self._open_reference()
             ran.canary = self._canary
+            original = reference.run_original(prepared)  # first: its session is gone before there is more in memory
+            return_free_memory()
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
-            ran.plain = reference.plain(prepared, ran.recordings["reference"].tensors)
+            ran.plain = reference.compare_original(prepared, ran.recordings["reference"].tensors, original)
         if run_sim:
             from qverify.sides.simulator import Simulator
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qverify_agents.errors import LinkError
@@ -15,6 +16,7 @@ from qverify.errors import QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
+from qverify.session.background import Background
 from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
 from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_others, run_on_others
@@ -156,20 +158,35 @@ class Job:
         return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Runs every side once. Returns their results, a function that pulls more tensors from the board (None without
-        one), and why the board could not be reached ("" where it was)."""
-        ran, board, unreached = self._host.run(prepared, self.request.run_sim, watch), None, ""
+        """Runs every side once, the host's while the board runs. Returns their results, a function that pulls
+        more tensors from the board (None without one), and why the board could not be reached ("" where it was)."""
+        if self.request.board is None or self.models.graph.islands:  # the host's nodes are of one session
+            ran = self._host.run(prepared, self.request.run_sim, watch)
+            recording, unreached = self._record_board(prepared, watch)
+        else:
+            with Background(partial(self._host.run, prepared, self.request.run_sim), watch) as host:
+                recording, unreached = self._record_board(prepared, watch)
+                ran = host.result()
+        if isinstance(unreached, LinkError):
+            raise unreached
+        if recording is not None:
+            ran.recordings["board"] = recording
+        return ran, self._board.pull if self._board is not None else None, unreached
+
+    def _record_board(self, prepared: PreparedInputs, watch: Watch | None) -> tuple[Recording | None, str | LinkError]:
+        """Returns the board's recording (None without a board), and why it could not be reached ("" where it was); the
+        error, where an address or a link fails in another way."""
         try:
             board = self._connect()
         except LinkError as error:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
-                raise
+                return None, error
             unreached = " ".join(str(error).split())
-            ran.recordings["board"] = unreachable_board(self.models.graph, str(self.request.board), unreached)
-        if board is not None:
-            pull = "all" if self.request.paranoid else self.request.pull
-            ran.recordings["board"] = board.run(prepared, step_of(watch, "board"), pull)
-        return ran, board.pull if board is not None else None, unreached
+            return unreachable_board(self.models.graph, str(self.request.board), unreached), unreached
+        if board is None:
+            return None, ""
+        pull = "all" if self.request.paranoid else self.request.pull
+        return board.run(prepared, step_of(watch, "board"), pull), ""
 
     def refresh(self, ran: SideResults) -> None:
         """Disconnects after a run that broke off, so that the next frame gets a new connection."""

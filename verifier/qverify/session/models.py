@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from qverify.arithmetic.workers import submit
 from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
-from qverify.onnx_model.load import is_quantized, parse, read_model
+from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.session.model_claims import contradiction
 from qverify.sides.host_islands import HostIslands
+from qverify.tensors.free_memory import return_free_memory
 
 FOREIGN = {
     b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
@@ -44,6 +47,12 @@ class Models:
     def integer_onnx(self) -> bytes | None:
         """Returns the integer ONNX, serialized; None without quant.onnx."""
         return None if self.compiled is None else self.compiled.integer_onnx
+
+    @cached_property
+    def binary_sha256(self) -> str:
+        """Returns the digest of model.bin."""
+        known = next((row["sha256"] for row in self.rows if row["kind"] == "model.bin"), "")
+        return known or hashlib.sha256(self.binary).hexdigest()
 
     @cached_property
     def islands(self) -> HostIslands | None:
@@ -81,30 +90,28 @@ def open_models(
 ) -> Models:
     """Opens the files of -m. UsageError or BadFileError for foreign files, two of one kind, or a model.bin compiled
     from another ONNX (unless allow_other). host: nodes that no kernel serves may be computed on the host."""
-    binary: tuple[str, bytes] | None = None
-    quantized: tuple[str, bytes] | None = None
-    tflite: tuple[str, bytes] | None = None
-    rows = []
+    binary: _File | None = None
+    quantized: _File | None = None
+    tflite: _File | None = None
+    files = []
     for path in paths:
-        data = read_model(path)
-        kind = kind_of(path, data)
-        rows.append({"path": os.path.basename(path), "sha256": hashlib.sha256(data).hexdigest(), "kind": kind})
-        if kind == "model.bin":
-            binary = _check_first(binary, path, data, kind)
-        elif kind == "quant.onnx":
-            quantized = _check_first(quantized, path, data, kind)
-        elif kind == "tflite":
-            tflite = _check_first(tflite, path, data, kind)
+        files.append(file := _File.read(path))
+        if file.kind == "model.bin":
+            binary = _check_first(binary, file)
+        elif file.kind == "quant.onnx":
+            quantized = _check_first(quantized, file)
+        elif file.kind == "tflite":
+            tflite = _check_first(tflite, file)
         else:
             raise UsageError(
                 f"{path}: got a float ONNX (it has no quantized operator), wanted the quantized ONNX, model.bin or both; "
                 "`qverify triage` takes a float ONNX"
             )
     if tflite is not None and quantized is None:
-        raise UsageError(f"{tflite[0]}: a .tflite is paired with a quantized ONNX; give that in -m, too")
-    models = _open(binary, quantized, rows, shapes, allow_other, host)
+        raise UsageError(f"{tflite.path}: a .tflite is paired with a quantized ONNX; give that in -m, too")
+    models = _open(binary, quantized, files, shapes, allow_other, host)
     if tflite is not None and quantized is not None:
-        models.tflite = tflite[1], _read_tensor_map(tflite[0], quantized[0])
+        models.tflite = tflite.data, _read_tensor_map(tflite.path, quantized.path)
     return models
 
 
@@ -114,16 +121,16 @@ def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
 
     for beside in (quantized, tflite):
         if os.path.isfile(found := f"{beside}.map.json"):
-            return read_map(read_model(found), found)
+            return read_map(read_file(found), found)
     raise UsageError(
         f"{tflite}: no map of its tensors; wanted {quantized}.map.json (ONNX tensor to its index in the .tflite)"
     )
 
 
 def _open(
-    binary: tuple[str, bytes] | None,
-    quantized: tuple[str, bytes] | None,
-    rows: list[dict[str, str]],
+    binary: _File | None,
+    quantized: _File | None,
+    files: list[_File],
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
     host: bool,
@@ -134,46 +141,78 @@ def _open(
     graph = None
     if binary is not None:
         try:
-            graph = decode(binary[1])
+            graph = decode(binary.data)
         except BadFileError as error:
-            raise BadFileError(f"{binary[0]}: {error}") from error
+            raise BadFileError(f"{binary.path}: {error}") from error
     if quantized is None:
         assert graph is not None and binary is not None
         if shapes:
             raise UsageError("--shape is for a dynamic ONNX; -m names only a model.bin, whose shapes are fixed")
         if graph.islands:
             raise UsageError(
-                f"{binary[0]}: {describe_islands(graph.islands)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
+                f"{binary.path}: {describe_islands(graph.islands)}, by onnxruntime; give the quantized ONNX that it was compiled from, too"
             )
-        return Models(graph, binary[1], rows=rows, caveats=_check_compiled(graph, binary[0]))
+        caveats = _check_compiled(graph, binary.path)
+        return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
     compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host)
     known = compiled.graph if graph is None else graph
     if known.islands:
         if not host:
             raise UsageError(f"{describe_islands(known.islands)}, which --no-host refuses")
         caveats = [describe_islands(known.islands), *caveats]
+    rows = [f.row() for f in files]
     if graph is None or binary is None:
         return Models(
             compiled.graph,
             encode(compiled.graph),
             compiled,
-            quantized[1],
+            quantized.data,
             rows,
             [*compiled.notes, "no model.bin given: compiled in memory"],
             caveats,
         )
-    return Models(graph, binary[1], compiled, quantized[1], rows, compiled.notes, caveats)
+    return Models(graph, binary.data, compiled, quantized.data, rows, compiled.notes, caveats)
 
 
-def _check_first(before: tuple[str, bytes] | None, path: str, data: bytes, kind: str) -> tuple[str, bytes]:
+@dataclass(slots=True)
+class _File:
+    """A file of -m. digest: of its bytes, from a worker. parsed: the ONNX; None of a model.bin, and once it was taken."""
+
+    path: str
+    data: bytes
+    kind: str
+    digest: Future[str]
+    parsed: Any | None
+
+    @staticmethod
+    def read(path: str) -> _File:
+        """Reads a file, and recognises it. Raises BadFileError."""
+        data, parsed = read_file(path), None
+        if data[:8] != MAGIC:
+            data, parsed = with_external_data(data, path)
+        digest = submit(lambda: hashlib.sha256(data).hexdigest())
+        return _File(path, data, kind_of(path, data, parsed), digest, parsed)
+
+    def take(self) -> Any | None:
+        """Returns the parsed ONNX, which is not held here any more."""
+        parsed, self.parsed = self.parsed, None
+        return parsed
+
+    def row(self) -> dict[str, str]:
+        """Returns the file's row of the report."""
+        return {"path": os.path.basename(self.path), "sha256": self.digest.result(), "kind": self.kind}
+
+
+def _check_first(before: _File | None, file: _File) -> _File:
     """Returns the file as the only one of its kind. UsageError where there was one before."""
     if before is not None:
-        raise UsageError(f"-m names two files of kind {kind}: {before[0]} and {path}")
-    return path, data
+        raise UsageError(f"-m names two files of kind {file.kind}: {before.path} and {file.path}")
+    return file
 
 
-def kind_of(path: str, data: bytes) -> str:
-    """Returns float.onnx, quant.onnx, model.bin or tflite, by content. BadFileError for anything else."""
+def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
+    """Returns float.onnx, quant.onnx, model.bin or tflite, by content. parsed: the ONNX, where it is known. BadFileError
+    for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     for start, name in FOREIGN.items():
@@ -181,11 +220,13 @@ def kind_of(path: str, data: bytes) -> str:
             raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
     if len(data) > 8 and data[4:8] == b"TFL3":
         return "tflite"
-    return "quant.onnx" if is_quantized(parse(data, os.path.basename(path))) else "float.onnx"
+    name = os.path.basename(path)
+    model = parse(data, name) if parsed is None else check_parsed(parsed, name)
+    return "quant.onnx" if is_quantized(model) else "float.onnx"
 
 
 def _compile_again(
-    quantized: tuple[str, bytes],
+    quantized: _File,
     graph: Graph | None,
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
@@ -194,11 +235,12 @@ def _compile_again(
     """Compiles quant.onnx again with the options stored in model.bin, and returns it with the caveats to state. The
     hash of the integer ONNX shows whether the two belong together; BadFileError where they do not."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
-    path, data = quantized
+    path = quantized.path
     options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     known = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not known, host=host if graph is None else options.host)
-    compiled = compile_model(data, os.path.basename(path), options)
+    digest = quantized.digest.result()
+    compiled = compile_model(quantized.data, os.path.basename(path), options, None, quantized.take(), digest)
     _check_compiled(compiled.graph if not known or graph is None else graph, os.path.basename(path))
     if graph is None:
         return compiled, []
@@ -207,6 +249,8 @@ def _compile_again(
             raise BadFileError(
                 f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
             )
+        compiled.adopt(graph)
+        return_free_memory()
         return compiled, []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"

@@ -33,7 +33,8 @@ def open_board(
 
         return LiteRtBoard(uri, *models.tflite, models.graph, deadline_s, options, spot_seed)
     if not runtime:
-        return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands)
+        sha256 = models.binary_sha256
+        return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands, sha256)
     from qverify.sides.reference import Reference
     from qverify.sides.runtime_board import RuntimeBoard
 

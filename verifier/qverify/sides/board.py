@@ -32,7 +32,8 @@ FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 class Board:
     """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. islands: of the graph. The constructor raises LinkError where no agent answers."""
+    one in each run. islands: of the graph. sha256: of the model, where it is
+    known. The constructor raises LinkError where no agent answers."""
 
     runtime = "qvrt"
 
@@ -45,10 +46,11 @@ class Board:
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
         islands: HostIslands | None = None,
+        sha256: str = "",
     ):
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
-        self._sha256 = hashlib.sha256(model).hexdigest()
+        self._sha256 = sha256 or hashlib.sha256(model).hexdigest()
         self._connect = partial(connect, uri, deadline_s, options)
         self._agent = self._connect()
         self.capabilities = self._agent.capabilities

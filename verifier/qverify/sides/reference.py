@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all
 
 
 class Reference:
-    """Runs the reference. integer_onnx: the compiler's. original: the original ONNX, for plain()."""
+    """Runs the reference. integer_onnx: the compiler's. original: the original ONNX, for run_original()."""
 
     def __init__(self, integer_onnx: bytes | LightModel, graph: Graph, original: bytes | None = None):
         self.graph, self.original = graph, original
@@ -44,8 +45,12 @@ class Reference:
         self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
         self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
         self._cutter: Cutter | None = None
-        self._engine = open_exposed(integer_onnx, [*self.names, *self._by_host])
-        self._front = preprocessing_of(graph, self._engine.inputs)
+        self._inputs = [i.name for i in self._model.graph.input]
+        self._front = preprocessing_of(graph, self._inputs)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._by_host])
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Returns the tensors that onnxruntime computes with operators of these types."""
@@ -55,7 +60,7 @@ class Reference:
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         """Returns every observable tensor; digests: with their digests. Where a host island makes another shape than the
         model says, or what follows fails for it, the Recording is partial."""
-        start = time.perf_counter()
+        engine, start = self._engine, time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
         values, why = self._computed({**prepared.arrays(), **network_inputs})
         values |= network_inputs
@@ -68,7 +73,7 @@ class Reference:
             "reference",
             "onnxruntime",
             version(),
-            dict(self._engine.settings),
+            dict(engine.settings),
             duration_s=duration,
             specs=specs,
             finals=self.graph.outputs,
@@ -104,7 +109,7 @@ class Reference:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
         and of the original ONNX under every level."""
         inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
-        feed, base = {n: inputs[n] for n in self._engine.inputs}, self._engine.run(inputs, self.names)
+        feed, base = {n: inputs[n] for n in self._inputs}, self._engine.run(inputs, self.names)
         model = with_data(expose_tensors(self._model, self.names), self._constants).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
         variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
@@ -146,7 +151,7 @@ class Reference:
 
     def _original_feed(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> dict[str, Array]:
         stripped = self._stripped("inputs")
-        values = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._engine.inputs}
+        values = {n: v for n, v in {**prepared.arrays(), **finals}.items() if n in self._inputs}
         return {stripped.get(n, n): self._unquantized(n, v, stripped) for n, v in values.items()}
 
     def _original_outputs(self) -> dict[str, str]:
@@ -154,18 +159,25 @@ class Reference:
         ours = {self._stripped("outputs").get(n, n): n for n in self.graph.network_outputs()}
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
-    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """Runs the original ONNX on default onnxruntime (all optimizations) and compares it with these final outputs.
-        Returns name, equal, max_abs and why for each output; why: the reason where default onnxruntime fails on the
-        model, which its optimizations may cause; "" otherwise."""
+    def run_original(self, prepared: PreparedInputs) -> dict[str, Array] | str:
+        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name; the reason where
+        default onnxruntime fails on the model, which its optimizations may cause."""
         if self.original is None:
-            return []
-        named, feed = self._original_outputs(), self._original_feed(prepared, finals)
+            return {}
+        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._front, prepared.arrays()))
         try:
-            plain = Engine(self.original, level="all").run(feed, list(named))
+            return Engine(self.original, level="all").run(feed, list(self._original_outputs()))
         except BadFileError as error:
-            why = " ".join(str(error).split())
-            return [{"name": name, "equal": False, "max_abs": None, "why": why} for name in named]
+            return " ".join(str(error).split())
+
+    def compare_original(
+        self, prepared: PreparedInputs, finals: Mapping[str, Array], plain: dict[str, Array] | str
+    ) -> list[dict[str, Any]]:
+        """Compares what run_original gave with these final outputs. Returns name, equal, max_abs and why for each output;
+        why: the reason where there is none; "" otherwise."""
+        named = {} if self.original is None else self._original_outputs()
+        if isinstance(plain, str):
+            return [{"name": name, "equal": False, "max_abs": None, "why": plain} for name in named]
         finals = {**prepared.arrays(), **finals}  # an input may be an output too
         rows = []
         for name, value in plain.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -22,9 +23,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 
 NOT_COMPUTABLE = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError)
-MOST_CONSTANTS = (
-    1 << 26
-)  # bytes; what pages prepare from more, up to eight times as much, is prepared for each run again
+MOST_PREPARED = 1 << 27  # bytes; what pages prepare beyond, in all, is prepared for each run again
 DIGEST_INLINE = 1 << 18  # bytes; a smaller tensor's digest is faster than handing it to a thread
 
 
@@ -33,32 +32,38 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object, unless they are very large."""
+    """Runs a Graph, and its host islands on onnxruntime. What an op's page prepares from constants is kept for the life of the object, as far as there is room."""
 
     def __init__(self, graph: Graph, islands: HostIslands | None = None):
         """islands: for run(), where the graph has any."""
         self.graph, self._islands = graph, islands
         self._states: dict[str, Any] = {}
-        self._keeps_states = sum(value.nbytes for value in graph.constants.values()) <= MOST_CONSTANTS
+        self._room = MOST_PREPARED
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
         """Returns the node's outputs by name. Raises BadFileError where a hostile model.bin's node cannot be computed
         as recorded."""
         try:
-            if node.name not in self._states:
-                ops.words(node)
-                self._states[node.name] = ops.prepare(node, self.graph)
-            outputs = ops.simulate_node(self.graph, node, values, self._states[node.name])
+            outputs = ops.simulate_node(self.graph, node, values, self._prepared(node))
         except NOT_COMPUTABLE as error:
             raise BadFileError(f"{_where(node)}: its tensors or words do not fit the op ({error})") from error
-        if not self._keeps_states:
-            self._states.clear()
         for name, value in outputs.items():
             spec = self.graph.spec(name)
             if (value.shape, value.dtype) != (spec.shape, spec.numpy_dtype):
                 wanted = f"its record says {spec.dtype}{list(spec.shape)}"
                 raise BadFileError(f"{_where(node)}: gives {name!r} as {value.dtype}{list(value.shape)}, {wanted}")
         return outputs
+
+    def _prepared(self, node: Node) -> Any:
+        """Returns what the node's page prepares, kept while there is room."""
+        if node.name in self._states:
+            return self._states[node.name]
+        ops.words(node)
+        state = ops.prepare(node, self.graph)
+        if (size := _bytes_of(state)) <= self._room:
+            self._room -= size
+            self._states[node.name] = state
+        return state
 
     def run(
         self,
@@ -139,7 +144,16 @@ class Simulator:
     def forget(self, unit: Unit) -> None:
         """Frees what the unit's pages have prepared; they prepare it again if it is run again."""
         for node in unit.nodes:
-            self._states.pop(node.name, None)
+            self._room += _bytes_of(self._states.pop(node.name, None))
+
+
+def _bytes_of(state: Any) -> int:
+    """Returns the size of the arrays in what a page prepared, views among them."""
+    if isinstance(state, np.ndarray):
+        return state.nbytes
+    if isinstance(state, (tuple, list)):
+        return sum(map(_bytes_of, state))
+    return sum(_bytes_of(getattr(state, f.name)) for f in fields(state)) if is_dataclass(state) else 0
 
 
 class _Seen:

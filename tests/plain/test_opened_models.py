@@ -1,0 +1,66 @@
+"""The files of -m are read, parsed and digested once each."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from qverify.compiler import compile_model as compiling
+from qverify.compiler.compile_model import compile_model
+from qverify.errors import BadFileError
+from qverify.model_bin.records import encode
+from qverify.session import models as opening
+from qverify.session.models import open_models
+
+from tests.plain.test_light_model import products
+
+
+def files(folder: Path, external: bool = False) -> list[str]:
+    """The paths of a quantized ONNX and of the model.bin that it compiles to."""
+    paths, model = [str(folder / "m.onnx"), str(folder / "m.bin")], products(2)
+    Path(paths[1]).write_bytes(encode(compile_model(model.SerializeToString(), "m.onnx").graph))
+    onnx.save(model, paths[0], save_as_external_data=external, location="m.data", size_threshold=1)
+    return paths
+
+
+def never(*_: Any) -> None:
+    pytest.fail("parsed again")
+
+
+def test_an_onnx_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = files(tmp_path)
+    for module in (compiling, opening):
+        monkeypatch.setattr(module, "parse", never)
+    models = open_models(paths)
+    contents = [Path(p).read_bytes() for p in paths]
+    assert [row["sha256"] for row in models.rows] == [hashlib.sha256(data).hexdigest() for data in contents]
+    assert models.binary_sha256 == models.rows[1]["sha256"] and models.original == contents[0]
+    assert models.compiled is not None and models.compiled.graph is models.graph
+
+
+def test_a_model_compiled_in_memory_has_a_digest_too(tmp_path: Path) -> None:
+    models = open_models(files(tmp_path)[:1])
+    assert models.binary_sha256 == hashlib.sha256(models.binary).hexdigest()
+    assert models.compiled is not None
+    assert models.compiled.graph.meta["source_sha256"] == models.rows[0]["sha256"]
+
+
+def test_external_data_is_part_of_what_is_digested(tmp_path: Path) -> None:
+    paths = files(tmp_path, external=True)
+    models = open_models(paths[:1])
+    assert models.original is not None and not any(
+        i.external_data for i in onnx.ModelProto.FromString(models.original).graph.initializer
+    )
+    assert models.rows[0]["sha256"] == hashlib.sha256(models.original).hexdigest()
+    assert models.compiled is not None
+    assert compile_model(models.original, "m.onnx").integer_onnx == models.compiled.integer_onnx
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a\x00", b"no model at all"])
+def test_what_is_no_onnx_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "m.onnx").write_bytes(data)
+    with pytest.raises(BadFileError, match="not an ONNX"):
+        open_models([str(tmp_path / "m.onnx")])

@@ -3,18 +3,20 @@
 #include "threads.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 
 enum { WORTH_IT = 1 << 18 }; /* multiplications, beside which the waking of a thread is little */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begun = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
-static int threads = 1;
+static int threads = 1, settled; /* settled: a model has memory for so many */
 static struct {
   qv_part part;
   void *user;
   int64_t next, parts;
-  int busy;        /* workers that have not ended this loop */
+  int workers;     /* those that take part; the others only wake */
+  int busy;        /* threads that have not ended this loop */
   uint64_t number; /* of the loop, from 1 */
 } loop;
 
@@ -35,13 +37,15 @@ static void *work_on(void *number) {
   for (;;) {
     while (loop.number == done) pthread_cond_wait(&begun, &lock);
     done = loop.number;
-    take_parts(worker);
+    if (worker < loop.workers) take_parts(worker);
     if (--loop.busy == 0) pthread_cond_signal(&ended);
   }
   return NULL;
 }
 
 int qv_start_threads(int wanted) {
+  sigset_t all, former;
+  if (settled || sigfillset(&all) != 0 || pthread_sigmask(SIG_SETMASK, &all, &former) != 0) return threads;
   pthread_mutex_lock(&lock);
   while (threads < wanted && threads < QV_MOST_THREADS) {
     pthread_t thread;
@@ -50,13 +54,21 @@ int qv_start_threads(int wanted) {
     threads++;
   }
   pthread_mutex_unlock(&lock);
+  pthread_sigmask(SIG_SETMASK, &former, NULL);
   return threads;
 }
 
 int qv_threads(void) { return threads; }
 
+int qv_workers(int64_t parts, int64_t work) {
+  settled = 1;
+  if (parts < 2 || work < WORTH_IT) return 1;
+  return parts < threads ? (int)parts : threads;
+}
+
 void qv_for_parts(qv_part part, void *user, int64_t parts, int64_t work) {
-  if (threads == 1 || parts < 2 || work < WORTH_IT) {
+  int workers = qv_workers(parts, work);
+  if (workers == 1) {
     for (int64_t i = 0; i < parts; i++) part(user, i, 0);
     return;
   }
@@ -65,6 +77,7 @@ void qv_for_parts(qv_part part, void *user, int64_t parts, int64_t work) {
   loop.user = user;
   loop.next = 0;
   loop.parts = parts;
+  loop.workers = workers;
   loop.busy = threads - 1;
   loop.number++;
   pthread_cond_broadcast(&begun);

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from qverify.cli.main import main
 from qverify.report.schema import report_schema
+from qverify_agents.binaries import host_architecture, runtime_path
 
 NODE = "relu2_QuantizeLinear_Output"
 
@@ -115,3 +116,44 @@ def test_nothing_to_verify_is_a_mistake(make, said, digits, tmp_path, capsys):
     assert run(digits, "-b", "local", "-i", str(path)) == 2
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def board_of_one_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A board that dies in its first frame and cannot be started again."""
+    real, once, binaries = runtime_path(host_architecture(), faulty=True), tmp_path / "once", tmp_path / "bin"
+    binaries.mkdir()
+    program = binaries / real.name
+    program.write_text(f'#!/bin/sh\n[ -e "{once}" ] && exit 9\n: > "{once}"\nexec "{real}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("QVERIFY_BIN_DIR", str(binaries))
+    return f"faulty:local?fault=die@{NODE}"
+
+
+def test_frames_after_the_loss_of_a_board_are_not_called_unprepared(
+    board_of_one_start, folder, digits, tmp_path, capsys
+):
+    report, captured, lost = tmp_path / "r.json", tmp_path / "cap", "2 frames not run: board lost"
+    words = ["-i", str(folder), "--json", str(report), "--capture", str(captured)]
+    assert run(digits, "-b", board_of_one_start, *words) == 3
+    said = capsys.readouterr().out
+    held = json.loads(report.read_text())
+    Draft202012Validator(report_schema()).validate(held)
+    assert [f["verdict"] for f in held["frames"]] == ["INCONCLUSIVE", "INCONCLUSIVE", "NOT RUN", "NOT RUN"]
+    assert [f["board_lost"] for f in held["frames"]] == [False, False, True, True]
+    assert held["caveats"] == [lost] and held["verdict"] == "INCONCLUSIVE"
+    assert said.count(f"; {lost}") == 3 and "prepared" not in said and "frames: 2 of 4 ran" in said
+    assert main(["replay", str(captured)]) == 3
+    said = capsys.readouterr().out
+    assert said.count(f"; {lost}") == 3 and "prepared" not in said
+    assert main(["triage", str(captured)]) == 3
+    said = capsys.readouterr().out
+    assert lost in said and "prepared" not in said
+
+
+def test_frames_that_were_not_prepared_and_those_after_a_loss_are_counted_apart(
+    board_of_one_start, folder, digits, tmp_path, capsys
+):
+    (folder / "0.npy").write_text("no picture")
+    assert run(digits, "-b", board_of_one_start, "-i", str(folder)) == 2
+    assert "1 frame could not be prepared; 2 frames not run: board lost" in capsys.readouterr().out

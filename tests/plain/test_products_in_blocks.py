@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 import warnings
 from functools import partial
 
@@ -14,7 +15,10 @@ from qverify.arithmetic.products import requantized_product
 from qverify.arithmetic.tables import look_up
 from qverify.arithmetic.workers import core_count, run_blocks
 from qverify.model_bin.graph import Graph, Node
+from qverify.ops import conv_transpose
 from qverify.tensors.spec import TensorSpec
+
+from tests.ops.random_nodes import RandomNodes
 
 RNG = np.random.default_rng(5)
 
@@ -144,3 +148,38 @@ def test_no_block_warns_of_infinities(blocks: int) -> None:
         warnings.simplefilter("error")
         run_blocks([partial(block, row) for row in range(len(made))])
     assert np.isnan(made[:, 0]).all() and (made[:, 1] == -np.inf).all()
+
+
+def transposed_convolution(size: tuple[int, int], kernel: int) -> RandomNodes:
+    """One node: x [1, 3, *size] of uint8, two output channels, strides 2, uneven pads."""
+    r = RandomNodes("ref-exact", 2)
+    x, w = r.input("uint8", (1, 3, *size)), r.weights("int8", (3, 2, kernel, kernel), 1)
+    out = [(size[k] - 1) * 2 + kernel - (4, 3)[k] for k in (0, 1)]
+    words = (kernel, kernel, 2, 2, 3, 1, 1, 2, 1, 1, 1)
+    y = r.output("int8", (1, 2, *out))
+    r.node("conv_transpose", (x, w, None, r.rq(kernel**4, 1)), y, (*words, *r.limits("int8")))
+    return r
+
+
+def simulated(r: RandomNodes) -> np.ndarray:
+    graph = r.graph()
+    return next(iter(ops.simulate_node(graph, graph.nodes[0], r.values).values()))
+
+
+def test_a_transposed_convolution_by_a_few_taps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = transposed_convolution((9, 7), 5)
+    whole = simulated(made)
+    assert len(np.unique(whole)) > 10
+    for most in (1, 100, 63 * 24):
+        monkeypatch.setattr(conv_transpose, "LARGEST_PRODUCT", most)
+        assert np.array_equal(simulated(made), whole)
+
+
+def test_the_products_of_a_huge_transposed_convolution_are_not_held_at_once() -> None:
+    """2^12 taps times 2^13 pixels would be 256 MiB of float64 for each output channel."""
+    made = transposed_convolution((128, 64), 64)
+    tracemalloc.start()
+    y = simulated(made)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(np.unique(y)) > 10 and peak < 100 << 20

@@ -226,7 +226,8 @@ def test_what_was_not_compared_with_a_board_is_not_called_equal():
 def test_the_last_lines_of_several_boards_say_what_no_board_was_given():
     of = report()
     of.frames = [
-        {"frame": at, "verdict": verdict, "board": "local"} for at, verdict in enumerate(["PASSED", "NOT RUN"])
+        {"frame": at, "verdict": verdict, "board": "local", "board_lost": False}
+        for at, verdict in enumerate(["PASSED", "NOT RUN"])
     ]
     text = several_boards.render(of, 2)
     assert text.count("INCONCLUSIVE (2 boards; 1 frame could not be prepared") == 3 and "PASSED" not in text

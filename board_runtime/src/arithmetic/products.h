@@ -26,6 +26,10 @@ typedef struct {
   void (*finish)(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to);
 } qv_products;
 
+/* A tile of a set: qv_products.multiply for as many rows as its name says. */
+typedef void (*qv_row_kernel)(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, int64_t columns, const uint32_t *start,
+                              uint32_t *acc);
+
 /* That of avx512_vnni; only there on x86. */
 void qv_finish_avx512(const qv_requantizer *r, int64_t channel, int64_t by, uint32_t add, const uint32_t *acc, int64_t count, uint8_t *to);
 

@@ -102,18 +102,15 @@ TILES(i8mm, I8MM, 6)
 TILES(i8mm, I8MM, 7)
 TILES(i8mm, I8MM, 8)
 
-typedef void (*row_kernel)(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, int64_t columns, const uint32_t *start,
-                           uint32_t *acc);
-
 static void dotprod_multiply(const int8_t *rows, int64_t step, int64_t count, const uint8_t *panel, int64_t cells, int64_t columns,
                              const uint32_t *start, uint32_t *acc) {
-  static const row_kernel of[DOTPROD_ROWS] = {dotprod_1, dotprod_2, dotprod_3, dotprod_4, dotprod_5, dotprod_6};
+  static const qv_row_kernel of[DOTPROD_ROWS] = {dotprod_1, dotprod_2, dotprod_3, dotprod_4, dotprod_5, dotprod_6};
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 
 static void i8mm_multiply(const int8_t *rows, int64_t step, int64_t count, const uint8_t *panel, int64_t cells, int64_t columns,
                           const uint32_t *start, uint32_t *acc) {
-  static const row_kernel of[I8MM_ROWS] = {i8mm_1, i8mm_2, i8mm_3, i8mm_4, i8mm_5, i8mm_6, i8mm_7, i8mm_8};
+  static const qv_row_kernel of[I8MM_ROWS] = {i8mm_1, i8mm_2, i8mm_3, i8mm_4, i8mm_5, i8mm_6, i8mm_7, i8mm_8};
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 

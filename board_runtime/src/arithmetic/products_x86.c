@@ -51,12 +51,9 @@ WIDE_ROWS(4)
 WIDE_ROWS(5)
 WIDE_ROWS(6)
 
-typedef void (*row_kernel)(const int8_t *rows, int64_t step, const uint8_t *panel, int64_t cells, int64_t columns, const uint32_t *start,
-                           uint32_t *acc);
-
 static void wide_multiply(const int8_t *rows, int64_t step, int64_t count, const uint8_t *panel, int64_t cells, int64_t columns,
                           const uint32_t *start, uint32_t *acc) {
-  static const row_kernel of[ROWS] = {wide_1, wide_2, wide_3, wide_4, wide_5, wide_6};
+  static const qv_row_kernel of[ROWS] = {wide_1, wide_2, wide_3, wide_4, wide_5, wide_6};
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 
@@ -154,7 +151,7 @@ NARROW_ROWS(6)
 
 static void narrow_multiply(const int8_t *rows, int64_t step, int64_t count, const uint8_t *panel, int64_t cells, int64_t columns,
                             const uint32_t *start, uint32_t *acc) {
-  static const row_kernel of[ROWS] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
+  static const qv_row_kernel of[ROWS] = {narrow_1, narrow_2, narrow_3, narrow_4, narrow_5, narrow_6};
   of[count - 1](rows, step, panel, cells, columns, start, acc);
 }
 

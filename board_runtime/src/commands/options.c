@@ -50,7 +50,9 @@ void qv_list_instructions(char *text, size_t size) {
 int qv_take_threads(int argc, char **argv) {
   long threads;
   if (!qv_number(argc, argv, "threads", 1, 1, QV_MOST_THREADS, &threads)) return 0;
-  qv_start_threads((int)threads);
+  int started = qv_start_threads((int)threads);
+  if (started < threads)
+    fprintf(stderr, "qvrt: --threads=%ld: this system starts no more than %d; going on with %d\n", threads, started, started);
   return 1;
 }
 

@@ -8,7 +8,7 @@ int qv_flag(int argc, char **argv, const char *name); /* present, and not false 
 /* 0 and a line on stderr: not one in range. */
 int qv_number(int argc, char **argv, const char *name, long fallback, long low, long high, long *value);
 const char *qv_unknown_option(int argc, char **argv, const char *const *known); /* the first not in a NULL-ended list, or NULL */
-/* --threads=N; 0 and a line on stderr: not 1 to 64. */
+/* --threads=N; 0 and a line on stderr: not 1 to 64. 1 and a line on stderr: the system starts fewer. */
 int qv_take_threads(int argc, char **argv);
 int qv_take_instructions(int argc, char **argv); /* --instructions=NAME; 0 and a line on stderr: not one of this CPU's */
 /* The names of those that this CPU runs, the best first, with spaces between. */

@@ -42,6 +42,22 @@ enum { SLACK = 64 }; /* bytes that a copy of whole vectors may go beyond */
 static int64_t panel_bytes(const blocks *b) { return b->step * QV_COLUMNS + SLACK; }
 /* Of each thread: sums of a tile, sums of a panel's columns, the panel. */
 static int64_t worker_bytes(const blocks *b) { return (QV_MOST_ROWS + 1) * QV_COLUMNS * 4 + qv_padded64(panel_bytes(b)); }
+
+static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t tiles_of(const blocks *b) { return divided_up((int64_t)b->w.out_h * b->w.out_w, QV_COLUMNS); }
+/* How many output channels of a group a part has: few tiles of pixels are divided among the threads by these. */
+static int64_t chunk_of(const blocks *b, const qv_products *p) {
+  if (tiles_of(b) >= 2 * qv_threads()) return b->per_out;
+  return divided_up(divided_up(b->per_out, qv_threads()), p->rows) * p->rows;
+}
+/* Of one group of one image. */
+static int64_t parts_of(const blocks *b, const qv_products *p) { return tiles_of(b) * divided_up(b->per_out, chunk_of(b, p)); }
+static int64_t work_of(const blocks *b) { return (int64_t)b->w.out_h * b->w.out_w * b->per_out * b->step; }
+/* Threads that fill cells or multiply parts. */
+static int64_t workers_of(const blocks *b, const qv_products *p) {
+  return larger(qv_workers(b->cells, work_of(b)), qv_workers(parts_of(b, p), work_of(b)));
+}
+
 static int64_t sums_bytes(const blocks *b) { return qv_padded64((int64_t)b->w.out_channels * 8); }
 
 int qv_conv_blocks_check(const qv_model *m, qv_node *n) {
@@ -53,7 +69,7 @@ int qv_conv_blocks_check(const qv_model *m, qv_node *n) {
   int64_t most = ((int64_t)1 << 20) + 8 * x->elements; /* of planes that are nearly all padding */
   if (b.wide > most || b.plane_h > most / b.wide / b.cells / QV_CELL) return 0;
   n->prepared_bytes = QV_BLOCKS_HEAD + sums_bytes(&b) + (b.w.out_channels + 1) * b.step;
-  n->scratch_bytes = qv_threads() * worker_bytes(&b) + b.cells * b.plane_h * b.wide * QV_CELL + SLACK;
+  n->scratch_bytes = workers_of(&b, qv_chosen_instructions().products) * worker_bytes(&b) + b.cells * b.plane_h * b.wide * QV_CELL + SLACK;
   return 1;
 }
 
@@ -200,8 +216,6 @@ static void multiply_panel(const convolving *c, int64_t o, int64_t end, int64_t 
   }
 }
 
-static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* A part: up to QV_COLUMNS pixels, `chunk` output channels. */
 static void multiply_part(void *user, int64_t part, int worker) {
   convolving c = of_worker(user, worker);
@@ -210,16 +224,6 @@ static void multiply_part(void *user, int64_t part, int worker) {
   int64_t count = pixels - first < QV_COLUMNS ? pixels - first : QV_COLUMNS;
   gather_panel(&c, first, count);
   multiply_panel(&c, o, o + c.chunk < end ? o + c.chunk : end, count, c.to + first * (c.r->real ? 4 : 1));
-}
-
-/* One group of one image. Few tiles of pixels are divided among the threads by output channels. */
-static void multiply_group(convolving *c) {
-  const blocks *b = &c->b;
-  int64_t pixels = (int64_t)b->w.out_h * b->w.out_w, tiles = divided_up(pixels, QV_COLUMNS), work = pixels * b->per_out * b->step;
-  c->chunk = b->per_out;
-  if (tiles < 2 * qv_threads()) c->chunk = divided_up(divided_up(b->per_out, qv_threads()), c->p->rows) * c->p->rows;
-  qv_for_parts(fill_cell, c, b->cells, work);
-  qv_for_parts(multiply_part, c, tiles * divided_up(b->per_out, c->chunk), work);
 }
 
 static int any_of(const uint32_t *zeros, int64_t count) {
@@ -236,7 +240,8 @@ void qv_conv_blocks_run(const qv_session *s, const qv_node *n, const qv_requanti
   c.any_zero = any_of(c.zeros, b->w.out_channels);
   c.ones = (const int8_t *)c.begins + sums_bytes(b);
   c.weights = c.ones + b->step;
-  c.planes = (uint8_t *)c.acc + qv_threads() * worker_bytes(b);
+  c.planes = (uint8_t *)c.acc + workers_of(b, c.p) * worker_bytes(b);
+  c.chunk = chunk_of(b, c.p);
   c.flip = qv_panel_flip(c.p, x->dtype);
   c.pad = (uint8_t)((uint32_t)x->zero_point[0] ^ c.flip);
   int64_t pixels = (int64_t)b->w.out_h * b->w.out_w, plane = (int64_t)b->w.in_h * b->w.in_w, size = r->real ? 4 : 1;
@@ -244,6 +249,7 @@ void qv_conv_blocks_run(const qv_session *s, const qv_node *n, const qv_requanti
     for (c.g = 0; c.g < b->group; c.g++) {
       c.from = (const uint8_t *)qv_data(s, x) + (batch * b->w.channels + c.g * b->per_in) * plane;
       c.to = (uint8_t *)qv_data(s, qv_out(s->model, n, 0)) + batch * b->w.out_channels * pixels * size;
-      multiply_group(&c);
+      qv_for_parts(fill_cell, &c, b->cells, work_of(b));
+      qv_for_parts(multiply_part, &c, parts_of(b, c.p), work_of(b));
     }
 }

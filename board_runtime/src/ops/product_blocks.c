@@ -3,21 +3,25 @@
 
 enum { ACC_BYTES = QV_MOST_ROWS * QV_COLUMNS * 4 }; /* of each thread; and a panel, where one is packed */
 
+static int64_t panels_of(int64_t columns) { return (columns + QV_COLUMNS - 1) / QV_COLUMNS; }
+static int64_t workers_of(int64_t rows, int64_t depth, int64_t columns) { return qv_workers(panels_of(columns), rows * depth * columns); }
+
 /* Room for the rows of the first operand, one of ones after them, and what goes with them. */
-static int64_t left_bytes(int64_t rows, int64_t depth) {
-  return qv_padded64(rows * 4) + qv_threads() * ACC_BYTES + qv_padded64((rows + 1) * qv_cells(depth) * QV_CELL);
+static int64_t left_bytes(int64_t rows, int64_t depth, int64_t workers) {
+  return qv_padded64(rows * 4) + workers * ACC_BYTES + qv_padded64((rows + 1) * qv_cells(depth) * QV_CELL);
 }
 
-static uint8_t *left_of(const qv_products *p, const qv_requantizer *r, int64_t rows, int64_t depth, void *memory, qv_left *l) {
+static uint8_t *left_of(const qv_products *p, const qv_requantizer *r, int64_t rows, int64_t depth, int64_t workers, void *memory,
+                        qv_left *l) {
   l->p = p;
   l->r = r;
   l->count = rows;
   l->depth = depth;
   l->step = qv_cells(depth) * QV_CELL;
   l->acc = memory;
-  l->sums = l->acc + qv_threads() * (ACC_BYTES / 4);
+  l->sums = l->acc + workers * (ACC_BYTES / 4);
   l->rows = (int8_t *)l->sums + qv_padded64(rows * 4);
-  return (uint8_t *)memory + left_bytes(rows, depth);
+  return (uint8_t *)memory + left_bytes(rows, depth, workers);
 }
 
 /* Zero points of columns first .. first + count, as those of a panel. */
@@ -51,7 +55,6 @@ static void multiply(const multiplying *m, const qv_left *l, const uint8_t *pane
 }
 
 static int64_t width_of(const multiplying *m, int64_t first) { return m->columns - first < QV_COLUMNS ? m->columns - first : QV_COLUMNS; }
-static int64_t panels_of(int64_t columns) { return (columns + QV_COLUMNS - 1) / QV_COLUMNS; }
 
 static void multiply_columns(void *user, int64_t part, int worker) {
   const multiplying *m = user;
@@ -71,15 +74,17 @@ static void multiply_prepared(void *user, int64_t part, int worker) {
 
 int64_t qv_matmul_blocks_scratch(const qv_model *m, const qv_node *n) {
   const qv_tensor *a = qv_in(m, n, 0);
-  int64_t depth = a->shape[a->rank - 1];
+  const qv_tensor *b = qv_in(m, n, 1);
+  int64_t rows = a->shape[a->rank - 2], depth = a->shape[a->rank - 1], workers = workers_of(rows, depth, b->shape[b->rank - 1]);
   if (!qv_chosen_instructions().products) return 0;
-  return left_bytes(a->shape[a->rank - 2], depth) + qv_threads() * qv_panel_bytes(qv_cells(depth));
+  return left_bytes(rows, depth, workers) + workers * qv_panel_bytes(qv_cells(depth));
 }
 
 void qv_matmul_blocks_run(const qv_session *s, const qv_node *n, const qv_requantizer *r, int64_t at_a, int64_t at_b, int64_t at_y) {
   const qv_tensor *a = qv_in(s->model, n, 0), *b = qv_in(s->model, n, 1);
   multiplying m = {.b = b, .from = (const uint8_t *)qv_data(s, b) + at_b, .columns = b->shape[b->rank - 1], .size = r->real ? 4 : 1};
-  m.panels = left_of(qv_blocks_of(s, n), r, a->shape[a->rank - 2], a->shape[a->rank - 1], qv_scratch(s, n), &m.l);
+  int64_t rows = a->shape[a->rank - 2], depth = a->shape[a->rank - 1];
+  m.panels = left_of(qv_blocks_of(s, n), r, rows, depth, workers_of(rows, depth, m.columns), qv_scratch(s, n), &m.l);
   m.to = (uint8_t *)qv_data(s, qv_out(s->model, n, 0)) + at_y * m.size;
   qv_take_rows(&m.l, (const uint8_t *)qv_data(s, a) + at_a, a->dtype, a->zero_point[0]);
   qv_for_parts(multiply_columns, &m, panels_of(m.columns), m.l.count * m.l.depth * m.columns);
@@ -89,7 +94,7 @@ int qv_fully_connected_blocks_check(const qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *k = qv_in(m, n, 1);
   if (!qv_chosen_instructions().products) return 0;
   n->prepared_bytes = QV_BLOCKS_HEAD + panels_of(k->shape[0]) * qv_panel_bytes(qv_cells(k->shape[1]));
-  n->scratch_bytes = left_bytes(x->shape[0], x->shape[1]);
+  n->scratch_bytes = left_bytes(x->shape[0], x->shape[1], workers_of(x->shape[0], x->shape[1], k->shape[0]));
   return 1;
 }
 
@@ -116,7 +121,8 @@ void qv_fully_connected_blocks_run(const qv_session *s, const qv_node *n, const 
   multiplying m = {.b = k, .from = (const uint8_t *)qv_prepared(s, n) + QV_BLOCKS_HEAD, .columns = k->shape[0], .size = r->real ? 4 : 1};
   m.add = bias ? bias->constant : NULL;
   m.to = qv_data(s, qv_out(s->model, n, 0));
-  left_of(qv_blocks_of(s, n), r, x->shape[0], x->shape[1], qv_scratch(s, n), &m.l);
+  int64_t workers = workers_of(x->shape[0], x->shape[1], m.columns);
+  left_of(qv_blocks_of(s, n), r, x->shape[0], x->shape[1], workers, qv_scratch(s, n), &m.l);
   qv_take_rows(&m.l, qv_data(s, x), x->dtype, x->zero_point[0]);
   qv_for_parts(multiply_prepared, &m, panels_of(m.columns), m.l.count * m.l.depth * m.columns);
 }

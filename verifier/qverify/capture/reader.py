@@ -93,6 +93,10 @@ class Capture:
         """Returns why this frame did not run; "" where it did."""
         return printable(str(self.frames[number].get("why", "")))
 
+    def board_lost(self, number: int) -> bool:
+        """Returns whether it did not run since the board was lost before."""
+        return self.frames[number].get("board_lost") is True
+
     def recordings(self, number: int) -> dict[str, Recording]:
         """Returns the sides of a frame by label. A tensor with damaged bytes is missing, with the reason. Raises
         BadFileError where a side cannot be read."""

@@ -84,9 +84,10 @@ class CaptureWriter:
         rows = [self._side(label, r, pull if r.side == "board" else None) for label, r in sides.items()]
         self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 
-    def not_run(self, number: int, source: str, why: str) -> None:
-        """Adds a frame that could not be prepared."""
-        self._held["frames"].append({"frame": number, "source": source, "inputs": [], "sides": [], "why": why})
+    def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
+        """Adds a frame that could not be prepared, or that did not run since the board was lost."""
+        row = {"frame": number, "source": source, "inputs": [], "sides": [], "why": why}
+        self._held["frames"].append({**row, "board_lost": True} if board_lost else row)
 
     def repeated(self, found: Mapping[str, Any]) -> None:
         """Adds the results of --repeat to the last frame (Report.repeat)."""

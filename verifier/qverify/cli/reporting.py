@@ -166,5 +166,5 @@ def exit_status(report: Report | Triage) -> int:
 
     if not isinstance(report, Report):
         return report.exit_status
-    unprepared = any(row["verdict"] == "NOT RUN" for row in report.frames)
+    unprepared = any(row["verdict"] == "NOT RUN" and not row["board_lost"] for row in report.frames)
     return 2 if unprepared and report.verdict != "FAILED" else EXIT[report.verdict]

@@ -12,6 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from qverify.errors import BadFileError
+from qverify.onnx_model.guard_divisions import guard_divisions
 from qverify.printable import said_by
 
 Array = npt.NDArray[Any]
@@ -94,7 +95,9 @@ class Engine:
         optimized_path: str = "",
         lent: Mapping[str, Array] | None = None,
     ):
-        """lent: the data of initializers that the model has no data of; they are read where they are."""
+        """lent: the data of initializers that the model has no data of; they are read where they are. The model is run
+        with guarded divisions (guard_divisions.py)."""
+        model = guard_divisions(model)
         ort = _onnxruntime()
         options = ort.SessionOptions()
         chosen = {

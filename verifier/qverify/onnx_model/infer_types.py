@@ -15,7 +15,7 @@ Types = dict[str, tuple[int, tuple[int, ...]]]  # by tensor: ONNX's number of th
 def infer_types(model: onnx.ModelProto, more: Types) -> Types:
     """Returns what is known of the tensors with static shapes. more: what is known of some of them already. What the file states about inner tensors and the shapes
     of outputs is not used: it may be partial or wrong."""
-    skeleton = _without_large_constants(model)
+    skeleton = without_large_constants(model)
     made = {o for node in model.graph.node for o in node.output}
     infos = [onnx.helper.make_tensor_value_info(n, *more[n]) for n in more if n in made]
     skeleton.graph.value_info.extend(infos)
@@ -32,7 +32,8 @@ def infer_types(model: onnx.ModelProto, more: Types) -> Types:
     return known
 
 
-def _without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns what inference needs of the model: its nodes, inputs and small constants; of the large ones the types."""
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     skeleton.opset_import.extend(model.opset_import)
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}

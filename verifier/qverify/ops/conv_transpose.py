@@ -19,6 +19,7 @@ from qverify.ops.conv import WORDS as WORDS
 
 Array = npt.NDArray[Any]
 CONV_BLOCK = 1 << 18  # products that stay in a second-level cache
+LARGEST_PRODUCT = 1 << 21  # products at once of a single output channel, whose taps are divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +66,23 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     return (y.reshape(spec.shape),)
 
 
-def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, ...]) -> Array:
+def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:
     """Returns acc [O, *out] of x [I, H, W] and weight [O, taps, I]: every tap's products added at their output
-    position."""
-    kernel_h, kernel_w, stride_h, stride_w, top, left, _bottom, _right, dilation_h, dilation_w = node.words[:10]
-    height, width = x.shape[1:]
-    products = weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)
-    taps = products.reshape(len(weight), kernel_h, kernel_w, height, width)
+    position, some taps at a time."""
     acc = np.zeros((len(weight), *out), x.dtype)
-    for i in range(kernel_h):
-        rows, source_rows = landed(i * dilation_h - top, stride_h, height, out[0])
-        for j in range(kernel_w):
-            columns, source_columns = landed(j * dilation_w - left, stride_w, width, out[1])
-            acc[:, rows, columns] += taps[:, i, j, source_rows, source_columns]
+    each = max(1, LARGEST_PRODUCT // (len(weight) * x[0].size))
+    for first in range(0, weight.shape[1], each):
+        _land(node, acc, x, weight[:, first : first + each], first)
     return acc
+
+
+def _land(node: Node, acc: Array, x: Array, weight: Array, first: int) -> None:
+    """Adds to acc the products of the taps from number `first`, of which weight has those of this call."""
+    _, kernel_w, stride_h, stride_w, top, left, _, _, dilation_h, dilation_w = node.words[:10]
+    height, width = x.shape[1:]
+    products = (weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)).reshape(*weight.shape[:2], height, width)
+    for tap in range(weight.shape[1]):
+        i, j = divmod(first + tap, kernel_w)
+        rows, source_rows = landed(i * dilation_h - top, stride_h, height, acc.shape[1])
+        columns, source_columns = landed(j * dilation_w - left, stride_w, width, acc.shape[2])
+        acc[:, rows, columns] += products[:, tap, source_rows, source_columns]

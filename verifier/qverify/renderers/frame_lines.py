@@ -13,6 +13,7 @@ from qverify.renderers.verdict_lines import common_weakenings, line_over
 from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frame_rank import frame_rank
+from qverify.report.frames_left_out import describe_left_out
 
 SHOWN = 10
 PLAIN = View()
@@ -67,12 +68,16 @@ def _summarize(report: Report) -> str:
 
 
 def _line_over(pairs: list[Pair], report: Report, view: View) -> str:
-    """Returns the verdict line over all frames; not PASSED where a frame could not be prepared."""
-    missing = len(report.frames) - len({p.frame for p in pairs})
+    """Returns the verdict line over all frames; not PASSED where a frame did not run."""
+    left_out = describe_left_out(report.frames)
     verdict = worst([p.verdict for p in pairs])
     same = [p.frame for p in pairs if p.verdict == verdict]
     frames = count(len(pairs), "frame")
     facts = [frames if verdict == "PASSED" else f"{len(same)} of {frames}, the first is {same[0]}"]
-    facts += [f"{count(missing, 'frame')} could not be prepared"] if missing else []
-    least: Verdict = "INCONCLUSIVE" if missing else "PASSED"
+    ran = sum(row["verdict"] != "NOT RUN" for row in report.frames)
+    left_out += (
+        [f"{count(lacking, 'frame')} not compared"] if (lacking := ran - len({p.frame for p in pairs})) > 0 else []
+    )
+    facts += left_out
+    least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return view.paint(line_over(pairs, facts, common_weakenings(report), least), worst([least, verdict]))

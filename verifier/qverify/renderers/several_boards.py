@@ -8,6 +8,7 @@ from qverify.printable import visible
 from qverify.renderers.verdict_lines import common_weakenings, line_over
 from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
+from qverify.report.frames_left_out import describe_left_out
 
 PLAIN = View()
 
@@ -19,9 +20,8 @@ def render(report: Report, boards: int, view: View = PLAIN) -> str:
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
     weakenings = common_weakenings(report)
-    missing = len({row["frame"] for row in report.frames if row["verdict"] == "NOT RUN"})
-    left_out = [f"{count(missing, 'frame')} could not be prepared"] if missing else []
-    least: Verdict = "INCONCLUSIVE" if missing else "PASSED"
+    left_out = describe_left_out(report.frames)
+    least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     lines = [view.paint("== all boards ==", "heading")]
     for pairs in by_sides.values():
         said = line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least)

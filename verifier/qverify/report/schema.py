@@ -56,6 +56,7 @@ ROWS: dict[str, Any] = {
         failing=_COUNT,
         max_abs=_REAL,
         board={"type": ["string", "null"]},
+        board_lost={"type": "boolean"},
     ),
     "no_integer_reference": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),
     "on_host": _describe_rows(node=_TEXT, op=_TEXT, why=_TEXT),

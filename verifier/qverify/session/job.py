@@ -206,10 +206,10 @@ class Job:
             self._board = open_board(self.models, request.board, request.deadline_s, request.reach, request.spot_seed)
         return self._board
 
-    def not_run(self, number: int, source: str, why: str) -> None:
-        """Enters a frame that could not be prepared into the capture."""
+    def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
+        """Enters a frame that could not be prepared into the capture, or that did not run since the board was lost."""
         if self._capture is not None:
-            self._capture.not_run(number, source, why)
+            self._capture.not_run(number, source, why, board_lost)
 
     def captured(self, report: Report) -> None:
         """Ends the capture with the run's report, and adds a note to the report where the capture is incomplete."""

@@ -16,6 +16,7 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.frame_rank import frame_rank
+from qverify.report.frames_left_out import describe_left_out
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
 from qverify.session.inputs.prepared_files import manifest
@@ -29,12 +30,13 @@ Tell = Callable[[dict[str, Any]], None]
 @dataclass(frozen=True, slots=True)
 class FrameSource:
     """One frame. files: as for InputRequest. source: its name for people. stated: entries of a manifest, by path.
-    wrong: why it cannot be run, "" where it can."""
+    wrong: why it cannot be run, "" where it can. board_lost: it is not run since the board was lost before."""
 
     files: str | Mapping[str, str]
     source: str
     stated: dict[str, ManifestEntry] = field(default_factory=dict)
     wrong: str = ""
+    board_lost: bool = False
 
 
 def frame_sources(text: str | None) -> list[FrameSource] | None:
@@ -138,8 +140,8 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
             tell(rows[-1])
             if unreached:
                 for n, late in list(enumerate(frames))[number + 1 :]:
-                    rows.append(not_run(n, late.source, UsageError("the board was not reached")))
-                    job.not_run(n, late.source, unreached)
+                    rows.append(not_run(n, late.source, UsageError("the board was not reached"), board_lost=True))
+                    job.not_run(n, late.source, unreached, board_lost=True)
                 break  # the others would only wait for the same timeout
         for row in rows:
             row["board"] = request.board
@@ -187,8 +189,8 @@ class KeptReports:
         combined = combine(self.reports)
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
-        if lost := sum(row["verdict"] == "NOT RUN" for row in rows):
-            combined.caveats.append(f"{count(lost, 'frame')} could not be prepared")
+        if left_out := describe_left_out(rows):
+            combined.caveats += left_out
             combined.verdict = worst([combined.verdict, "INCONCLUSIVE"])
         combined.notes = [*dict.fromkeys(combined.notes), *self.notes()]
         return combined
@@ -221,11 +223,12 @@ def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
         "failing": sum(row.failing or 0 for row in tensors),
         "max_abs": max(apart, default=None),
         "board": None,
+        "board_lost": False,
     }
 
 
-def not_run(number: int, source: str, error: Exception) -> dict[str, Any]:
-    """Returns the row of a frame that could not be prepared."""
+def not_run(number: int, source: str, error: Exception, board_lost: bool = False) -> dict[str, Any]:
+    """Returns the row of a frame that could not be prepared, or that did not run since the board was lost before."""
     why = " ".join(str(error).split())
     return {
         "frame": number,
@@ -235,4 +238,5 @@ def not_run(number: int, source: str, error: Exception) -> dict[str, Any]:
         "failing": None,
         "max_abs": None,
         "board": None,
+        "board_lost": board_lost,
     }

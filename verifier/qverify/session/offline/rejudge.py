@@ -85,7 +85,7 @@ def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | No
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
     for number, source, outcome in frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
-            rows.append(not_run(number, source, outcome))
+            rows.append(not_run(number, source, outcome, capture.board_lost(number)))
         else:
             rows.append(frame_row(number, source, outcome.report))
             kept.add(outcome.report, rows[-1])

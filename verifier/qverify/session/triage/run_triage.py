@@ -11,6 +11,7 @@ from qverify_agents.errors import LinkError
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.plural import count
 from qverify.printable import printable
+from qverify.report.frames_left_out import describe_counts
 from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, frame_sources, with_draft
@@ -58,7 +59,8 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
     if len(wrong) == len(frames):
         raise with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
     report = ladder.conclude()
-    report.caveats += [f"{count(len(wrong), 'frame')} could not be prepared"] if wrong else []
+    lost = sum(frame.board_lost for frame in frames)
+    report.caveats += describe_counts(len(wrong) - lost, lost)
     wrong += (
         [f"the capture is incomplete: {request.capture.incomplete}"]
         if request.capture and request.capture.incomplete
@@ -78,7 +80,10 @@ def _frames(request: TriageRequest) -> list[FrameSource]:
             raise BadFileError(
                 f"{capture.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})"
             )
-        return [FrameSource("", str(row["source"]), wrong=capture.why(n)) for n, row in enumerate(capture.frames)]
+        return [
+            FrameSource("", str(row["source"]), wrong=capture.why(n), board_lost=capture.board_lost(n))
+            for n, row in enumerate(capture.frames)
+        ]
     files = request.inputs.files
     several = frame_sources(files if isinstance(files, str) else None)
     return [FrameSource(files or "", str(files or "random"))] if several is None else several

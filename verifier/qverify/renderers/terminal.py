@@ -9,10 +9,11 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, heading, pair_facts, tensor_table, verdict_lines
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.view import View
 from qverify.report.document import Report
 
-SHOWN = 10  # entries of a long list
+SHOWN, SLOWEST = 10, 3  # entries of a long list; nodes that -v names
 PLAIN = View()
 
 
@@ -72,9 +73,18 @@ def _describe_run(report: Report) -> list[str]:
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
     lines += [_describe_side(side) for side in report.sides]
     lines += [f"model {row['path']}: {row['kind']}, sha256 {row['sha256'][:16]}" for row in report.models]
+    if seconds := tensor_table.node_seconds(report):
+        lines.append(_describe_times(seconds))
     if report.link:
         lines.append("link: " + ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in report.link.items()))
     return lines
+
+
+def _describe_times(seconds: dict[str, float]) -> str:
+    slowest = sorted(seconds, key=lambda name: -seconds[name])[:SLOWEST]
+    named = ", ".join(f"{name} {describe_seconds(seconds[name])}" for name in slowest)
+    whole = f"{count(len(seconds), 'node')} on the board {describe_seconds(sum(seconds.values()))}"
+    return f"time of this one run (qverify perf repeats it): {whole}; slowest {named}"
 
 
 def _describe_side(side: dict[str, Any]) -> str:

@@ -119,6 +119,8 @@ class Board:
         def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
+            if event.tensor in nodes and event.iteration == 0:
+                recording.node_seconds[event.tensor] = event.elapsed_ns / 1e9
             if digests and event.tensor in self.graph.tensors:
                 note_digest(self._digests, event)
                 self.came[event.tensor] = event.digest
@@ -126,6 +128,7 @@ class Board:
                 progress(min(done, len(observable)), len(observable))
 
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
+        nodes = frozenset(n.name for n in self.graph.nodes) if per_node else frozenset()
         inputs = frozenset(self.graph.inputs)
         finals = [n for n in self.graph.outputs if n not in inputs]
         reported = observable if per_node else finals if digests else []

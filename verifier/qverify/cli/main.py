@@ -4,11 +4,9 @@ it."""
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from importlib import import_module
-from itertools import pairwise
 
 from qverify import __version__
 from qverify.cli.interrupts import Interrupts
@@ -102,23 +100,16 @@ def _versions() -> str:
 def _unknown_command(word: str) -> str:
     import difflib
 
+    from qverify.cli.usage_hints import is_board
     from qverify.printable import printable
 
     if word.endswith((".onnx", ".bin")):
         return f"qverify: {printable(word)!r} is no command; for the main job: qverify -m {printable(word)} -b BOARD"
-    if word == "local" or re.match(r"(?:qemu|qemu-user|serial|ssh|docker|podman|faulty|finals):", word):
+    if is_board(word):
         return f"qverify: {printable(word)!r} is no command; for a board: -b {printable(word)}"
     near = difflib.get_close_matches(word, COMMANDS, 1)
     meant = f"did you mean {near[0]!r}? Commands" if near else "commands"
     return f"qverify: unknown command {word!r}; {meant}: {', '.join(COMMANDS)}"
-
-
-def _empty_value(words: list[str]) -> str:
-    """Returns a hint where an option took the next option as its value, as after an unset shell variable; else ""."""
-    for one, following in pairwise(words):
-        if one in ("-b", "--board", "-m", "--model", "-i", "--input-img", "-o") and re.match(r"--?[a-z]", following):
-            return f"; {one} is followed by {following}: an unset shell variable?"
-    return ""
 
 
 def _report_interrupt(interrupts: Interrupts) -> int:
@@ -150,7 +141,9 @@ def _run(name: str, words: list[str]) -> int:
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except click.ClickException as error:
-        print(f"qverify: {one_line(error.format_message())}{_empty_value(words)}", file=sys.stderr)
+        from qverify.cli.usage_hints import hint
+
+        print(f"qverify: {one_line(error.format_message())}{one_line(hint(words, error))}", file=sys.stderr)
         return 2
     except BlockedError as error:
         print(

@@ -14,15 +14,9 @@ from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_model
+from qverify.onnx_model.other_files import describe_other
 from qverify.session.model_claims import contradiction
 from qverify.sides.host_islands import HostIslands
-
-FOREIGN = {
-    b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
-    b"RKNN": "Rockchip RKNN",
-    b"\x1c\x00\x00\x00TFL3": "TensorFlow Lite",
-    b"PK\x03\x04": "a zip archive",
-}
 
 
 @dataclass
@@ -142,11 +136,8 @@ def kind_of(path: str, data: bytes) -> str:
     """Returns float.onnx, quant.onnx or model.bin, by content. BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
-    for start, name in FOREIGN.items():
-        if data.startswith(start):
-            raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
-    if len(data) > 8 and data[4:8] == b"TFL3":
-        raise BadFileError(f"{path}: this looks like TensorFlow Lite, not an ONNX or a model.bin of qverify compile")
+    if other := describe_other(data):
+        raise BadFileError(f"{path}: {other}")
     return "quant.onnx" if is_quantized(parse(data, os.path.basename(path))) else "float.onnx"
 
 

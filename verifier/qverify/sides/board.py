@@ -21,6 +21,7 @@ from qverify.plural import count
 from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
 from qverify.sides.board_islands import BoardIslands
 from qverify.sides.host_islands import HostIslands
+from qverify.sides.struck_nodes import check_struck_nodes
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -32,7 +33,8 @@ FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 class Board:
     """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. islands: of the graph. The constructor raises LinkError where no agent answers."""
+    one in each run. islands: of the graph. The constructor raises LinkError where no agent answers, or the address
+    names a fault of a node that the graph lacks."""
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Board:
         spot_seed: int | None = None,
         islands: HostIslands | None = None,
     ):
+        check_struck_nodes(uri, graph)
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = hashlib.sha256(model).hexdigest()

@@ -43,8 +43,8 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in
-boards.toml.   qverify verify --help shows every option of the main job.
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in boards.toml.
+qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 
@@ -68,8 +68,7 @@ def _run_words(argv: list[str]) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     if not words or words[0] in ("--help", "-h"):
-        width = max(map(len, COMMANDS))
-        print(HELP.format(commands="\n".join(f"  {name:{width}s} {text}" for name, text in COMMANDS.items())))
+        print(_overview())
         return 0
     if words[0] == "--version":
         print(_versions())
@@ -87,6 +86,21 @@ def _run_words(argv: list[str]) -> int:
             if interrupts.heard:  # an import turned Ctrl-C into another exception
                 return _report_interrupt(interrupts)
             return _report_internal(error)
+
+
+def _overview() -> str:
+    """Returns the commands and what else there is to know, no wider than the terminal."""
+    import shutil
+    import textwrap
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:{width}s} {text}" for name, text in COMMANDS.items()]
+    lines = HELP.format(commands="\n".join(rows)).splitlines()
+    return "\n".join(
+        textwrap.fill(line, max(columns, 40), subsequent_indent=" " * (width + 3 if line in rows else 4))
+        for line in lines
+    )
 
 
 def _versions() -> str:
@@ -136,7 +150,7 @@ def _run(name: str, words: list[str]) -> int:
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
-        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False)
+        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120)
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)

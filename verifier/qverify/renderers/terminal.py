@@ -29,7 +29,8 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts.append(draft)
     if report.blame is not None:
-        parts.append(view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])))
+        blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
+        parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 
 
@@ -89,7 +90,7 @@ def _describe_times(seconds: dict[str, float]) -> str:
 
 def _describe_side(side: dict[str, Any]) -> str:
     engine = f"{side['engine']} {side['version']}".strip()
-    return f"{side['name']}: {engine} on {side['host']}, {side['seconds']:.2f} s, {side['state']}"
+    return f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}, {side['state']}"
 
 
 def _list_names(names: list[str]) -> str:

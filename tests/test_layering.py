@@ -18,7 +18,7 @@ SOURCES = [
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
-        ("errors", "printable", "plural", "pages"),
+        ("errors", "printable", "plural", "closest_names", "pages"),
         ("files", "extras", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "vendor_files", "report"),
         ("ops", "compare", "capture", "profiles"),

@@ -29,8 +29,8 @@ WRAPPERS = ("finals", "faulty")  # kinds of board that wrap another
 
 def parse(uri: str) -> Address:
     """Parses `local`, `qemu-user:aarch64`, `faulty:local?fault=KIND@NODE`, `ssh://user@host:22` or
-    `serial:///dev/ttyUSB0?baud=115200`; the device alone, `/dev/ttyUSB0` or `COM3`, is a serial line, too. Any text that names no kind of board is a host: `10.0.0.5`, `user@host:22`, an
-    alias of ~/.ssh/config. Raises BadAddress."""
+    `serial:///dev/ttyUSB0?baud=115200`; the device alone, `/dev/ttyUSB0` or `COM3`, is a serial line, too. Any text
+    that names no kind of board is a host: `10.0.0.5`, `user@host:22`, an alias of ~/.ssh/config. Raises BadAddress."""
     head, _, query = uri.partition("?")
     if _contains_password(head):
         raise BadAddress(
@@ -47,7 +47,7 @@ def parse(uri: str) -> Address:
         raise BadAddress(f"-b {uri}: no board after {scheme}: (an unset shell variable?); {scheme} alone wraps local")
     if re.fullmatch(r"[a-z][a-z0-9-]*", scheme) and (rest.startswith("//") or scheme in BOARDS):
         return Address(scheme, rest.removeprefix("//") if colon else "", options)
-    if re.fullmatch(r"COM\d+|/dev/(?:tty|cu)[\w.-]+", head):
+    if re.fullmatch(r"(?i:COM)\d+|/dev/(?:tty|cu)[\w.-]+", head):
         return Address("serial", head, options)
     if not re.fullmatch(r"[^\s/?#]+", head):
         raise BadAddress(

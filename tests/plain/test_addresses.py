@@ -99,7 +99,7 @@ def test_a_wrapper_of_an_empty_name_is_a_mistake(uri):
         parse(uri)
 
 
-@pytest.mark.parametrize("device", ["COM3", "COM12", "/dev/ttyUSB0", "/dev/cu.usbserial-110"])
+@pytest.mark.parametrize("device", ["COM3", "com3", "COM12", "/dev/ttyUSB0", "/dev/cu.usbserial-110"])
 def test_a_serial_device_alone_is_a_serial_line(device: str) -> None:
     assert parse(f"{device}?baud=9600") == parse(f"serial://{device}?baud=9600")
 

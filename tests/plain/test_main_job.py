@@ -319,9 +319,19 @@ def test_integers_beyond_what_floats_tell_apart(tmp_path):
     assert main(["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--rule", "exact"]) == 1
 
 
-def test_a_fault_that_cannot_strike_is_no_pass(digits, model_bin, capsys):
-    assert run(digits, model_bin, "-b", "faulty:local?fault=bitflip@nonode") == 3
-    assert "the model has no such node" in capsys.readouterr().out
+def test_a_fault_that_cannot_strike_is_no_pass(digits, model_bin, tmp_path, capsys):
+    assert run(digits, model_bin, "-b", "faulty:local?fault=bitflip@nonode") == 2
+    assert "the model has no node 'nonode'" in capsys.readouterr().err
+    environment = {**os.environ, "QVRT_FAULT": "bitflip@nonode"}
+    (tmp_path / "x.bin").write_bytes(bytes(256))
+    words = [
+        str(runtime_path(host_architecture(), faulty=True)),
+        "infer",
+        f"--model_file={model_bin}",
+        f"--input_file={tmp_path / 'x.bin'}",
+    ]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode and "the model has no such node" in done.stderr
 
 
 def test_an_input_of_another_name_lists_the_models_own(digits, model_bin, tmp_path, capsys):

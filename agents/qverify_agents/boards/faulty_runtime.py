@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from qverify_agents.address import Address, parse
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import resolve_wrapped
+from qverify_agents.inventory import resolve, resolve_wrapped
 from qverify_agents.printable import one_line
 
 OPTIONS: frozenset[str] = frozenset({"fault"})
@@ -49,6 +49,17 @@ def plainer(address: Address) -> Address:
         raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{got}; kinds: {' '.join(KINDS)}")
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
+
+
+def struck_nodes(uri: str) -> list[str]:
+    """Returns the names of the nodes that the faults of a board of -b strike, of one of the inventory too; none where
+    an address is wrong, which connecting tells."""
+    try:
+        addresses = [parse(one) for one in resolve(uri)]
+    except BadAddress:
+        return []
+    faults = [one for a in addresses for one in a.options.get("fault", "").split("|")]
+    return [one.partition("@")[2] for one in faults if _valid(one)]
 
 
 def _suggest(wrong: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from typing import Any
 
@@ -132,6 +133,9 @@ class SerialPort:
 
 
 def _why(path: str, error: Exception) -> str:
+    if re.fullmatch(r"(?i)COM\d+", path) and os.name != "nt":
+        here = "on this system a serial board is -b serial:///dev/ttyUSB0?baud=115200"
+        return f"a serial port of Windows; {here} (a host of this name: -b root@{path})"
     missing = path.startswith("/") and not os.path.exists(path)
     if missing or isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ENOENT:
         return "no such device; is the adapter plugged in?"

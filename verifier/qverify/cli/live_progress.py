@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 import click
 
+from qverify.renderers.shortened_names import shorten
 from qverify.session.host_sides import Watch
 
 DELAY_S, PAUSE_S = 1.0, 0.1  # before the first line; between two
-BAR = 24
+BAR, FEWEST = 24, 12  # characters of the bar; of a step's name at least
 ERASE = "\r\x1b[K"
 
 
@@ -52,7 +53,9 @@ class LiveProgress:
             if done < total and time.monotonic() - self._last < PAUSE_S:
                 return  # drawing costs more than many a step
             full = BAR * done // max(total, 1)
-            self._step = f"{name} [{'#' * full}{'.' * (BAR - full)}] {done} of {total}"
+            bar = f" [{'#' * full}{'.' * (BAR - full)}] {done} of {total}"
+            room = shutil.get_terminal_size().columns - 1 - len(bar) - len(f"{self._about}; " if self._about else "")
+            self._step = shorten(name, max(room, FEWEST)) + bar
             self._draw()
 
     def _draw(self) -> None:

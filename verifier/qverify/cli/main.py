@@ -4,11 +4,9 @@ it."""
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from importlib import import_module
-from itertools import pairwise
 
 from qverify import __version__
 from qverify.cli.interrupts import Interrupts
@@ -45,8 +43,8 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in
-boards.toml.   qverify verify --help shows every option of the main job.
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in boards.toml.
+qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
 
@@ -70,8 +68,7 @@ def _run_words(argv: list[str]) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     if not words or words[0] in ("--help", "-h"):
-        width = max(map(len, COMMANDS))
-        print(HELP.format(commands="\n".join(f"  {name:{width}s} {text}" for name, text in COMMANDS.items())))
+        print(_overview())
         return 0
     if words[0] == "--version":
         print(_versions())
@@ -91,6 +88,21 @@ def _run_words(argv: list[str]) -> int:
             return _report_internal(error)
 
 
+def _overview() -> str:
+    """Returns the commands and what else there is to know, no wider than the terminal."""
+    import shutil
+    import textwrap
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:{width}s} {text}" for name, text in COMMANDS.items()]
+    lines = HELP.format(commands="\n".join(rows)).splitlines()
+    return "\n".join(
+        textwrap.fill(line, max(columns, 40), subsequent_indent=" " * (width + 3 if line in rows else 4))
+        for line in lines
+    )
+
+
 def _versions() -> str:
     """Returns the versions of qverify and of the libraries that compute for it."""
     from importlib.metadata import version
@@ -102,23 +114,16 @@ def _versions() -> str:
 def _unknown_command(word: str) -> str:
     import difflib
 
+    from qverify.cli.usage_hints import is_board
     from qverify.printable import printable
 
     if word.endswith((".onnx", ".bin")):
         return f"qverify: {printable(word)!r} is no command; for the main job: qverify -m {printable(word)} -b BOARD"
-    if word == "local" or re.match(r"(?:qemu|qemu-user|serial|ssh|docker|podman|faulty|finals):", word):
+    if is_board(word):
         return f"qverify: {printable(word)!r} is no command; for a board: -b {printable(word)}"
     near = difflib.get_close_matches(word, COMMANDS, 1)
     meant = f"did you mean {near[0]!r}? Commands" if near else "commands"
     return f"qverify: unknown command {word!r}; {meant}: {', '.join(COMMANDS)}"
-
-
-def _empty_value(words: list[str]) -> str:
-    """Returns a hint where an option took the next option as its value, as after an unset shell variable; else ""."""
-    for one, following in pairwise(words):
-        if one in ("-b", "--board", "-m", "--model", "-i", "--input-img", "-o") and re.match(r"--?[a-z]", following):
-            return f"; {one} is followed by {following}: an unset shell variable?"
-    return ""
 
 
 def _report_interrupt(interrupts: Interrupts) -> int:
@@ -145,12 +150,14 @@ def _run(name: str, words: list[str]) -> int:
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
-        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False)
+        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120)
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except click.ClickException as error:
-        print(f"qverify: {one_line(error.format_message())}{_empty_value(words)}", file=sys.stderr)
+        from qverify.cli.usage_hints import hint
+
+        print(f"qverify: {one_line(error.format_message())}{one_line(hint(words, error))}", file=sys.stderr)
         return 2
     except BlockedError as error:
         print(

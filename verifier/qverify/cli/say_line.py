@@ -8,5 +8,13 @@ from qverify.printable import printable
 
 
 def say(text: str, err: bool = False) -> None:
-    """Prints the text as one line on stdout, or on stderr."""
-    click.echo(printable(text), err=err)
+    """Prints the text as one line on stdout, or on stderr; on a terminal stdout's is broken between words."""
+    from qverify.cli.view_options import screen
+
+    text = printable(text)
+    click.echo(text if err else screen().wrap(text), err=err)
+
+
+def say_command(text: str) -> None:
+    """Prints a line with a command to copy, which is never broken."""
+    click.echo(printable(text))

@@ -18,7 +18,12 @@ COLUMNS, FEWEST = 80, 40  # without a terminal that tells; of one that cannot be
 QUIET = click.option("-q", "--quiet", is_flag=True, help="print the verdict lines only")
 DETAIL = (
     QUIET,
-    click.option("-v", "--verbose", is_flag=True, help="also print engines, times, traffic of the link"),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="also print engines, times (of each node on the board, too), traffic of the link",
+    ),
 )
 ROWS = (
     click.option("--all", "every", is_flag=True, help="list every tensor"),

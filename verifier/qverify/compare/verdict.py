@@ -197,6 +197,7 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
                 "host": r.host or platform.machine(),
                 "state": r.state,
                 "why": r.why,
+                **({"node_seconds": r.node_seconds} if r.node_seconds else {}),
             }
         )
     if not blamed and any(p.cause == "unlocated" for p in pairs) and (hint := _hint_by_outputs(pairs)):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from qverify.closest_names import closest_names
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -59,7 +59,7 @@ class ModelFacts:
         covered = [n.name for n in self.graph.nodes if name in n.covers]
         if len(covered) == 1:
             return covered[0]
-        near = [n for n in tensors if name in n][:NEAREST] or difflib.get_close_matches(name, tensors, NEAREST, 0.5)
+        near = closest_names(name, tensors, NEAREST)
         meant = f"; near it: {', '.join(near)}" if near else ""
         raise UsageError(f"{self.path}: no tensor and no ONNX node {name!r}{meant}. Without a name all are listed")
 

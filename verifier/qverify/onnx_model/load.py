@@ -15,6 +15,7 @@ from qverify.onnx_model.external_data import MAX_BYTES, embed_external_data, has
 from qverify.onnx_model.file_checks import check_constants, check_names, check_operators, check_sizes, check_valid
 from qverify.onnx_model.model_functions import inline_functions
 from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.other_files import FOLDER, describe_other
 from qverify.onnx_model.random_operators import check_draws_nothing
 from qverify.onnx_model.recurrent_outputs import name_recurrent_outputs
 from qverify.onnx_model.split_dynamic_matmul import split_dynamic_matmul
@@ -28,7 +29,7 @@ def read_file(path: str) -> bytes:
     """Returns the file's bytes. Raises BadFileError for a file that is missing, unreadable or above 2 GiB."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise BadFileError(f"{path}: not a file")
+            raise BadFileError(f"{path}: {FOLDER if os.path.isdir(path) else 'not a file'}")
         size = os.path.getsize(path)
         if size > MAX_BYTES:
             raise BadFileError(f"{path}: {size} bytes; models above 2 GiB are not supported")
@@ -64,7 +65,8 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError:
-        raise BadFileError(f"{name}: not an ONNX file (protobuf does not parse)") from None
+        why = describe_other(data) or "not an ONNX file (protobuf does not parse)"
+        raise BadFileError(f"{name}: {why}") from None
     return check_parsed(model, name)
 
 

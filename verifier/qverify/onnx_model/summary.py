@@ -12,7 +12,7 @@ import onnx
 @dataclass(frozen=True, slots=True)
 class Summary:
     """inputs, outputs: name, dtype and dims. operators: types and how often they occur, the most frequent first.
-    opsets: versions by domain."""
+    opsets: versions by domain, of those that nodes are of."""
 
     inputs: tuple[tuple[str, str, str], ...]
     outputs: tuple[tuple[str, str, str], ...]
@@ -23,11 +23,13 @@ class Summary:
 def summarize(model: onnx.ModelProto) -> Summary:
     """Returns the summary of a parsed model."""
     constants = {i.name for i in model.graph.initializer}
+    used = {n.domain or "ai.onnx" for n in model.graph.node}
+    versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
     return Summary(
         _values(i for i in model.graph.input if i.name not in constants),
         _values(model.graph.output),
         dict(Counter(_operator(n) for n in model.graph.node).most_common()),
-        {o.domain or "ai.onnx": o.version for o in model.opset_import},
+        {domain: version for domain, version in versions.items() if domain in used} or versions,
     )
 
 

@@ -16,7 +16,7 @@ from qverify.triage.forensics import FaultExplanation
 SCHEMA = "qverify.forensics/1"
 NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 SHADES = " .:-=+*#@"
-MOST_STEPS, MOST_SAID, MOST_SAME = 6, 4, 3
+MOST_STEPS, MOST_SAID, MOST_SAME, FEW = 6, 4, 3, 3
 
 
 def verdict(found: FaultExplanation) -> str:
@@ -96,8 +96,9 @@ def _list_different(texts: list[str]) -> list[str]:
     return list(kinds.values())
 
 
-def details(found: FaultExplanation) -> list[str]:
-    """Returns the lines below: the difference, where it is, other causes, the nearest ones, what was not tried."""
+def details(found: FaultExplanation, every: bool = True) -> list[str]:
+    """Returns the lines below: the difference, where it is, other causes, the nearest ones, what was not tried. every:
+    each experiment; otherwise one line where they confirmed the cause."""
     if not found.description.differing:
         return []
     lines = _describe_difference(found.description)
@@ -109,7 +110,7 @@ def details(found: FaultExplanation) -> list[str]:
         lines += [f"the same for random inputs: {text}" for text in others[:MOST_SAID]]
         lines += [f"... and {len(others) - MOST_SAID} more" for _ in others[MOST_SAID : MOST_SAID + 1]]
     lines += [f"exact, but less specific: {group[0].said}" for group in found.general]
-    lines += _list_experiments(found)
+    lines += _list_experiments(found) if every or not found.confirmed else _sum_up_experiments(found)
     if found.unexplained:
         lines += [f"nearest: {_describe_partial(one)}" for one in found.partial]
     left = found.not_tried[:MOST_SAID] + [f"... and {n} more" for n in [len(found.not_tried) - MOST_SAID] if n > 0]
@@ -128,6 +129,17 @@ def _list_experiments(found: FaultExplanation) -> list[str]:
     failed = found.fallen[:MOST_SAID]
     lines += [f"failed experiment {one.experiment}: {one.cause.said}" for one in failed if not found.confirmed]
     return lines
+
+
+def _sum_up_experiments(found: FaultExplanation) -> list[str]:
+    """Returns one line on the experiments; each where they are few."""
+    runs = found.experiments
+    if len(runs) < FEW:
+        return _list_experiments(found)
+    healthy = sum(run.board == run.simulator for run in runs)
+    differ = f"{len(runs) - healthy} of them" if healthy else "each of them"
+    text = f"{count(len(runs), 'experiment')}, {differ} different from a healthy board: {runs[-1].stood} causes predicted every byte"
+    return [f"{text}, {sum(run.fell for run in runs)} failed (--all lists them)"]
 
 
 def _describe_partial(one: Partial) -> str:

@@ -23,7 +23,7 @@ def render_model(facts: ModelFacts, view: View) -> str:
     return "\n".join([*map(view.wrap, _head(visible(facts))), *table])
 
 
-def render_tensor(facts: TensorFacts) -> str:
+def render_tensor(facts: TensorFacts, view: View) -> str:
     """Returns one line for each fact about the tensor."""
     facts = visible(facts)
     spec = facts.spec
@@ -40,7 +40,7 @@ def render_tensor(facts: TensorFacts) -> str:
     if spec.interior:
         lines.append(("compared", "no: it lies inside a float region, or the compiler made it"))
     width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:{width}s}  {text}" for name, text in lines)
+    return "\n".join(view.wrap(f"{name:{width}s}  {text}") for name, text in lines)
 
 
 def _head(facts: ModelFacts) -> list[str]:

@@ -71,7 +71,7 @@ def _describe_first(pair: Pair) -> Iterable[str]:
 def _describe_digits(pair: Pair) -> Iterable[str]:
     digits = [d for r in pair.tensors if isinstance(d := r.metrics.get("matching_digits"), int)]
     if digits:
-        yield f"would still pass at N = {min(digits)}"
+        yield f"would still pass at {count(min(digits), 'decimal')} (-c {min(digits)})"
 
 
 def _list_not_judged(pair: Pair) -> Iterable[str]:
@@ -84,7 +84,7 @@ def _list_notes(pair: Pair) -> Iterable[str]:
 
 
 def _describe_cause(pair: Pair) -> Iterable[str]:
-    if pair.cause in verdict_lines.CAUSES and pair.verdict == "FAILED":
+    if pair.cause in verdict_lines.CAUSES and pair.cause != "unlocated" and pair.verdict == "FAILED":
         yield verdict_lines.CAUSES[pair.cause]
 
 

@@ -8,6 +8,7 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
+from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.view import View
 from qverify.report.perf import Perf
 
@@ -25,9 +26,9 @@ def render(perf: Perf, top: int | None, view: View) -> str:
     columns = [
         Column("node", [n.name for n in shown], name=True),
         Column("op", [n.op for n in shown], rank=2),
-        Column("median", [_time(n.median_s) for n in shown], right=True),
-        Column("lowest", [_time(min(n.seconds)) for n in shown], right=True, rank=4),
-        Column("highest", [_time(max(n.seconds)) for n in shown], right=True, rank=3),
+        Column("median", [describe_seconds(n.median_s) for n in shown], right=True),
+        Column("lowest", [describe_seconds(min(n.seconds)) for n in shown], right=True, rank=4),
+        Column("highest", [describe_seconds(max(n.seconds)) for n in shown], right=True, rank=3),
         Column("share", [f"{s:.1%}" for s in shares], right=True),
         Column("", ["#" * round(BAR * s) for s in shares], rank=1),
     ]
@@ -38,19 +39,9 @@ def _totals(perf: Perf, shown: int) -> list[str]:
     left = len(perf.nodes) - shown
     return [
         *([f"{count(left, 'node')} not shown"] if left else []),
-        f"all nodes: median {_time(statistics.median(perf.totals))}, lowest {_time(min(perf.totals))}, highest {_time(max(perf.totals))}, "
+        f"all nodes: median {describe_seconds(statistics.median(perf.totals))}, lowest {describe_seconds(min(perf.totals))}, highest {describe_seconds(max(perf.totals))}, "
         f"over {count(len(perf.totals), 'run')} after {perf.warm_up} to warm up",
-        f"model and inputs sent in {_time(perf.sent_s)}; first run, with loading, {_time(perf.first_run_s)}; "
-        f"a later run, with the link, {_time(perf.wall_s)}",
+        f"model and inputs sent in {describe_seconds(perf.sent_s)}; first run, with loading, {describe_seconds(perf.first_run_s)}; "
+        f"a later run, with the link, {describe_seconds(perf.wall_s)}",
         "times only: nothing was compared",
     ]
-
-
-def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.2f} s"
-        if seconds >= 1
-        else f"{seconds * 1e3:.2f} ms"
-        if seconds >= 1e-3
-        else f"{seconds * 1e6:.1f} us"
-    )

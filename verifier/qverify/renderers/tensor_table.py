@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from qverify.plural import count
 from qverify.renderers.columns import Column, draw
+from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.view import View
 from qverify.report.document import Forced, Pair, Report, TensorRow
 
@@ -41,7 +42,10 @@ def render(report: Report, finals: list[str], view: View) -> str:
     else:
         names = list(rows) if view.every else _choose(report, rows, outputs)
         between = _count_left_out(rows, names)
-    lines, same = draw(_make_columns(report.pairs, rows, names), view, between)
+    columns = _make_columns(report.pairs, rows, names)
+    if view.detail == "verbose":
+        columns.append(_make_times(report, names))
+    lines, same = draw(columns, view, between)
     marks = {_mark(r)[0] for n in names for r in rows[n]}
     legend = "   ".join(text for mark, text in LEGEND.items() if mark in marks)
     return "\n".join(
@@ -151,6 +155,17 @@ def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Colum
         Column("cosine", [_describe_cosine(row) for row in known], rank=4),
         Column("forced", forced, ["forced", *(text.partition(" ")[0] for text in forced)]),
     ]
+
+
+def node_seconds(report: Report) -> dict[str, float]:
+    """Returns what each node took on the board in the run, by name; empty where no board told, or several did."""
+    told = [side["node_seconds"] for side in report.sides if side.get("node_seconds")]
+    return told[0] if len(told) == 1 else {}
+
+
+def _make_times(report: Report, names: list[str]) -> Column:
+    seconds = node_seconds(report)
+    return Column("time", [describe_seconds(seconds[n]) if n in seconds else "" for n in names], right=True)
 
 
 def _largest(row: list[TensorRow], metric: str) -> str:

@@ -9,10 +9,11 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, heading, pair_facts, tensor_table, verdict_lines
 from qverify.renderers.blamed import blame_line
+from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.view import View
 from qverify.report.document import Report
 
-SHOWN = 10  # entries of a long list
+SHOWN, SLOWEST = 10, 3  # entries of a long list; nodes that -v names
 PLAIN = View()
 
 
@@ -28,7 +29,8 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts.append(draft)
     if report.blame is not None:
-        parts.append(view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])))
+        blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
+        parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 
 
@@ -72,14 +74,23 @@ def _describe_run(report: Report) -> list[str]:
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
     lines += [_describe_side(side) for side in report.sides]
     lines += [f"model {row['path']}: {row['kind']}, sha256 {row['sha256'][:16]}" for row in report.models]
+    if seconds := tensor_table.node_seconds(report):
+        lines.append(_describe_times(seconds))
     if report.link:
         lines.append("link: " + ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in report.link.items()))
     return lines
 
 
+def _describe_times(seconds: dict[str, float]) -> str:
+    slowest = sorted(seconds, key=lambda name: -seconds[name])[:SLOWEST]
+    named = ", ".join(f"{name} {describe_seconds(seconds[name])}" for name in slowest)
+    whole = f"{count(len(seconds), 'node')} on the board {describe_seconds(sum(seconds.values()))}"
+    return f"time of this one run (qverify perf repeats it): {whole}; slowest {named}"
+
+
 def _describe_side(side: dict[str, Any]) -> str:
     engine = f"{side['engine']} {side['version']}".strip()
-    return f"{side['name']}: {engine} on {side['host']}, {side['seconds']:.2f} s, {side['state']}"
+    return f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}, {side['state']}"
 
 
 def _list_names(names: list[str]) -> str:

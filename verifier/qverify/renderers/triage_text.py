@@ -11,6 +11,7 @@ from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_
 from qverify.renderers.blamed import also
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
+from qverify.renderers.shortened_names import shorten
 from qverify.renderers.view import View
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
@@ -39,13 +40,13 @@ def render(found: Triage, view: View = PLAIN) -> str:
     if view.detail == "quiet":
         return last
     parts = [heading.render(found, PLAIN)]
-    parts += [_draw_ladder(found)]
+    parts += [_draw_ladder(found, view)]
     parts += [
         _list_evidence(r)
         for r in found.rungs
         if r.verdict != "PASSED" or r.neighbourhoods or r.not_forced or r.evidence
     ]
-    parts += [_explain(one, len(found.frames)) for one in found.explained]
+    parts += [_explain(one, len(found.frames), view.every) for one in found.explained]
     parts = [view.wrap(part) for part in parts if part]
     parts += [_render_losses(found.losses, view)] if found.losses else []
     rest = _list_rest(found)
@@ -62,20 +63,22 @@ def _list_rest(found: Triage) -> list[str]:
     return parts + (["\n".join(around)] if around else [])
 
 
-def _explain(one: Any, frames: int) -> str:
-    """Returns what explains the board's difference at its blamed node."""
+def _explain(one: Any, frames: int, every: bool) -> str:
+    """Returns what explains the board's difference at its blamed node. every: with each experiment."""
     where = f"board at {one.tensor} ({one.op})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
         return f"{where}: {one.why}"
     lines = [f"{where}: {fault_explanation.verdict(one.explanation)}", *([f"  {one.cost}"] if one.cost else [])]
-    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation))])
+    return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation, every))])
 
 
-def _draw_ladder(found: Triage) -> str:
+def _draw_ladder(found: Triage, view: View) -> str:
     """Returns every stage on a line of its own, and between two of them the rung: whether it passes, its gate, the
-    worst output."""
+    worst output. A source that is too long for a terminal is shortened; the heading has it whole."""
     width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
-    stages = {s.name: f"{s.name:{width}}  {s.source}" for s in found.stages}
+    room = max(view.columns - width - 2, width)
+    sources = {s.name: shorten(s.source, room) if view.wrapped else s.source for s in found.stages}
+    stages = {name: f"{name:{width}}  {source}" for name, source in sources.items()}
     lines, last = list[str](), ""
     for rung in found.rungs:
         if rung.a != last:

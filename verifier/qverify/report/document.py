@@ -201,7 +201,7 @@ class Report:
     """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
     and rule. pairs: every two sides that took part, of every frame and board. blamed: every side to blame, each with
     its first node. inputs: the bytes that all sides were given. models: the files of -m. sides: what ran, with engine
-    and settings. plain_onnxruntime: the original ONNX on default settings compared with the reference; never judged.
+    and settings; of a board that told them also node_seconds: what each node took in this run, by its name. plain_onnxruntime: the original ONNX on default settings compared with the reference; never judged.
     no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for
     every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the

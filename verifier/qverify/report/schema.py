@@ -25,8 +25,9 @@ METRICS: dict[str, Any] = {  # the metrics of compare/metrics/; a test checks th
 }
 
 
-def _describe_rows(**columns: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "object", "properties": columns, "required": [*columns]}}
+def _describe_rows(optional: dict[str, dict[str, Any]] | None = None, /, **columns: dict[str, Any]) -> dict[str, Any]:
+    properties = columns | (optional or {})
+    return {"type": "array", "items": {"type": "object", "properties": properties, "required": [*columns]}}
 
 
 _TEXT = {"type": "string"}
@@ -39,6 +40,7 @@ ROWS: dict[str, Any] = {
     "inputs": _describe_rows(name=_TEXT, source=_TEXT, sha256=_TEXT),
     "models": _describe_rows(path=_TEXT, sha256=_TEXT, kind=_TEXT),
     "sides": _describe_rows(
+        {"node_seconds": {"type": "object", "additionalProperties": NUMBER}},
         name=_TEXT,
         engine=_TEXT,
         version=_TEXT,

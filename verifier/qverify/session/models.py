@@ -17,15 +17,10 @@ from qverify.model_bin.graph import MAX_DIM, Graph
 from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
+from qverify.onnx_model.other_files import describe_other
 from qverify.session.model_claims import contradiction
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
-
-FOREIGN = {
-    b"\x4b\x4e\x4e\x52": "Rockchip RKNN",
-    b"RKNN": "Rockchip RKNN",
-    b"PK\x03\x04": "a zip archive",
-}
 
 
 @dataclass
@@ -215,11 +210,10 @@ def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
     for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
-    for start, name in FOREIGN.items():
-        if data.startswith(start):
-            raise BadFileError(f"{path}: this looks like {name}, not an ONNX or a model.bin of qverify compile")
-    if len(data) > 8 and data[4:8] == b"TFL3":
+    if data[4:8] == b"TFL3":
         return "tflite"
+    if other := describe_other(data):
+        raise BadFileError(f"{path}: {other}")
     name = os.path.basename(path)
     model = parse(data, name) if parsed is None else check_parsed(parsed, name)
     return "quant.onnx" if is_quantized(model) else "float.onnx"

@@ -21,6 +21,7 @@ from qverify.plural import count
 from qverify.sides.board_events import DigestMismatch, digests_of, note_digest, number_of, quote_troubles
 from qverify.sides.board_islands import BoardIslands
 from qverify.sides.host_islands import HostIslands
+from qverify.sides.struck_nodes import check_struck_nodes
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -32,8 +33,8 @@ FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 class Board:
     """One board with one model. run() reports a fault of the board in the Recording and does not raise it. options: of
     the address (store, memory ...). spot_seed: chooses the tensor that a run pulls to check its digest; None: a random
-    one in each run. islands: of the graph. sha256: of the model, where it is
-    known. The constructor raises LinkError where no agent answers."""
+    one in each run. islands: of the graph. sha256: of the model, where it is known. The constructor raises LinkError where
+    no agent answers, or the address names a fault of a node that the graph lacks."""
 
     runtime = "qvrt"
 
@@ -48,6 +49,7 @@ class Board:
         islands: HostIslands | None = None,
         sha256: str = "",
     ):
+        check_struck_nodes(uri, graph)
         self.uri, self.graph, self._model, self._finals = uri, graph, model, frozenset(graph.outputs)
         self._spot_seed, self._islands = spot_seed, BoardIslands(graph, islands)
         self._sha256 = sha256 or hashlib.sha256(model).hexdigest()
@@ -124,6 +126,8 @@ class Board:
         def on_node(event: NodeEvent) -> None:
             nonlocal done
             done += 1
+            if event.tensor in nodes and event.iteration == 0:
+                recording.node_seconds[event.tensor] = event.elapsed_ns / 1e9
             if digests and event.tensor in self.graph.tensors:
                 note_digest(self._digests, event)
                 self.came[event.tensor] = event.digest
@@ -131,6 +135,7 @@ class Board:
                 progress(min(done, len(observable)), len(observable))
 
         per_node, digests = "per_node" in self.capabilities, "digests" in self.capabilities
+        nodes = frozenset(n.name for n in self.graph.nodes) if per_node else frozenset()
         inputs = frozenset(self.graph.inputs)
         finals = [n for n in self.graph.outputs if n not in inputs]
         reported = observable if per_node else finals if digests else []

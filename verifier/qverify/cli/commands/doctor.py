@@ -14,12 +14,17 @@ def command() -> int:
     from qverify_agents.printable import one_line
 
     from qverify.onnx_model.canary import canary
+    from qverify.plural import count
 
-    result, good = canary(use_cache=False), True
-    for name in result["checked"]:
-        failed = name in result["failing"]
-        good = good and not failed
-        click.echo(f"{'FAILED' if failed else 'ok':7s}{name} on {result['engine']}")
+    result = canary(use_cache=False)
+    failing = [name for name in result["checked"] if name in result["failing"]]
+    good = not failing
+    for name in failing:
+        click.echo(f"FAILED {name} on {result['engine']}: its values are not the known ones")
+    right = len(result["checked"]) - len(failing)
+    click.echo(
+        f"{'ok' if good else 'FAILED':7s}{right} of {count(len(result['checked']), 'kernel')} of {result['engine']} compute known values"
+    )
     for arch in sorted(set(MACHINES.values())):
         try:
             click.echo(f"ok     runtime {runtime_path(arch).name}; emulator {emulator(arch) or 'none'}")

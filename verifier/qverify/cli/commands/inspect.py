@@ -18,5 +18,6 @@ def command(model: str, tensor: str | None, shapes: tuple[str, ...]) -> int:
     from qverify.session.models import parse_shapes
 
     facts = inspect_model(model, parse_shapes(shapes))
-    click.echo(render_model(facts, screen()) if tensor is None else render_tensor(facts.tensor(tensor)))
+    view = screen()
+    click.echo(render_model(facts, view) if tensor is None else render_tensor(facts.tensor(tensor), view))
     return 0

@@ -10,7 +10,7 @@ import click
 
 from qverify.cli.input_options import input_options
 from qverify.cli.reporting import require_writable
-from qverify.cli.say_line import say
+from qverify.cli.say_line import say, say_command
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
@@ -100,4 +100,6 @@ def _say(output: str, made: Quantized, inputs: str) -> None:
         say(f"qverify cannot compile it: {made.blocker}")
     else:
         name = shlex.quote(output)
-        say(f"next: qverify compile {name} -o model.bin && qverify -m {name},model.bin -b local -r True {inputs}")
+        say_command(
+            f"next: qverify compile {name} -o model.bin && qverify -m {name},model.bin -b local -r True {inputs}"
+        )

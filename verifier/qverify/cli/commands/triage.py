@@ -73,7 +73,7 @@ OF_A_RUN = {
 @click.option(
     "--top", type=click.IntRange(1), default=10, show_default=True, help="tensors listed, the most sensitive first"
 )
-@click.option("--all", "every", is_flag=True, help="list every tensor")
+@click.option("--all", "every", is_flag=True, help="list every tensor and every experiment")
 @QUIET
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input; may be repeated"

@@ -74,6 +74,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
         one.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
+    _name_outputs(report.pairs, first, second, opened)
     report.models = list(opened.rows) if opened is not None else []
     itself = _describe_one(dumps)
     for pair in report.pairs:
@@ -91,6 +92,17 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
+
+
+def _name_outputs(pairs: list[Pair], first: Recording, second: Recording, opened: Models | None) -> None:
+    """Marks as final, where it is known, only the model's outputs; the largest values of others tell nothing."""
+    stated = [side.settings.get("outputs", ()) for side in (first, second)]
+    known = frozenset(opened.graph.outputs if opened is not None else [n for names in stated for n in names])
+    for pair in pairs:
+        if any(row.name in known for row in pair.tensors):
+            pair.agreement = [one for one in pair.agreement if one.output in known]
+            for row in pair.tensors:
+                row.final = row.name in known
 
 
 def _describe_one(dumps: Dumps) -> str:

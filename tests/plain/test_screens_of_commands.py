@@ -1,0 +1,94 @@
+"""Commands on a terminal of 80 and of 120 columns: no line is wider, but for verdicts and commands to copy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.cli.main import main
+
+from tests.plain.test_live_progress import run_on_terminal
+
+RUN = "import sys; from qverify.cli.main import main; sys.exit(main(sys.argv[1:]))"
+LONG = re.compile(r"next: |.* Strict check (PASSED|FAILED|INCONCLUSIVE)")  # whole, to be found and copied
+FAULT = "faulty:local?fault=round_floor@relu2_QuantizeLinear_Output"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def files(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Returns paths by name: the models, a case, the folders of two sides' tensors."""
+    folder = tmp_path_factory.mktemp("a_folder_with_a_name_that_takes_some_room")
+    names = ("model.bin", "case.npy", "host", "wrong", "made.onnx")
+    paths = {name: str(folder / name) for name in names}
+    paths |= {kind: str(digits / f"digits_{kind}.onnx") for kind in ("float", "quant")}
+    np.save(paths["case.npy"], np.load(digits / "digits.npz")["digit_3"])
+    assert main(["compile", paths["quant"], "-o", paths["model.bin"]]) == 0
+    for name, side in (("host", ["reference"]), ("wrong", ["board", "-b", FAULT])):
+        words = ["infer", "-m", f"{paths['quant']},{paths['model.bin']}", "-i", paths["case.npy"], "-o", paths[name]]
+        assert main([*words, "--side", *side]) == 0
+    return paths
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "verify --help",
+        "inputs diff --help",
+        "-m {quant},{model.bin} -b local -r True -v --all",
+        "-m {quant},{model.bin} -b {fault} -i {case.npy} -r True -v",
+        "triage -m {float},{quant},{model.bin} -b {fault} -i {case.npy} --explain 5",
+        "perf -m {model.bin} -b local --runs 2",
+        "inspect {quant}",
+        "inspect {quant} relu2_QuantizeLinear_Output",
+        "compare {host} {wrong} -m {model.bin}",
+        "quantize {float} -i {case.npy} -o {made.onnx}",
+        "doctor",
+    ],
+)
+def test_no_line_is_wider_than_the_terminal(words: str, columns: int, files: dict[str, str]) -> None:
+    filled = [re.sub(r"\{(.*?)\}", lambda m: {**files, "fault": FAULT}[m[1]], word) for word in words.split()]
+    shown, _ = run_on_terminal(RUN, True, *filled, columns=columns)
+    lines = [COLOUR.sub("", line).split("\r")[-1].removeprefix("\x1b[K") for line in shown.split("\n")]
+    assert len(lines) > 2 and "Traceback" not in shown
+    assert not [line for line in lines if len(line) > columns and not LONG.match(line)]
+
+
+def test_of_two_dumps_only_outputs_are_asked_for_their_largest_values(files: dict[str, str], capsys) -> None:
+    assert main(["compare", files["host"], files["wrong"], "-m", files["model.bin"]]) == 1
+    said = capsys.readouterr().out
+    assert "prob: arg-max agrees" in said and said.count("arg-max") == 1
+    assert "\nA ~ B: location unknown" not in said and "cause: location unknown" in said
+
+
+def test_inspect_lists_the_opsets_that_nodes_are_of(files: dict[str, str], capsys) -> None:
+    assert main(["quantize", files["float"], "-i", files["case.npy"], "-o", files["made.onnx"]]) == 0
+    assert main(["inspect", files["made.onnx"]]) == 0
+    assert re.search(r"^opset: ai\.onnx \d+$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_experiments_that_confirm_are_one_line_unless_all_are_asked_for(files: dict[str, str], capsys) -> None:
+    words = ["triage", "-m", f"{files['quant']},{files['model.bin']}", "-b", FAULT, "-i", files["case.npy"]]
+    assert main(words) == 1
+    short = capsys.readouterr().out
+    assert main([*words, "--all"]) == 1
+    whole = capsys.readouterr().out
+    numbered = re.findall(r"^  experiment \d+, ", whole, re.MULTILINE)
+    assert "EXPLAINED" in short and "  experiment 1" not in short and len(numbered) > 3
+    assert re.search(
+        r"^  \d+ experiments, each of them different from a healthy board: \d+ causes", short, re.MULTILINE
+    )
+
+
+def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) -> None:
+    main(["doctor"])
+    assert re.match(r"ok     (\d+) of \1 kernels of onnxruntime \S+ compute known values\n", capsys.readouterr().out)
+    found = {"checked": ["a", "b", "c"], "failing": ["b"], "engine": "onnxruntime"}
+    monkeypatch.setattr("qverify.onnx_model.canary.canary", lambda use_cache: found)  # no kernel here errs
+    assert main(["doctor"]) == 1
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first.startswith("FAILED b on onnxruntime") and second.startswith("FAILED 2 of 3 kernels")

@@ -1,0 +1,53 @@
+"""What a mistaken command line was probably meant to be, to be added to the error."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import pairwise
+
+import click
+
+BOARD = re.compile(
+    r"local|(?:qemu|qemu-user|serial|ssh|docker|podman|faulty|finals)(?:$|:.*)|COM\d+|/dev/.*|[\w.-]+@[\w.:-]+"
+)
+MODELS, INPUTS = (".onnx", ".bin"), (".npy", ".npz", ".png", ".jpg", ".jpeg", ".bmp", ".raw", ".nv12")
+
+
+def hint(words: list[str], error: click.ClickException) -> str:
+    """Returns a hint that follows the error's text; "" where there is none."""
+    return _after_empty_value(words) or _for_extra_words(error)
+
+
+def is_board(word: str) -> bool:
+    """Returns whether a word is surely an address of -b."""
+    return BOARD.fullmatch(word) is not None
+
+
+def _after_empty_value(words: list[str]) -> str:
+    """Returns a hint where an option took the next option as its value, as after an unset shell variable; else ""."""
+    for one, following in pairwise(words):
+        if one in ("-b", "--board", "-m", "--model", "-i", "--input-img", "-o") and re.match(r"--?[a-z]", following):
+            return f"; {one} is followed by {following}: an unset shell variable?"
+    return ""
+
+
+def _for_extra_words(error: click.ClickException) -> str:
+    """Returns the option that the first extra word was probably meant for, of those that the command has."""
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)\.?", error.format_message())
+    context = getattr(error, "ctx", None)
+    if extra is None or context is None:
+        return ""
+    word = extra[1].split(" ")[0]
+    options = {name for parameter in context.command.params for name in parameter.opts}
+    meant = next((f"{one} {word}" for one in _options_for(word) if one in options), "")
+    return f"; did you mean {meant}?" if meant else ""
+
+
+def _options_for(word: str) -> list[str]:
+    """Returns the options that may take a word, the likeliest first. A word of no other kind is taken for a host."""
+    if is_board(word):
+        return ["-b"]
+    if word.endswith(MODELS):
+        return ["-m"]
+    return ["-i"] if os.path.exists(word) or word.endswith(INPUTS) else ["-b"]

@@ -1,0 +1,29 @@
+"""Recognises by their first bytes files that are no model of qverify, and says which option or command takes them."""
+
+from __future__ import annotations
+
+WANTED = "not an ONNX or a model.bin of qverify compile"
+_MODEL = "compile the quantized ONNX that it was made of; what it computed is compared by qverify compare"
+_PICTURE = "pictures are inputs: -i, with --description"
+_ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
+# offset of the bytes, the bytes, what begins so, next step
+_KNOWN = (
+    (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL),
+    (0, b"RKNN", "Rockchip RKNN", _MODEL),
+    (4, b"TFL3", "TensorFlow Lite", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
+    (0, b"\x93NUMPY", "a NumPy array", _ARRAY),
+    (0, b"PK\x03\x04", "a zip archive, as .npz and PyTorch files are", _ARRAY),
+    (0, b"\x89PNG", "a PNG picture", _PICTURE),
+    (0, b"\xff\xd8\xff", "a JPEG picture", _PICTURE),
+    (0, b"BM", "a BMP picture", _PICTURE),
+    (8, b"WEBP", "a WebP picture", _PICTURE),
+)
+FOLDER = "a folder, not a model; -i takes a folder of inputs, qverify compare A B two folders of tensors, qverify replay a capture"
+
+
+def describe_other(data: bytes) -> str:
+    """Returns what the bytes look like, what was wanted and the next step; "" for bytes that begin as none of them."""
+    for at, start, name, step in _KNOWN:
+        if data[at : at + len(start)] == start:
+            return f"this looks like {name}, {WANTED}; {step}"
+    return ""

@@ -27,7 +27,7 @@ class Judged:
     tensor that both sides declare, judged or not. decimals_only: rows that fail the decimals and nothing else. untried:
     rows that would have failed the decimals, which were not requested, with the reason. not_finite: rows that fail only
     because of elements that are NaN or Inf on one side, or the decimals while others are so on both sides; with the
-    number of elements that are on one side, and on both."""
+    number of elements that are on one side, and on both (of an inner tensor without equal infinities)."""
 
     pair: Pair
     a: Values
@@ -137,7 +137,7 @@ class Judge:
                 return self._accept_equal(p, spec_a, equal)
             one = self.a.held(p.a)
             one = self.b.get(p.b) if one is None else one
-            if one is not None and bool(np.isfinite(one).all()):
+            if one is not None and not bool((np.isnan(one) if self._is_inner(p) else ~np.isfinite(one)).any()):
                 return self._accept_equal(p, spec_a, equal)
         a, b = self.a.get(p.a), self.b.get(p.b)
         if equal and (a is None) != (b is None):  # equal digests: one copy stands for both
@@ -176,20 +176,26 @@ class Judge:
         row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
-        if missed and refusals == [missed] and not values.one_sided and not values.both_sided:
+        unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
+        if missed and refusals == [missed] and not values.one_sided and not unknown:
             judged.decimals_only.add(p.name)
         if missed and not self.gate.decimals and not self.gate.bits:
             judged.untried[p.name] = missed
-        if (values.one_sided or values.both_sided) and refusals in ([], [missed]):
-            judged.not_finite[p.name] = values.one_sided, values.both_sided
+        if (values.one_sided or unknown) and refusals in ([], [missed]):
+            judged.not_finite[p.name] = values.one_sided, unknown
         if values.one_sided:
             some = count(values.one_sided, "element", "is", "are")
             refusals.insert(0, f"{some} NaN or Inf on one side only, or not the same on both")
         if refusals:
             row.verdict, row.why = "FAILED", "; ".join(refusals)
-        elif values.both_sided and not self.options.nan_equal:
-            row.verdict, row.why = "INCONCLUSIVE", describe_alike(values.both_sided)
+        elif unknown and not self.options.nan_equal:
+            row.verdict, row.why = "INCONCLUSIVE", describe_alike(unknown)
         return row
+
+    def _is_inner(self, p: NamePair) -> bool:
+        """Returns whether the model says that the tensor is no final output: equal infinities in it are values, such as
+        those of a mask, and agree. In an output they show nothing."""
+        return self.graph is not None and p.name not in self.outputs
 
     def _make_row(
         self, p: NamePair, spec: TensorSpec, verdict: Verdict, digests_equal: bool | None, bit_equal: bool, why: str

@@ -61,8 +61,9 @@ class Histograms:
 
 
 class PairedValues:
-    """Two tensors to compare. histograms: of a's side, if both arrays stay in memory anyway. Once blocks() is exhausted, one_sided counts the elements that are not finite on one side
-    only or not in the same way, both_sided those that are the same NaN or Inf on both."""
+    """Two tensors to compare. histograms: of a's side, if both arrays stay in memory anyway. Once blocks() is exhausted,
+    one_sided counts the elements that are not finite on one side only or not in the same way, both_sided those that are
+    the same NaN or Inf on both, infinite those of them that are Inf."""
 
     def __init__(
         self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec, histograms: Histograms | None = None
@@ -70,7 +71,7 @@ class PairedValues:
         self._histograms = histograms or Histograms()
         self.a, self.b, self.spec_a, self.spec_b = a, b, spec_a, spec_b
         self.integers = a.dtype == b.dtype and a.dtype.kind in "iub"
-        self.one_sided = self.both_sided = 0
+        self.one_sided = self.both_sided = self.infinite = 0
 
     def blocks(self) -> Iterator[Block]:
         """Yields all elements, block by block."""
@@ -129,6 +130,7 @@ class PairedValues:
         wild = ~np.isfinite(a) | ~np.isfinite(b)
         alike = wild & ((a == b) | (np.isnan(a) & np.isnan(b)))
         self.both_sided += int(alike.sum())
+        self.infinite += int((alike & np.isinf(a)).sum())
         self.one_sided += int((wild & ~alike).sum())
         distance[wild] = np.inf
         distance[alike] = 0.0

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from qverify.errors import BadFileError
+from qverify.plural import count
 from qverify.vendor_files.array_files import npy
 from qverify.vendor_files.printed_numbers import count_numbers, numbers
 from qverify.vendor_files.rockchip_table import Reals, contradictions, describe, read_claims
@@ -49,16 +50,20 @@ def _beside_a_map(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, asked: ReadingOptions) -> VendorDump:
-    """Reads one side of the snapshot. asked.side: which one, if snapshot itself was named. A layer with .npy and .txt
-    has two files, which must agree."""
+    """Reads one side of the snapshot. asked.side: which one, if snapshot itself was named. The .txt of a layer that
+    has a .npy as well must agree with it."""
     top, side = _side(folder, asked.side)
     files = [*_arrays(side), *_arrays(side, ".txt")]
     if not files:
         raise BadFileError(f"{side.path}: no .npy and no .txt in it; wanted {WANTED}")
     to, missing, notes = _mapped(top, {_stem(a): a for a in files})
-    alone = Counter(_stem(path) for path in files)
-    tensors = [_tensor(side.file(p), to.get(_stem(p), _stem(p)), alone[_stem(p)] == 1) for p in files]
-    if any(path.endswith(".txt") for path in files):
+    stems = {_stem(path): path for path in files[::-1]}  # .npy before .txt
+    tensors = [_tensor(side.file(path), to.get(stem, stem)) for stem, path in sorted(stems.items())]
+    if twins := [path for path in files if path.endswith(".txt") and path not in stems.values()]:
+        for path in twins:
+            _check_twin(side.file(stems[_stem(path)]), side.file(path))
+        notes.append(f"rockchip: {count(len(twins), 'tensor', 'is', 'are')} in two files, .npy and .txt, which agree")
+    if any(path.endswith(".txt") for path in stems.values()):
         notes.append("rockchip: text tensors state neither shape nor the order of axes, and 6 decimals")
     if any(n in SIDES for n in top.folders()) and TABLE in top.names():
         notes += _check_table(top, os.path.basename(os.path.normpath(side.path)), to)
@@ -70,25 +75,27 @@ def _stem(path: str) -> str:
     return _ENDING.sub("", os.path.basename(path))
 
 
-def _tensor(file: UntrustedFile, name: str, alone: bool) -> VendorTensor:
-    """Opens a .npy, or a .txt of one number a line: one dimension, or where it lies beside its .npy, the shape of
-    that."""
+def _tensor(file: UntrustedFile, name: str) -> VendorTensor:
+    """Opens a .npy, or a .txt of one number a line: one dimension."""
     if file.path.endswith(".npy"):
         array = npy(file, name)
         return VendorTensor(name, array.where, (array.dtype,), array.size_bytes, array.read, array.shape)
     values, decimals = _printed(file)
-    content = values.astype("<f8").tobytes()
+    content, shape = values.astype("<f8").tobytes(), (len(values),)
     return VendorTensor(
-        name,
-        file.path,
-        ("float64",),
-        len(content),
-        lambda: content,
-        (len(values),) if alone else None,
-        flat=alone,
-        form="text",
-        decimals=decimals,
+        name, file.path, ("float64",), len(content), lambda: content, shape, flat=True, decimals=decimals
     )
+
+
+def _check_twin(array: UntrustedFile, text: UntrustedFile) -> None:
+    """Raises BadFileError where a .txt does not contain what its .npy does."""
+    values, decimals = _printed(text)
+    real = npy(array, "").array().astype(np.float64).ravel()
+    near = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    with np.errstate(invalid="ignore"):
+        same = real.size == values.size and np.isclose(values, real, rtol=1e-6, atol=near * 1.01, equal_nan=True).all()
+    if not same:
+        raise BadFileError(f"{text.path}: other values than {array.path}; remove the one that is wrong")
 
 
 def _printed(file: UntrustedFile) -> tuple[Reals, int | None]:

@@ -57,18 +57,18 @@ _MODEL_VERIFIER = {
 }
 
 
-class _BadWords(Exception):
+class BadWordsError(Exception):
     """A mistake in the words; its text is one line."""
 
 
 def hb_verifier(argv: list[str] | None = None) -> int:
     """Runs the main job from the words of hb_verifier and returns its exit status."""
-    return _run(argv, HB_VERIFIER, _translate_verifier)
+    return _run(argv, HB_VERIFIER, translate_verifier)
 
 
 def hb_model_verifier(argv: list[str] | None = None) -> int:
     """Runs the main job from the words of hb_model_verifier and returns its exit status."""
-    return _run(argv, HB_MODEL_VERIFIER, _translate_model_verifier)
+    return _run(argv, HB_MODEL_VERIFIER, translate_model_verifier)
 
 
 def _run(argv: list[str] | None, text: str, translate: Callable[[list[str]], tuple[list[str], str | None]]) -> int:
@@ -81,7 +81,7 @@ def _run(argv: list[str] | None, text: str, translate: Callable[[list[str]], tup
         return main(["--version"])
     try:
         translated, password = translate(normalize_options(words))
-    except _BadWords as error:
+    except BadWordsError as error:
         print(f"{name}: {error}; {name} --help shows its options", file=sys.stderr)
         return 2
     before = os.environ.get(PASSWORD)
@@ -101,7 +101,7 @@ def _names(words: list[str]) -> set[str]:
 
 
 def _split(words: list[str], known: dict[str, str]) -> list[tuple[str, str | None]]:
-    """Returns the known options with their values, and every other word with None. Raises _BadWords for a known option
+    """Returns the known options with their values, and every other word with None. Raises BadWordsError for a known option
     without a value."""
     found: list[tuple[str, str | None]] = []
     rest = list(words)
@@ -111,10 +111,10 @@ def _split(words: list[str], known: dict[str, str]) -> list[tuple[str, str | Non
         short = word[:2] if word[:1] == "-" and word[1:2] not in ("", "-") else ""
         if name in known and (equals or rest):
             if not equals and rest[0] in known:
-                raise _BadWords(f"{name} is followed by {rest[0]}: an unset shell variable?")
+                raise BadWordsError(f"{name} is followed by {rest[0]}: an unset shell variable?")
             found.append((known[name], value if equals else rest.pop(0)))
         elif name in known:
-            raise _BadWords(f"{name} wants a value")
+            raise BadWordsError(f"{name} wants a value")
         elif short in known:
             found.append((known[short], word[2:]))
         else:
@@ -122,7 +122,7 @@ def _split(words: list[str], known: dict[str, str]) -> list[tuple[str, str | Non
     return found
 
 
-def _translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
+def translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
     """Returns the words of the main job, and the password. Its other options have the same names there."""
     translated, password = list[str](), None
     for name, value in _split(words, _VERIFIER):
@@ -133,23 +133,23 @@ def _translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
     return translated, password
 
 
-def _translate_model_verifier(words: list[str]) -> tuple[list[str], str | None]:
-    """Returns the words of the main job; no password. Raises _BadWords for a short option that it does not have, which
+def translate_model_verifier(words: list[str]) -> tuple[list[str], str | None]:
+    """Returns the words of the main job; no password. Raises BadWordsError for a short option that it does not have, which
     would mean something else there, for one given twice, and without both models."""
     given: dict[str, str] = {}
     others: list[str] = []
     for name, value in _split(words, _MODEL_VERIFIER):
         if value is None:
             if name.startswith("-") and not name.startswith("--"):
-                raise _BadWords(f"no option {name[:20]}")
+                raise BadWordsError(f"no option {name[:20]}")
             others.append(name)
         elif name in given:
-            raise _BadWords(f"{name.lstrip('-')} is given twice")
+            raise BadWordsError(f"{name.lstrip('-')} is given twice")
         else:
             given[name] = value
     models = [given.pop(name, "") for name in ("quanti_model", "bin_model")]
     if not all(models):
-        raise _BadWords("wanted -q quanti.onnx and -b model.bin")
+        raise BadWordsError("wanted -q quanti.onnx and -b model.bin")
     if "," in "".join(models):
-        raise _BadWords("-q and -b take one model each; pack model is not supported")
+        raise BadWordsError("-q and -b take one model each; pack model is not supported")
     return ["--model", ",".join(models), *(word for pair in given.items() for word in pair), *others], None

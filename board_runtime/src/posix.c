@@ -1,8 +1,9 @@
 /* Files, memory and clock: the only POSIX in the runtime. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* for sched_setaffinity alone */
 #include "posix.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,15 @@ const char *qv_system(void) {
   for (char *p = text; *p; p++)
     if (*p == '"' || *p == '\\' || (unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '_';
   return text;
+}
+
+int qv_stay_on_processor(int number) {
+  cpu_set_t only;
+  if (number < 0 || number >= CPU_SETSIZE) return 0;
+  memset(&only, 0, sizeof only);
+  unsigned long *words = (unsigned long *)(void *)&only;
+  words[(unsigned)number / (8 * sizeof *words)] = 1ul << ((unsigned)number % (8 * sizeof *words));
+  return sched_setaffinity(0, sizeof only, &only) == 0;
 }
 
 /* The largest number that the files of this pattern hold, of zones or processors 0 to 15; INT32_MIN where none does. */

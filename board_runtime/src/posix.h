@@ -5,6 +5,8 @@
 
 uint64_t qv_now_ns(void);
 int64_t qv_memory_bytes(void);
+/* Keeps this process, and threads that it starts from now on, on one processor, from 0; 0 where the system does not. */
+int qv_stay_on_processor(int number);
 const char *qv_machine(void);
 /* Name and release of the system, such as "Linux 6.1.0"; neither quotes nor control characters. */
 const char *qv_system(void);

@@ -32,6 +32,11 @@ def problem(line: str) -> str:
 def _of_command(program: str, words: list[str]) -> str:
     if program == "qverify":
         return _of_qverify(words)
+    if program in ("hb_verifier", "hb_model_verifier"):
+        from qverify.cli.vendor_commands import translate_model_verifier, translate_verifier
+
+        translate = translate_verifier if program == "hb_verifier" else translate_model_verifier
+        return _of_qverify(["verify", *translate(normalize_options(words))[0]])
     if program.startswith("scripts/"):
         return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
     if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pip", "pytest"):

@@ -6,16 +6,18 @@
 #include <string.h>
 
 #include "../arithmetic/instructions.h"
+#include "../posix.h"
 #include "../threads.h"
 
 const char *qv_option(int argc, char **argv, const char *name, const char *fallback) {
   size_t length = strlen(name);
+  const char *value = fallback;
   for (int i = 1; i < argc; i++) {
     if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0) continue;
-    if (argv[i][2 + length] == '=') return argv[i] + 3 + length;
-    if (argv[i][2 + length] == 0) return i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 ? argv[i + 1] : "true";
+    if (argv[i][2 + length] == '=') value = argv[i] + 3 + length;
+    if (argv[i][2 + length] == 0) value = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 ? argv[i + 1] : "true";
   }
-  return fallback;
+  return value;
 }
 
 int qv_number(int argc, char **argv, const char *name, long fallback, long low, long high, long *value) {
@@ -27,11 +29,20 @@ int qv_number(int argc, char **argv, const char *name, long fallback, long low, 
   return 0;
 }
 
+/* Options of hrt_model_exec that mean nothing here; false, which is their default there, is accepted. */
+static const char *const OFF[] = {"enable_cls_post_process", "dequantize_process", NULL};
+
+static int is_off(const char *word, const char *name, size_t length) {
+  if (strlen(name) != length || strncmp(word + 2, name, length) != 0) return 0;
+  return strcmp(word + 2 + length, "=false") == 0 || strcmp(word + 2 + length, "=0") == 0;
+}
+
 const char *qv_unknown_option(int argc, char **argv, const char *const *known) {
   for (int i = 1; i < argc; i++) {
     if (strncmp(argv[i], "--", 2) != 0) continue;
     size_t length = strcspn(argv[i] + 2, "=");
     int found = 0;
+    for (const char *const *k = OFF; *k && !found; k++) found = is_off(argv[i], *k, length);
     for (const char *const *k = known; *k && !found; k++) found = strlen(*k) == length && strncmp(argv[i] + 2, *k, length) == 0;
     if (!found) return argv[i];
   }
@@ -48,12 +59,38 @@ void qv_list_instructions(char *text, size_t size) {
 }
 
 int qv_take_threads(int argc, char **argv) {
+  const char *name = qv_option(argc, argv, "threads", NULL) ? "threads" : "thread_num";
   long threads;
-  if (!qv_number(argc, argv, "threads", 1, 1, QV_MOST_THREADS, &threads)) return 0;
+  if (!qv_number(argc, argv, name, 1, 1, QV_MOST_THREADS, &threads)) return 0;
   int started = qv_start_threads((int)threads);
   if (started < threads)
-    fprintf(stderr, "qvrt: --threads=%ld: this system starts no more than %d; going on with %d\n", threads, started, started);
+    fprintf(stderr, "qvrt: --%s=%ld: this system starts no more than %d; going on with %d\n", name, threads, started, started);
   return 1;
+}
+
+int qv_take_core(int argc, char **argv) {
+  long core;
+  if (!qv_number(argc, argv, "core_id", 0, 0, 1024, &core)) return 0;
+  if (core == 0 || qv_stay_on_processor((int)core - 1)) return 1;
+  fprintf(stderr, "qvrt: --core_id=%ld: this process cannot stay on processor %ld. Next: 0 for any, 1 for the first\n", core, core - 1);
+  return 0;
+}
+
+const char *qv_refused_option(int argc, char **argv, const char **why) {
+  static const char *const REFUSED[][2] = {
+      {"model_name", "a model.bin holds one model, without a name"},
+      {"enable_cls_post_process", "qvrt computes the network's outputs and nothing from them; --enable_dump writes them"},
+      {"dequantize_process", "what its file holds is not published; --hybrid_dequantize_process with --dump_format=txt writes real values"},
+      {"input_img_properties", "the model.bin says what its inputs are (qverify compile --input)"},
+      {"input_valid_shape", "the model.bin says which shapes its inputs have"},
+      {"input_stride", "the model.bin says which strides its inputs have"},
+  };
+  for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
+    if (!qv_option(argc, argv, REFUSED[i][0], NULL) || !qv_flag(argc, argv, REFUSED[i][0])) continue;
+    *why = REFUSED[i][1];
+    return REFUSED[i][0];
+  }
+  return NULL;
 }
 
 const char *qv_instructions_name(void) { return qv_chosen_instructions().name; }

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from qverify.cli.criteria_option import CRITERIA_OPTION, take_criteria
 from qverify.cli.numbers import AnyFinite, Finite
 from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES, ExtraGate
 
@@ -46,6 +47,7 @@ OPTIONS = (
         "Gates do not apply to simulator against board: see --relax-board",
     ),
     *(click.option(g.flag, g.option, type=_number(g), help=g.help) for g in GATES),
+    CRITERIA_OPTION,
     click.option("--nan-equal", is_flag=True, help="NaN or Inf at the same place on both sides counts as equal"),
     click.option(
         "--relax-board",
@@ -76,6 +78,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
                 raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
             values[name] = value
             named.add(name)
+        values["criteria"] = take_criteria(others.pop("criteria"), values, named)
         values |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if values[k] is None}
         return command(
             options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **values), **others

@@ -51,12 +51,15 @@ Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line and returns its exit status; a mistake of the user or a fault of the board gives no
     traceback."""
-    if argv is not None:
-        return _run_words(argv)
+    return run_program(sys.argv[1:]) if argv is None else _run_words(argv)
+
+
+def run_program(words: list[str]) -> int:
+    """Runs the words as a program of its own, which its standard streams outlive, and returns its exit status."""
     streams = Streams()
     if not os.environ.get("QVERIFY_DEBUG"):  # on the console only; the tests see all warnings
         warnings.simplefilter("ignore")  # from libraries, about values that are judged anyway
-    return streams.status(_run_words(sys.argv[1:]))
+    return streams.status(_run_words(words))
 
 
 def _run_words(argv: list[str]) -> int:

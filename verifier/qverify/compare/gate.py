@@ -26,7 +26,8 @@ OWN_SIDES = (
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The criteria for one pair. bits: equal bytes, and nothing else; otherwise N decimals by the rule (where
-    `decimals`) and every extra gate. relaxed: the ways in which the pair is judged more mildly than without options."""
+    `decimals`) and every extra gate. relaxed: the ways in which the pair is judged more mildly than without options.
+    criteria: the vendor whose thresholds these are, or ""."""
 
     bits: bool
     decimals: bool
@@ -34,16 +35,15 @@ class Gate:
     rule: str
     extra: dict[str, float]
     relaxed: tuple[str, ...] = ()
+    criteria: str = ""
 
     def describe(self) -> str:
         """Returns the gate in words."""
         if self.bits:
             return "bit equality"
         parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
-        return "; ".join(
-            parts
-            + [f"{name} {_SIGN.get(name, '')} {limit:.12g}".replace("  ", " ") for name, limit in self.extra.items()]
-        )
+        parts += [f"{name} {_SIGN.get(name, '')} {limit:.12g}".replace("  ", " ") for name, limit in self.extra.items()]
+        return "; ".join(parts) + (f" (criteria {self.criteria})" if self.criteria else "")
 
 
 def choose(a: Recording, b: Recording, options: Options) -> Gate:
@@ -53,7 +53,7 @@ def choose(a: Recording, b: Recording, options: Options) -> Gate:
     if exact(a, b) and not options.relax_board:
         return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
     digits, limited = _known_digits(a, b, options)
-    gate = Gate(False, options.decimals, digits, options.rule, options.gates)
+    gate = Gate(False, options.decimals, digits, options.rule, options.gates, criteria=options.criteria)
     relaxed = [f"bit equality relaxed by --relax-board to {gate.describe()}"] if exact(a, b) else _milder(gate)
     return replace(gate, relaxed=(*relaxed, *([limited] if limited else []), *nan))
 
@@ -82,6 +82,8 @@ def _milder(gate: Gate) -> list[str]:
         return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
     if gate.rule != "exact" and (gate.digits < DIGITS or gate.rule not in NOT_MILDER):
         return [f"judged to {decimals.describe(gate.rule, gate.digits)}"]
+    if gate.criteria:
+        return [f"criteria {gate.criteria}: {gate.describe().removesuffix(f' (criteria {gate.criteria})')}"]
     return []
 
 

@@ -164,6 +164,7 @@ class Judge:
         context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
         row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
         row.metrics, row.failing = {name: m.result() for name, m in measures(context).items()}, 0
+        row.beyond = 0 if gate.GateCount(self.gate).close else None
         return row
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
@@ -175,6 +176,7 @@ class Judge:
                 measure.add(block)
         row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
+        row.beyond = counted.beyond if counted.close else None
         refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
         unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
         if missed and refusals == [missed] and not values.one_sided and not unknown:

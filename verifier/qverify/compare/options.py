@@ -30,6 +30,7 @@ class Options:
     digits_given: bool = False  # -c, --rule or --gate decimals was given, even with the default value
     named: frozenset[str] = frozenset()  # fields the user gave, even with their default value
     frame: int = 0
+    criteria: str = ""  # a vendor's, whose thresholds are in the fields above: named in the verdict line
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

@@ -184,6 +184,7 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
         blamed=blamed,
         link=_sum_by_name(r.link for r in recordings.values()),
         dump_all=options.dump_all,
+        criteria=options.criteria,
         boards=[r.host for r in recordings.values() if r.side == "board" and r.host],
     )
     for label, r in recordings.items():
@@ -242,6 +243,7 @@ def combine(reports: list[Report]) -> Report:
         timings=_sum_by_name(r.timings for r in reports),
         notes=[n for r in reports for n in r.notes],
         dump_all=first.dump_all,
+        criteria=first.criteria,
         caveats=list(dict.fromkeys(c for r in reports for c in r.caveats)),
         repeat=_combine_repeats([r.repeat for r in reports if r.repeat]),
         frames=[f for r in reports for f in r.frames],

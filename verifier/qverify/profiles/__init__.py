@@ -4,6 +4,7 @@ WANTED        what its dump looks like, for error messages
 CHECKED       what its reader was checked against, for every report; "" where there is no vendor
 recognised(folder) -> bool   whether this is certainly its dump; False where another format could look the same
 read(folder, asked) -> VendorDump
+ARRAYS        optional: True where its dump itself is .npy or .npz files, which are otherwise read without a profile
 
 The file name is the registry. Nothing here runs a vendor's tool. PROFILES.md marks the profiles that follow public
 descriptions only."""

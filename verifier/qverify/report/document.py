@@ -80,7 +80,8 @@ class Forced:
 @dataclass(slots=True)
 class TensorRow:
     """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON.
-    failing: number of elements that do not match by the decimals rule. bit_equal: same bytes on both sides."""
+    failing: number of elements that do not match by the decimals rule. beyond: those beyond atol + rtol*|a|, None
+    without such a gate. bit_equal: same bytes on both sides."""
 
     name: str
     node: str
@@ -100,6 +101,7 @@ class TensorRow:
     why: str = ""
     node_by_node: bool = False  # it passed because its nodes pass when recomputed, not by the gate
     reference_spread: float | None = None  # max |a-b| among the reference's own legitimate settings, real values
+    beyond: int | None = None
     reference_spread_by: str | None = None  # the interpreter that had it: onnxruntime VERSION on MACHINE
 
 
@@ -206,7 +208,8 @@ class Report:
     every side, so that nothing of them is verified. canary: kernels of this host's onnxruntime that
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
     reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
-    addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8)."""
+    addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8). criteria: the vendor
+    whose thresholds the gates are (--criteria), or ""."""
 
     verdict: Verdict
     blame: Blame | None
@@ -233,6 +236,7 @@ class Report:
     date: str = field(default_factory=utc_text, compare=False)
     boards: list[str] = field(default_factory=list)
     drafts: dict[str, str] = field(default_factory=dict)
+    criteria: str = ""
 
     @property
     def exit_status(self) -> int:

@@ -38,6 +38,7 @@ def _describe_command(request: Request) -> dict[str, Any]:
         "nan_equal": options.nan_equal,
         "relax_board": options.relax_board,
         "strict": options.strict,
+        "criteria": options.criteria,
         **{k: v for k, v in gates.items() if v is not None},
         "run_sim": request.run_sim,
         "board": request.board,

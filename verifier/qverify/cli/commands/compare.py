@@ -46,10 +46,18 @@ class WithProfiles(click.Command):
 )
 @click.option("--layer-info", default="", metavar="DIR", help="tidl: folder of *.layer_info.txt  [default: the dump]")
 @click.option(
-    "--side", default="", help="captures: reference, simulator or board  [default: board]; rockchip: a folder"
+    "--side",
+    default="",
+    help="captures: reference, simulator or board  [default: board]; rockchip, axera: a folder; stm32: m or c",
 )
+@click.option("--side-a", default="", metavar="SIDE", help="side of dump A  [default: --side]")
+@click.option("--side-b", default="", metavar="SIDE", help="side of dump B  [default: --side]")
 @click.option(
-    "--frame", type=click.IntRange(0), default=0, show_default=True, help="frame of a capture; qualcomm: N of Result_N"
+    "--frame",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="frame of a capture; qualcomm: N of Result_N; axera: N of output/N",
 )
 @click.option(
     "--outputs-only",
@@ -70,6 +78,8 @@ def command(
     layer_info: str,
     outputs_only: bool,
     side: str,
+    side_a: str,
+    side_b: str,
     frame: int,
     view: View,
     reports: ReportFiles,
@@ -83,6 +93,7 @@ def command(
     narrow = outputs_only or ("dump_all" in options.named and not options.dump_all)
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
-    dumps = Dumps(a, b, model, profile_a or profile, profile_b or profile, reading, narrow)
+    profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
+    dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
     report = compare_dumps(dumps, options)
     return emit(report, terminal.render(report, [], view), reports)

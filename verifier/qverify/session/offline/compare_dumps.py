@@ -33,7 +33,8 @@ from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 @dataclass(frozen=True, slots=True)
 class Dumps:
     """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content.
-    model: path for -m. asked: further options, for both. outputs_only: compare only the final outputs."""
+    model: path for -m. asked: further options, for both. outputs_only: compare only the final outputs. side_a, side_b:
+    which side of each, where a dump has several."""
 
     a: str
     b: str
@@ -42,6 +43,12 @@ class Dumps:
     profile_b: str = ""
     asked: ReadingOptions = field(default_factory=ReadingOptions)
     outputs_only: bool = False
+    side_a: str = ""
+    side_b: str = ""
+
+    def reading(self, b: bool) -> ReadingOptions:
+        """Returns the options for reading one of them."""
+        return replace(self.asked, side=(self.side_b if b else self.side_a) or self.asked.side)
 
 
 def compare_dumps(dumps: Dumps, options: Options) -> Report:
@@ -49,8 +56,10 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     PASSED. Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
     opened = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
-        _side(dumps, p, profile, opened) for p, profile in ((dumps.a, dumps.profile_a), (dumps.b, dumps.profile_b))
+        _side(p, profile, dumps.reading(b), opened)
+        for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
+    itself = _describe_one(dumps, sides)
     first, second = _recordings(dumps, sides, opened)
     outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
@@ -76,7 +85,6 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
     _name_outputs(report.pairs, first, second, opened)
     report.models = list(opened.rows) if opened is not None else []
-    itself = _describe_one(dumps)
     for pair in report.pairs:
         pair.relaxed += [itself] if itself else []
         if borrowed and not pair.bit_equal:
@@ -105,9 +113,12 @@ def _name_outputs(pairs: list[Pair], first: Recording, second: Recording, opened
                 row.final = row.name in known
 
 
-def _describe_one(dumps: Dumps) -> str:
-    """Returns what the verdict says where A and B are one folder or file, also by a link; "" where they are two."""
-    if not os.path.samefile(dumps.a, dumps.b):
+def _describe_one(dumps: Dumps, sides: list[Recording | VendorDump]) -> str:
+    """Returns what the verdict says where A and B are one folder or file, also by a link; "" where they are two, or two
+    sides of one."""
+    read = [{t.where for t in side.tensors} for side in sides if isinstance(side, VendorDump)]
+    two_sides = is_capture(dumps.a) and dumps.reading(False).side != dumps.reading(True).side
+    if not os.path.samefile(dumps.a, dumps.b) or two_sides or (len(read) == 2 and not read[0] & read[1]):
         return ""
     return f"A and B are one {'folder' if os.path.isdir(dumps.a) else 'file'}, compared with itself"
 
@@ -166,10 +177,10 @@ def dtypes(values: Iterable[str]) -> dict[str, str]:
     return dtypes_by_name
 
 
-def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recording | VendorDump:
+def _side(path: str, profile: str, asked: ReadingOptions, opened: Models | None) -> Recording | VendorDump:
     """Opens a dump by the profile that the user named, else by what its content is."""
     if not profile and is_capture(path):
-        return side_of(path, dumps.asked.side, dumps.asked.frame, "dump")
+        return side_of(path, asked.side, asked.frame, "dump")
     if not profile and opened is not None and (raw := _raw(path)):
         return read_board_dump(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
     if not profile and opened is not None and is_qvrt_dump(path):
@@ -178,11 +189,11 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
     name = profile or profiles.recognised(path)
     if name == "generic" and not profile and describes_itself(path):
         name = ""  # the manifest of qverify infer says more than its dump.json
-    if plain and name and not profile:
+    if plain and name and not profile and not getattr(profiles.page(name), "ARRAYS", False):
         raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
     if name:
         page = profiles.page(name)
-        dump = page.read(UntrustedFolder(path), dumps.asked)
+        dump = page.read(UntrustedFolder(path), asked)
         if not dump.tensors and not dump.missing:
             raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
         dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md of a clone)"] if page.CHECKED else []
@@ -193,8 +204,8 @@ def _side(dumps: Dumps, path: str, profile: str, opened: Models | None) -> Recor
         )
     if opened is not None and os.path.isfile(path):
         return read_board_dump(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    if (opened is not None or dumps.asked.dtypes) and is_raw_dump(path):
-        return read_raw_dump(path, dumps.asked, opened.graph if opened is not None else None)
+    if (opened is not None or asked.dtypes) and is_raw_dump(path):
+        return read_raw_dump(path, asked, opened.graph if opened is not None else None)
     raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
 
 

@@ -80,7 +80,7 @@ def by_index(pairs: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...],
         name = one.names[0]
         target = outputs[one.index] if one.index < len(outputs) else ""
         pairs.to.pop(name, None)
-        if not target or (name != f"#{one.index}" and _letters(name) != _letters(target)):
+        if not target or (f"#{one.index}" not in one.names and _letters(name) != _letters(target)):
             model = f"the model calls it {target!r}" if target else f"the model has {count(len(outputs), 'output')}"
             pairs.doubtful[name] = f"its file says output {one.index}; {model}"
         elif target in there:

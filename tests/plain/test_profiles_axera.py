@@ -1,0 +1,88 @@
+"""AXera's folders of raw outputs. Every fixture is synthetic, written from the published description."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.cli.main import main
+
+from tests.plain.profile_fuzz import spoil
+
+OUT = {
+    "resnetv15_dense0_fwd": np.random.default_rng(1).standard_normal((1, 10)).astype(np.float32),
+    "head/box": np.random.default_rng(2).standard_normal((1, 3, 5)).astype(np.float32),
+}
+
+
+def gt(root: Path, off=0.0) -> Path:
+    path = root / "gt"
+    for side in ("joint", "onnx", "input"):
+        (path / side).mkdir(parents=True)
+    np.zeros(12, np.uint8).tofile(path / "input" / "data.bin")
+    for side, more in (("joint", off), ("onnx", 0.0)):
+        for name, array in OUT.items():
+            (array + np.float32(more)).tofile(path / side / f"{name.replace('/', '_')}.bin")
+            np.save(path / side / f"{name.replace('/', '_')}.npy", array + np.float32(more))
+    return path
+
+
+def bins(path: Path, off=0.0) -> Path:
+    path.mkdir(parents=True)
+    for name, array in OUT.items():
+        (array + np.float32(off)).tofile(path / f"{name.replace('/', '_')}.bin")
+    return path
+
+
+@pytest.fixture
+def host(tmp_path):
+    np.savez(tmp_path / "host.npz", **OUT)
+    return str(tmp_path / "host.npz")
+
+
+def test_both_sides_of_gt(host, tmp_path, capsys):
+    path = str(gt(tmp_path, off=0.001))
+    assert main(["compare", path, path, "--side-a", "onnx", "--side-b", "joint"]) == 1
+    said = capsys.readouterr().out
+    assert "2 of 2 tensors" in said and "compared with itself" not in said
+    assert main(["compare", host, path, "--side", "onnx"]) == 0
+    assert main(["compare", host, path]) == 2
+    assert "contains joint, onnx; name one of them" in capsys.readouterr().err
+
+
+def test_a_bin_that_contradicts_its_npy_is_refused(host, tmp_path, capsys):
+    path = gt(tmp_path)
+    (OUT["head/box"] + 1).astype(np.float32).tofile(path / "joint" / "head_box.bin")
+    assert main(["compare", host, str(path), "--side", "joint"]) == 2
+    assert "head_box.bin: other values than" in capsys.readouterr().err
+
+
+def test_raw_folders_of_frames(host, tmp_path, capsys):
+    bins(tmp_path / "output" / "0")
+    bins(tmp_path / "output" / "1", off=0.5)
+    words = ["compare", host, str(tmp_path / "output"), "--profile-b", "axera"]
+    assert main([*words, "--dtype", "float32"]) == 0
+    assert main([*words, "--dtype", "float32", "--frame", "1"]) == 1
+    assert main([*words, "--frame", "2"]) == 2
+    assert "there is no frame 2" in capsys.readouterr().err
+
+
+def test_random_inputs_and_nothing_are_refused(host, tmp_path, capsys):
+    path = bins(tmp_path / "out")
+    words = ["compare", host, str(path), "--profile-b", "axera", "--dtype", "float32"]
+    (path / "run_joint.log").write_text("run joint version\ninput[0] data data not provided, using random data\n")
+    assert main(words) == 2
+    assert "run_joint.log: line 2: the run used random inputs" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["compare", host, str(tmp_path / "empty"), "--profile-b", "axera"]) == 2
+    (path / "run_joint.log").unlink()
+    (path / "head_box.bin").unlink()
+    assert main(words) == 3
+    (path / "head_box.bin").write_bytes(b"")
+    assert main(words) == 3
+
+
+def test_spoiled(host, tmp_path):
+    path = gt(tmp_path) / "joint"
+    spoil("axera", host, path, list(path.iterdir()))

@@ -1,0 +1,46 @@
+"""The thresholds by which vendors judge, as gates: `--criteria NAME`. A criterion is a gate like any other: it applies
+to pairs of values, never to simulator against board without --relax-board, and every verdict line names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from qverify.compare.gate_text import parse_gates
+from qverify.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """gates: as --gate takes them; none: the vendor publishes no threshold, and the default gate stays. source: where
+    the thresholds are published, and how they were expressed as gates."""
+
+    gates: tuple[str, ...]
+    source: str
+
+
+CRITERIA = {
+    "horizon": Criteria(
+        ("decimals:5",),
+        "hb_verifier and hb_model_verifier: 5 decimals, or -c; their rule is not published, --rule here",
+    ),
+    "axera": Criteria(("cosine:0.98",), "Pulsar's precision guide: a layer of cos-sim below 98 % is bad"),
+    "sigmastar": Criteria(
+        ("cosine:0.99", "sqnr:20"),
+        "the guide of DumpDebug: COS < 0.99 or RMSE > 0.1 is bad; RMSE is the error's norm by the signal's, and 0.1 is 20 dB",
+    ),
+    "tidl": Criteria(("close:atol=0.01,rtol=0.005",), "TI's comparison of ONNX and TIDL: numpy's assert_allclose"),
+    "rknn": Criteria((), "accuracy_analysis prints cosine and distance of each layer, and no threshold is published"),
+    "sophgo": Criteria(
+        ("cosine:0.99", "sqnr:40.05"),
+        "npz_tool --tolerance 0.99,0.99: cosine and 1 - ||a-b|| / ||(a+b)/2||, which 40.05 dB implies",
+    ),
+    "renesas": Criteria(("exact",), "R-Car's Accurate Simulator: an exact match with the SoC"),
+}
+
+
+def gates_of(name: str) -> dict[str, Any]:
+    """Returns the fields of Options that the criteria set. Raises UsageError for an unknown name."""
+    if name not in CRITERIA:
+        raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}")
+    return parse_gates(CRITERIA[name].gates)

@@ -1,0 +1,126 @@
+"""The lines that a vendor's own tool prints, from what the report says, for `--criteria`. They claim no verdict: that is
+in the verdict lines alone, which scripts search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from qverify.renderers.verdict_lines import NAMES
+from qverify.report.document import Pair, Report, TensorRow
+
+Lines = list[str]
+
+
+def render(report: Report) -> str:
+    """Returns the lines of the vendor of --criteria for every pair; "" without one, or where nothing was compared."""
+    make = VENDORS.get(report.criteria)
+    if make is None:
+        return ""
+    parts = []
+    for pair in report.pairs:
+        if pair.tensors:
+            who = f"{NAMES.get(pair.a, pair.a)} VS {NAMES.get(pair.b, pair.b)}"
+            parts.append("\n".join([f"in the words of {report.criteria}: {who}", *make(pair)]))
+    return "\n\n".join(parts)
+
+
+def _real(row: TensorRow, name: str) -> float:
+    """Returns a metric; NaN where the row has none."""
+    value = row.metrics.get(name)
+    return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def _relative(row: TensorRow) -> float:
+    """Returns the norm of the error by that of the signal."""
+    return 10 ** (-_real(row, "sqnr_db") / 20)
+
+
+def _horizon(pair: Pair) -> Lines:
+    lines: Lines = []
+    for row in (r for r in pair.tensors if r.verdict == "FAILED"):
+        missed = row.failing or 0
+        lines += [
+            f"{row.name}:",
+            f"mismatch result num: {missed}",
+            f"total result num: {row.elements}",
+            f"mismatch rate: {missed / row.elements if row.elements else math.nan:.6g}",
+            f"max abs error: {_real(row, 'max_abs'):.6g}",
+        ]
+    return lines or [f"mismatch result num: 0 in {len(pair.tensors)} outputs"]
+
+
+def _axera(pair: Pair) -> Lines:
+    lines: Lines = []
+    for row in pair.tensors:
+        cosine = _real(row, "cosine")
+        low = "" if cosine >= 0.98 else "  (below 98 %)"
+        lines.append(f"Layer: {row.name}  2-norm RE: {100 * _relative(row):.2f}%  cosine-sim: {cosine:.4f}{low}")
+    return lines
+
+
+def _sigmastar(pair: Pair) -> Lines:
+    lines, before = [], math.inf
+    for at, row in enumerate(pair.tensors):
+        now = _relative(row)
+        over = " **** OVER threshold!!!! ****" if now - before > 1.0 else ""
+        lines.append(
+            f"{at}.{row.name} OP: {row.op.upper() or '-'} Type: {'float' if row.dtype.startswith('float') else row.dtype} "
+            f"MSE: {_real(row, 'rmse') ** 2:.6f} COS: {_real(row, 'cosine'):.6f} RMSE: {now:.6f}{over}"
+        )
+        before = now
+    return lines
+
+
+def _tidl(pair: Pair) -> Lines:
+    lines: Lines = []
+    for row in pair.tensors:
+        if row.beyond:
+            share = 100 * row.beyond / row.elements
+            lines.append(f"{row.name}: Not equal to tolerance of {pair.gate}")
+            lines.append(f"Mismatched elements: {row.beyond} / {row.elements} ({share:.3g}%)")
+        else:
+            known = "0" if row.beyond == 0 else "not counted"
+            lines.append(f"{row.name}: Mismatched elements: {known} / {row.elements}")
+        lines.append(f"Max absolute difference: {_real(row, 'max_abs'):.8g}")
+    return lines
+
+
+def _rknn(pair: Pair) -> Lines:
+    width = max(len(f"[{r.op}] {r.name}") for r in pair.tensors) + 2
+    lines = [f"{'layer_name':{width}}  cos      euc"]
+    for row in pair.tensors:
+        distance = _real(row, "rmse") * math.sqrt(row.elements)
+        label = f"[{row.op or '-'}] {row.name}"
+        lines.append(f"{label:{width}}{_real(row, 'cosine'):.5f} | {str(distance)[:6]}")
+    return lines
+
+
+def _sophgo(pair: Pair) -> Lines:
+    lines: Lines = []
+    for row in pair.tensors:
+        state = "EQUAL" if row.bit_equal else "SIMILAR" if row.verdict == "PASSED" else "NOT_SIMILAR"
+        lines.append(f"[{row.name}] {state} [{row.verdict}]")
+        lines.append(f"    cosine_similarity    = {_real(row, 'cosine'):.6f}")
+        lines.append(f"    sqnr_similarity      = {_real(row, 'sqnr_db'):.6f}")
+    return lines
+
+
+def _renesas(pair: Pair) -> Lines:
+    lines: Lines = []
+    for row in pair.tensors:
+        different = int(_real(row, "mismatched")) if "mismatched" in row.metrics else row.elements
+        ratio = 1 - different / row.elements if row.elements else math.nan
+        lines.append(f"{row.name}: max abs diff: {_real(row, 'max_abs'):.8g}, correct ratio: {ratio:.6g}")
+    return lines
+
+
+VENDORS: dict[str, Callable[[Pair], Lines]] = {
+    "horizon": _horizon,
+    "axera": _axera,
+    "sigmastar": _sigmastar,
+    "tidl": _tidl,
+    "rknn": _rknn,
+    "sophgo": _sophgo,
+    "renesas": _renesas,
+}

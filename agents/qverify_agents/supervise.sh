@@ -1,0 +1,103 @@
+# Runs one command line in a session of its own, in a fresh folder, and leaves nothing of it behind. Its own stdin is the
+# host's hold on it: when that ends, everything that the command started is killed and the folder is removed.
+#   sh supervise.sh run RUN TOKEN SECONDS FOLDER COLLECT SETUP LINE TEARDOWN [NAME=VALUE ...]
+#   sh supervise.sh clean RUN TOKEN
+umask 077
+mark() { printf '\nqverify:%s:%s\n' "$token" "$*"; }
+
+alive() { # of the given processes, prints those that are no zombies
+  for pid in "$@"; do
+    stat=
+    { read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
+    case ${stat##*") "} in [ZX]*) ;; *) echo "$pid" ;; esac
+  done
+}
+
+started() { # prints every process of the command that can be known: by its cgroup, its mark, its session
+  [ -z "$group" ] || alive $(cat "$group/cgroup.procs" 2>/dev/null)
+  alive $(grep -l "QVERIFY_RUN=$token" /proc/[0-9]*/environ 2>/dev/null | sed 's|[^0-9]||g')
+  [ -z "$child" ] || cat /proc/[0-9]*/stat 2>/dev/null | while read -r stat; do
+    set -- ${stat##*") "}
+    [ "$4" != "$child" ] || [ "$1" = Z ] || echo "${stat%% *}"
+  done
+}
+
+sweep() {
+  tries=0
+  while left=$(started) && [ -n "$left" ] && [ "$tries" -lt 50 ]; do
+    kill -9 $left 2>/dev/null
+    tries=$((tries + 1))
+    [ "$tries" -lt 5 ] || sleep 0.1 2>/dev/null || sleep 1
+  done
+}
+
+leave() {
+  trap '' HUP INT TERM PIPE
+  kill $late $gone 2>/dev/null
+  sweep
+  [ -z "$group" ] || rmdir "$group" 2>/dev/null
+  cd / && chmod -R u+rwx "$run" 2>/dev/null
+  rm -rf "$run"
+  exit "${1:-1}"
+}
+
+launch() { # runs a command line in a session of its own and sets status
+  cd "$folder" || { status=126; return; }
+  env "QVERIFY_RUN=$token" "$@" $session sh -c 'if [ -n "$1" ]; then echo $$ >"$1/cgroup.procs"; fi 2>/dev/null
+eval "$2"' sh "$group" "$line" 3<&- 2>&1 &
+  child=$!
+  wait "$child"
+  status=$?
+  while kill -0 "$child" 2>/dev/null; do # a signal to this shell ended the wait
+    wait "$child"
+    status=$?
+  done
+  sweep
+}
+
+what=$1 run=$2 token=$3 child= group= late= gone= status=0
+for base in /sys/fs/cgroup/pids /sys/fs/cgroup/systemd /sys/fs/cgroup; do
+  [ "$what" = run ] || { [ ! -d "$base/qverify-$token" ] || group=$base/qverify-$token; continue; }
+  [ -f "$base/cgroup.procs" ] && mkdir "$base/qverify-$token" 2>/dev/null && group=$base/qverify-$token && break
+done
+[ "$what" = run ] || leave 0
+limit=$4 folder=$5 collect=$6 setup=$7 command=$8 teardown=$9
+shift 9
+session=
+command -v setsid >/dev/null 2>&1 && session=setsid
+exec 3<&0 </dev/null
+trap leave HUP INT TERM PIPE
+(
+  while read -r word <&3; do :; done
+  kill -TERM $$ 2>/dev/null || leave # the command may have killed the shell that runs it
+) >/dev/null 2>&1 &
+gone=$!
+(
+  trap 'kill $nap; exit' TERM
+  sleep "$limit" &
+  nap=$!
+  wait $nap
+  kill -TERM $$
+) >/dev/null 2>&1 3<&- &
+late=$!
+mark "began=$(date +%s)"
+line=$setup
+[ -z "$line" ] || launch "$@"
+if [ "$status" != 0 ]; then
+  mark "setup=$status"
+elif [ "$collect" != "$run/out" ] && [ -n "$(ls -A "$collect" 2>/dev/null)" ]; then
+  mark "notempty=$(ls -A "$collect" | head -n 1)"
+else
+  mark start
+  line=$command
+  launch "$@"
+  mark "status=$status"
+  line=$teardown
+  [ -z "$line" ] || { launch "$@"; mark "teardown=$status"; }
+fi
+kill $late $gone 2>/dev/null
+mark end
+read -r word <&3 || leave
+[ "$word" = pull ] || leave
+cd "$collect" && tar -cf - .
+leave $?

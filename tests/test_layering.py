@@ -20,7 +20,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("errors", "printable", "plural", "pages"),
         ("files", "arithmetic", "tensors"),
         ("onnx_model", "model_bin", "vendor_files", "report"),
-        ("ops", "compare", "capture", "profiles"),
+        ("ops", "compare", "capture", "profiles", "runners"),
         ("inputs",),
         ("compiler",),
         ("sides", "triage"),
@@ -33,12 +33,12 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("binaries", "deadline"),
         ("capabilities", "process_stream", "emulation"),
         ("one_command", "faulty_link", "protocol"),
-        ("command_shell", "option_values", "console"),
+        ("command_shell", "option_values", "console", "supervised"),
         ("address",),
         ("inventory", "host_lock", "deploy", "ssh"),
         ("links", "boards"),
         ("connect",),
-        ("link_estimates", "power"),
+        ("link_estimates", "power", "command_board"),
     ),
 }
 NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files

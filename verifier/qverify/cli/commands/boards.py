@@ -37,7 +37,13 @@ def list() -> int:
     from qverify.renderers import board_table
 
     rows = [
-        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _join_tags(b.tags), b.file]
+        [
+            b.name,
+            b.uri,
+            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else OURS,
+            _join_tags(b.tags),
+            b.file,
+        ]
         for b in boards().values()
     ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
@@ -215,9 +221,9 @@ def _resolve(name: str) -> Address:
     BadAddress where several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
-    from qverify_agents.inventory import resolve
+    from qverify_agents.inventory import ANY, resolve
 
-    fitting = resolve(name)
+    fitting = resolve(name, ANY)
     if len(fitting) > 1:
         raise BadAddress(f"{name}: matches {len(fitting)} boards, wanted one; choose from `qverify boards list`")
     return parse(fitting[0])
@@ -269,6 +275,7 @@ def _join_tags(tags: dict[str, str]) -> str:
 
 def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     from qverify_agents.connect import connect
+    from qverify_agents.inventory import ANY
 
-    with connect(name, deadline_s, reach) as agent:
+    with connect(name, deadline_s, reach, runs=ANY) as agent:
         return agent.hello

@@ -1,0 +1,59 @@
+"""The door of runners: a tool that is not qvrt runs on the board, and what it leaves is judged, or is never PASSED."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+
+TOOL = Path(__file__).with_name("runner_tool.py")
+BOARD = "local"
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    """The simulator's tensors of the example on the random input of seed 0."""
+    folder = tmp_path_factory.mktemp("golden") / "dump"
+    assert main(["infer", "-m", str(digits / "digits_quant.onnx"), "--side", "simulator", "-o", str(folder)]) == 0
+    return folder
+
+
+class Run:
+    """Runs the main job with the tool as the board's runner."""
+
+    def __init__(self, digits: Path, golden: Path, tmp_path: Path):
+        self.onnx, self.golden, self.json = digits / "digits_quant.onnx", golden, tmp_path / "R.json"
+        self.vendor = tmp_path / "vendor.bin"
+        self.vendor.write_bytes(b"\x13\x00opaque" * 50)
+
+    def __call__(self, *words: str, options: str = "", board: str = BOARD) -> int:
+        line = f"{shlex.quote(sys.executable)} {TOOL} --golden {self.golden} --model {{model}} --input {{input}} --out {{out}} {options}"
+        given = ["-m", f"{self.onnx},{self.vendor}", "-b", board, "--runner", line, "--json", str(self.json), *words]
+        return main(given)
+
+    @property
+    def report(self) -> dict[str, object]:
+        content: dict[str, object] = json.loads(self.json.read_text())
+        return content
+
+
+@pytest.fixture
+def run(digits: Path, golden: Path, tmp_path: Path) -> Run:
+    return Run(digits, golden, tmp_path)
+
+
+def test_every_node_is_judged_and_forced(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--runner-option", "success=^done$", "--runner-option", r"timing=took (?P<ms>[\d.]+) ms") == 0
+    shown = capsys.readouterr().out
+    assert "Sim and Arm result Strict check PASSED" in shown and "nothing ties vendor.bin to digits_quant.onnx" in shown
+    board = next(s for s in run.report["sides"] if s["name"] == "board")  # type: ignore[attr-defined]
+    assert board["settings"]["measured_s"] == 0.0125
+    assert all(p["coverage"]["compared"] == 8 for p in run.report["pairs"])  # type: ignore[attr-defined]
+
+
+def test_a_spoilt_node_is_blamed(run: Run) -> None:
+    assert run("-r", options="--spoil pool1_QuantizeLinear_Output") == 1

@@ -96,6 +96,7 @@ else
   [ -z "$line" ] || { launch "$@"; mark "teardown=$status"; }
 fi
 kill $late $gone 2>/dev/null
+wait $late $gone 2>/dev/null # until it reads no more of what the host says
 mark end
 read -r word <&3 || leave
 [ "$word" = pull ] || leave

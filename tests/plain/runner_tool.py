@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -63,8 +62,6 @@ def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> No
     elif mode == "pipe":
         os.unlink(out / file)
         os.mkfifo(out / file)
-    elif mode == "twice":
-        shutil.copy(out / file, out / file.upper())
     elif mode == "nan":
         np.save(out / file, np.full(value.shape, np.nan, "float32"))
     elif mode == "wrong_shape":

@@ -57,3 +57,46 @@ def test_every_node_is_judged_and_forced(run: Run, capsys: pytest.CaptureFixture
 
 def test_a_spoilt_node_is_blamed(run: Run) -> None:
     assert run("-r", options="--spoil pool1_QuantizeLinear_Output") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("status", "the runner ended with status 7: E cannot open the device"),
+        ("killed", "the runner was killed by signal 9"),
+        ("nothing", "the runner ended with success, but left no new file"),
+        ("truncated", "prob.npy: byte 128: 39 bytes, float32[1, 10] has 40"),
+        ("stale", "s older than this run: a stale file"),
+        ("link", "a link to "),
+        ("pipe", "not a regular file"),
+        ("hardlink", "s older than this run: a stale file"),
+        ("nan", "NaN or Inf on one side only"),
+        ("wrong_shape", "prob: shape [1, 10] on the host"),
+    ],
+)
+def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options=f"--only prob --mode {mode}") in (1, 3)
+    shown = capsys.readouterr().out
+    arm = next(line for line in shown.splitlines() if line.startswith("Quanti.onnx and Arm"))
+    assert "PASSED" not in arm and said in arm
+
+
+def test_a_line_that_must_come_did_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--runner-option", "success=infer success") == 3
+    assert "no line of its output matches 'infer success'" in capsys.readouterr().out
+    assert run("--runner-option", "failure=took .* ms") == 3
+    assert "the runner ended with status 0, but says: inference took 12.5 ms" in capsys.readouterr().out
+
+
+def test_final_outputs_alone_are_judged_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", options="--only prob") == 0
+    assert "PASSED (final outputs only: the board offers no per-node dump" in capsys.readouterr().out
+    assert run("-r", options="--only pool1_QuantizeLinear_Output,prob") == 0
+    assert "the board's runner gave 2 of 8 tensors" in capsys.readouterr().out
+    assert run("-r", options="--only pool1_QuantizeLinear_Output") == 3
+    assert "prob is missing on the board: no file of it among those that the runner wrote" in capsys.readouterr().out
+
+
+def test_an_input_that_nothing_takes_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", f"{run.onnx},{run.vendor}", "-b", "local", "--runner", "tool --model {model} --out {out}"]) == 2
+    assert "nothing takes input 'image', so the tool would run on something else" in capsys.readouterr().err

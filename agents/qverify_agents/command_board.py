@@ -19,13 +19,13 @@ from qverify_agents.connect import Opened, connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, LinkError
 from qverify_agents.inventory import ANY, resolve
-from qverify_agents.printable import last_line
 from qverify_agents.supervised import RunningLine
 from qverify_agents.this_user import cache_folder
 
 SUPERVISE = Path(__file__).with_name("supervise.sh")
 PLACE = re.compile(r"[A-Za-z0-9_][\w.+-]{0,199}")  # a file's name within a run's folder
-STALE = r"""for d in @RUNS@/*/; do [ -d "$d" ] || continue; d=${d%/}; sh @SCRIPT@ clean "$d" "${d##*/}"; done"""
+READ = 'script=$(head -c @SIZE@) && eval "$script"'
+TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,14 @@ class CommandBoard:
         self.uri, self._deadline_s = uri, deadline_s
         self._opened = Opened(parse("local"))
         self._own: Shell | None = None
-        self._hashes: dict[str, str] = {}  # of contents that were checked on this connection, with their path
+        self._hashes, self._unchecked = set[str](), set[str]()  # of contents sent; of those that were there before
+        self._contents: dict[str, bytes] = {}
         for one in resolve(uri, ANY):
             _refuse(uri, one)
         store = cache_folder() / "runners" / "store"
         given = parse(resolve(uri, ANY)[0]).options.get("store")
         more = {**(options or {}), **({} if given else {"store": str(store)})}
         self.agent = connect(uri, deadline_s, more, self._open, runs=ANY)
-        try:
-            self._remove_stale()
-        except BaseException:
-            self.agent.close()
-            raise
 
     def _open(self, opened: Opened) -> None:
         self._opened = opened
@@ -91,21 +87,17 @@ class CommandBoard:
         return str(store), str(store.with_name("runs"))
 
     def put(self, data: bytes) -> str:
-        """Sends a content that the board lacks. What it has already is checked there once per connection, as a command
-        of an earlier run may have changed it, and sent anew if it is wrong. Returns its hash."""
+        """Sends a content that the board lacks. Returns its hash."""
         sha256 = hashlib.sha256(data).hexdigest()
+        self._contents[sha256] = data
         if sha256 not in self._hashes:
-            path = f"{self._folders[0]}/{sha256}"
-            if self.agent.have([sha256])[sha256] and not self._is_whole(path, sha256):
-                self.shell.run(f"rm -f {shlex.quote(path)}", self._deadline())  # what is sent in parts has another name
+            present = self.agent.have([sha256])[sha256]
+            self._unchecked |= {sha256} if present == len(data) else set()
+            if 0 < present < len(data):  # of a push that broke off, or a command spoilt it
+                self.shell.run(f"rm -f {shlex.quote(f'{self._folders[0]}/{sha256}')}", self._deadline())
             self.agent.put(sha256, data)
-            self._hashes[sha256] = path
+            self._hashes.add(sha256)
         return sha256
-
-    def _is_whole(self, path: str, sha256: str) -> bool:
-        """Returns whether the board computes this hash of the file."""
-        done = self.shell.run(f"{self._runtime} sha256 {shlex.quote(path)}", self._deadline())
-        return done.status == 0 and done.out.decode(errors="replace").strip()[:64] == sha256
 
     @property
     def _runtime(self) -> str:
@@ -114,17 +106,47 @@ class CommandBoard:
         return shlex.join(words)
 
     def start(self, wanted: CommandLine, run: str = "") -> RunningLine:
-        """Starts the command line. run: the run's folder, of new_run(). The caller must close what is returned."""
+        """Starts the command line. run: the run's folder, of new_run(). The caller must close what is returned. What the
+        board had before this connection is checked there first, as an earlier command may have changed it, and sent
+        anew if it is wrong."""
         run = run or self.new_run()
-        script = self._hashes[self.put(SUPERVISE.read_bytes())]
-        self._place(run, wanted.placed)
-        out = f"{run}/out"
-        limit = f"{max(1, round(self._deadline_s) + 5)}"
-        words = ["sh", script, "run", run, run.rpartition("/")[2], limit, wanted.folder or out, wanted.collect or out]
+        for _ in range(TRIES):
+            running = self._start(wanted, run)
+            try:
+                changed = running.begin()
+            except BaseException:
+                running.close()
+                raise
+            if not changed:
+                self._unchecked.difference_update(wanted.placed.values())
+                self._contents.clear()
+                return running
+            running.close()
+            self._hashes.discard(changed)
+            self.put(self._contents[changed])
+        raise LinkError(f"{self.uri}: a content changes on the board as soon as it was sent")
+
+    def _start(self, wanted: CommandLine, run: str) -> RunningLine:
+        assert all(PLACE.fullmatch(name) for name in wanted.placed), wanted.placed
+        out, token, limit = f"{run}/out", run.rpartition("/")[2], f"{max(1, round(self._deadline_s) + 5)}"
+        links = [f"{'?' if h in self._unchecked else ''}{name}={h}" for name, h in wanted.placed.items()]
+        words = ["run", run, token, limit, wanted.folder or out, wanted.collect or out]
         words += [wanted.setup, wanted.line, wanted.teardown]
-        words += [f"{name}={value}" for name, value in wanted.environment.items()]
-        stream = self.shell.start(f"exec {shlex.join(words)}", self._deadline())
-        return RunningLine(stream, run.rpartition("/")[2], self._deadline(), lambda: self._clean(script, run))
+        words += ["1" if self._opened.shell is not None else "0", self._folders[0], self._runtime, str(len(links))]
+        words += [*links, *(f"{name}={value}" for name, value in wanted.environment.items())]
+        stream = self.shell.start(self._script(words), self._deadline())
+        running = RunningLine(stream, token, self._deadline(), lambda: self._clean(run))
+        try:
+            stream.write(SUPERVISE.read_bytes(), self._deadline())
+        except BaseException:
+            running.close()
+            raise
+        return running
+
+    def _script(self, words: Sequence[str]) -> str:
+        """Returns the command line that reads supervise.sh from its input and runs it with these words."""
+        size = SUPERVISE.stat().st_size
+        return f"exec sh -c {shlex.quote(READ.replace('@SIZE@', str(size)))} sh {shlex.join(words)}"
 
     def new_run(self) -> str:
         """Returns the path of a run's folder that does not exist yet; its outputs will be in `out` there."""
@@ -134,32 +156,12 @@ class CommandBoard:
         """Returns the path of a placed content in a run's folder."""
         return f"{run}/in/{name}"
 
-    def _place(self, run: str, placed: Mapping[str, str]) -> None:
-        """Makes the run's folder with a link to each content. Raises LinkError where the board cannot."""
-        assert all(PLACE.fullmatch(name) for name in placed), placed
-        runs = shlex.quote(run.rpartition("/")[0])
-        at = shlex.quote(run)
-        parts = [f"umask 077; mkdir -p {runs} && mkdir {at} {at}/in {at}/out"]
-        parts += [f"ln -s {shlex.quote(self._hashes[h])} {at}/in/{shlex.quote(n)}" for n, h in placed.items()]
-        done = self.shell.run(f"sh -c {shlex.quote(' && '.join(parts))}", self._deadline())
-        if done.status != 0:
-            raise LinkError(f"{self.uri}: {run} cannot be made: {last_line(done.err, f'status {done.status}')}")
-
-    def _clean(self, script: str, run: str) -> None:
+    def _clean(self, run: str) -> None:
         """Ends what a run left whose own shell cannot do it any more; what cannot be reached is ended when the board is
         used next."""
         with contextlib.suppress(LinkError):
-            words: Sequence[str] = ("sh", script, "clean", run, run.rpartition("/")[2])
-            self.shell.run(shlex.join(words), self._deadline().part(10.0))
-
-    def _remove_stale(self) -> None:
-        """Ends runs of earlier hosts, which the lock says are over. Processes of this machine have no lock: theirs end
-        by themselves."""
-        if self._opened.shell is None:
-            return
-        script = self._hashes[self.put(SUPERVISE.read_bytes())]
-        line = STALE.replace("@RUNS@", shlex.quote(self._folders[1])).replace("@SCRIPT@", shlex.quote(script))
-        self.shell.run(f"sh -c {shlex.quote(line)}", self._deadline())
+            words = self._script(("clean", run, run.rpartition("/")[2]))
+            self.shell.run(words, self._deadline().part(10.0), SUPERVISE.read_bytes())
 
     def _deadline(self) -> Deadline:
         return Deadline(self._deadline_s, self.uri)

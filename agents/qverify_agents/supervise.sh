@@ -1,7 +1,9 @@
 # Runs one command line in a session of its own, in a fresh folder, and leaves nothing of it behind. Its own stdin is the
 # host's hold on it: when that ends, everything that the command started is killed and the folder is removed.
-#   sh supervise.sh run RUN TOKEN SECONDS FOLDER COLLECT SETUP LINE TEARDOWN [NAME=VALUE ...]
-#   sh supervise.sh clean RUN TOKEN
+#   run RUN TOKEN SECONDS FOLDER COLLECT SETUP LINE TEARDOWN ALONE STORE RUNTIME COUNT [FILE=HASH ...] [NAME=VALUE ...]
+#   clean RUN TOKEN
+# ALONE: 1 if the lock says that no other host has runs here. FILE=HASH: COUNT contents of the store, linked to in RUN/in;
+# with ? before it RUNTIME computes its hash first.
 umask 077
 mark() { printf '\nqverify:%s:%s\n' "$token" "$*"; }
 
@@ -61,8 +63,26 @@ for base in /sys/fs/cgroup/pids /sys/fs/cgroup/systemd /sys/fs/cgroup; do
   [ -f "$base/cgroup.procs" ] && mkdir "$base/qverify-$token" 2>/dev/null && group=$base/qverify-$token && break
 done
 [ "$what" = run ] || leave 0
-limit=$4 folder=$5 collect=$6 setup=$7 command=$8 teardown=$9
-shift 9
+limit=$4 folder=$5 collect=$6 setup=$7 command=$8 teardown=$9 alone=${10} store=${11} runtime=${12} links=${13}
+shift 13
+for old in "${run%/*}"/*/; do # of hosts that were lost together with their board's power or network
+  [ "$alone" = 1 ] && [ -d "$old" ] || continue
+  old=${old%/}
+  (what=clean run=$old token=${old##*/} group=; leave 0)
+done
+mkdir -p "${run%/*}" && mkdir "$run" "$run/in" "$run/out" || { mark "nofolder"; exit 1; }
+while [ "$links" -gt 0 ]; do
+  hash=${1##*=} name=${1%=*}
+  case $name in
+    \?*)
+      name=${name#\?}
+      got=$($runtime sha256 "$store/$hash" 2>/dev/null) || got=
+      case $got in "$hash"*) ;; *) rm -f "$store/$hash"; mark "changed=$hash"; leave 1 ;; esac ;;
+  esac
+  ln -s "$store/$hash" "$run/in/$name" || leave 1
+  links=$((links - 1))
+  shift
+done
 session=
 command -v setsid >/dev/null 2>&1 && session=setsid
 exec 3<&0 </dev/null

@@ -33,10 +33,24 @@ class RunningLine:
         self.dropped = 0  # lines of the middle that were not kept
         self.seconds = 0.0  # from its start to its end, with one way over the link
 
+    def begin(self) -> str:
+        """Waits until the command's folder is ready. Returns the hash of a content that is not what was sent, "" where
+        all are. Raises LinkError where the board cannot make the folder."""
+        while "began" not in self.marks:
+            data = self._read()
+            self._rest += data
+            self._take(None, until="began")
+            if "changed" in self.marks:
+                return self.marks["changed"]
+            if "nofolder" in self.marks or not data:
+                raise LinkClosed(f"the folder of the run cannot be made: {self._why()}")
+        return ""
+
     def wait(self, on_line: OnLine | None = None) -> None:
         """Waits until the command has ended, and passes on each line of its output. Raises LinkTimeout, which ends the
         command, or LinkClosed where it writes too much or the board is gone."""
         start = time.perf_counter()
+        self._take(on_line)
         while "end" not in self.marks:
             data = self._read()
             if not data:
@@ -68,9 +82,9 @@ class RunningLine:
             said = str(error)
         return f"the board ended the command: {said.replace('the agent ', 'its shell ')}"
 
-    def _take(self, on_line: OnLine | None) -> None:
-        """Takes every whole line that came."""
-        while "end" not in self.marks:
+    def _take(self, on_line: OnLine | None, until: str = "end") -> None:
+        """Takes every whole line that came, up to this mark."""
+        while until not in self.marks:
             at = self._rest.find(b"\n")
             if at < 0 and len(self._rest) <= MOST_LINE:
                 return

@@ -71,7 +71,7 @@ def test_a_spoilt_node_is_blamed(run: Run) -> None:
         ("pipe", "not a regular file"),
         ("hardlink", "s older than this run: a stale file"),
         ("nan", "NaN or Inf on one side only"),
-        ("wrong_shape", "prob: shape [1, 10] on the host"),
+        ("wrong_shape", "prob: shape [1, 10] in the reference, [9] on the board"),
     ],
 )
 def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,3 +100,20 @@ def test_final_outputs_alone_are_judged_alone(run: Run, capsys: pytest.CaptureFi
 def test_an_input_that_nothing_takes_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", f"{run.onnx},{run.vendor}", "-b", "local", "--runner", "tool --model {model} --out {out}"]) == 2
     assert "nothing takes input 'image', so the tool would run on something else" in capsys.readouterr().err
+
+
+def test_a_runner_is_tried_step_by_step(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"{sys.executable} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
+    boards = tmp_path / "boards.toml"
+    boards.write_text(f"[boards.chip]\nuri = 'local'\n[boards.chip.runner]\ncommand = '''{line}'''\nsuccess = '^done$'\n")
+    monkeypatch.setenv("QVERIFY_BOARDS", str(boards))
+    assert main(["boards", "runner", "test", "chip"]) == 0
+    assert main(["boards", "runner", "test", "chip", "-m", f"{run.onnx},{run.vendor}"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 final output, 7 of 7 nodes" in shown and "it says: done" in shown
+    assert main(["-m", f"{run.onnx},{run.vendor}", "-b", "chip"]) == 0
+    assert main(["boards", "runner", "test", "chip", "-m", str(run.onnx), "--runner", "no_such {model} {input}"]) == 3
+    assert "FAILED  the runner ended with status 127" in capsys.readouterr().out
+    assert main(["boards", "runner", "list"]) == 0 and "command: any command line" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import link_options
+from qverify.cli.runner_commands import command as runner_command
 from qverify.cli.say_line import say
 from qverify.cli.view_options import screen
 
@@ -26,6 +27,9 @@ CLEAN = (  # removes only what an agent's push and its store make; a pattern wit
 @click.group(help=__doc__)
 def command() -> None:
     pass
+
+
+command.add_command(runner_command, "runner")
 
 
 @command.command(help="List the inventory, and emulated boards that are up")

@@ -13,7 +13,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout
 from qverify_agents.printable import one_line
 
-MOST_LINE = 4096  # bytes of one line of output that are looked at
+MOST_LINE = 1 << 16  # bytes of one line of output that are looked at
 MOST_OUTPUT = 64 << 20  # bytes of a command's output; more ends the command
 MOST_FILES = 4 << 30  # bytes of all its files
 KEPT_LINES = 200  # of its output: the first and the last
@@ -93,12 +93,14 @@ class RunningLine:
             del self._rest[: cut + (1 if cut == at else 0)]
             if found := self._mark.fullmatch(line):
                 self.marks[found[1]] = (found[2] or "")[:300]
-            elif line.strip():
+            else:
                 self._keep(line)
                 if on_line is not None:
                     on_line(line)
 
     def _keep(self, line: str) -> None:
+        if not line.strip():
+            return
         self.lines.append(one_line(line)[:300])
         if len(self.lines) > KEPT_LINES:
             del self.lines[KEPT_LINES // 2]

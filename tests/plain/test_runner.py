@@ -107,7 +107,9 @@ def test_a_runner_is_tried_step_by_step(
 ) -> None:
     line = f"{sys.executable} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
     boards = tmp_path / "boards.toml"
-    boards.write_text(f"[boards.chip]\nuri = 'local'\n[boards.chip.runner]\ncommand = '''{line}'''\nsuccess = '^done$'\n")
+    boards.write_text(
+        f"[boards.chip]\nuri = 'local'\n[boards.chip.runner]\ncommand = '''{line}'''\nsuccess = '^done$'\n"
+    )
     monkeypatch.setenv("QVERIFY_BOARDS", str(boards))
     assert main(["boards", "runner", "test", "chip"]) == 0
     assert main(["boards", "runner", "test", "chip", "-m", f"{run.onnx},{run.vendor}"]) == 0

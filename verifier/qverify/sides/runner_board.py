@@ -15,7 +15,7 @@ import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError
-from qverify_agents.printable import last_line
+from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph
@@ -38,6 +38,7 @@ from qverify.tensors.spool import Spool
 
 FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
 MOST_NAME = 100
+MOST_ANSWER = 1 << 22  # characters of a command that a page asks
 
 
 class RunnerBoard:
@@ -85,7 +86,7 @@ class RunnerBoard:
         except LinkError as error:
             recording.state, recording.why = "did not run", str(error)
         except (BoardError, BadFileError) as error:
-            recording.state, recording.why = "did not run", " ".join(str(error).split())
+            recording.state, recording.why = "did not run", one_line(str(error))
         if recording.state == "did not run":
             recording.tensors, recording.specs = {}, {n: self.graph.spec(n) for n in self.graph.outputs}
             recording.missing = dict.fromkeys(recording.specs, recording.why)
@@ -99,7 +100,6 @@ class RunnerBoard:
             self.last = result = self._execute(plan, placed, run, folder)
             if result.why:
                 raise BoardError(result.why)
-            _write_texts(plan, folder)
             recording = self._read(plan, folder, result)
         recording.engine = plan.engine or self._choice.name
         recording.version, recording.host, recording.runtime = plan.version, self.uri, self._choice.name
@@ -118,6 +118,7 @@ class RunnerBoard:
         if not any(files for _, _, files in os.walk(folder)):
             what = f"; not read: {left_out[0]}" if left_out else ""
             raise BoardError(f"the runner ended with success, but left no new file{what}")
+        _write_texts(plan, folder)
         try:
             recording = read_folder(
                 folder, plan.profile, plan.reading, self.graph, self._graph_sha256, self._spool, plan.per_node
@@ -160,28 +161,39 @@ class RunnerBoard:
             self._board.emulator,
             lambda line: self._ask(line, placed, run),
         )
-        return common_options(page.plan(request), options), placed, run
+        try:
+            return common_options(page.plan(request), options), placed, run
+        except UsageError as error:  # it may quote the board
+            raise UsageError(one_line(str(error))) from error
 
     def _ask(self, line: str, placed: dict[str, str], run: str) -> Answer:
         """Runs a command line for a page, in a run of its own; a path of the coming run is that of this one."""
         key = line.replace(run, "")
         if key not in self._answers:
             own = self._board.new_run()
-            started = self._board.start(CommandLine(line.replace(run, own), dict(placed)), own)
+            lines, size = list[str](), 0
+
+            def keep(text: str) -> None:
+                nonlocal size
+                size += len(text) + 1
+                lines.extend([text] if size <= MOST_ANSWER else [])
+
+            asked = common_options(RunnerPlan(line.replace(run, own)), self._choice.options)
+            started = self._board.start(_command(asked, asked.line, placed), own)
             try:
-                started.wait()
+                started.wait(keep)
             finally:
                 started.close()
-            self._answers[key] = Answer(started.number("status") or 0, "\n".join(started.lines))
+            if size > MOST_ANSWER:
+                raise BoardError(f"{line[:100]}: the board answered {size} bytes, at most {MOST_ANSWER} are read")
+            status = started.number("status")
+            self._answers[key] = Answer(-1 if status is None else status, "\n".join(lines))
         return self._answers[key]
 
     def _execute(self, plan: RunnerPlan, placed: dict[str, str], run: str, folder: str) -> RunnerResult:
         """Runs the plan and fetches its files into `folder`. Raises LinkError where the board is lost."""
-        line = CommandLine(
-            self._emulated(plan), placed, plan.environment, plan.folder, plan.collect, plan.setup, plan.teardown
-        )
         output, result = Output(plan), RunnerResult(folder)
-        started = self._board.start(line, run)
+        started = self._board.start(_command(plan, self._emulated(plan), placed), run)
         try:
             started.wait(output.add)
             result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
@@ -231,6 +243,10 @@ class RunnerBoard:
         """Disconnects; values stay readable."""
         self._spool.close()
         self._board.close()
+
+
+def _command(plan: RunnerPlan, line: str, placed: Mapping[str, str]) -> CommandLine:
+    return CommandLine(line, placed, plan.environment, plan.folder, plan.collect, plan.setup, plan.teardown)
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:

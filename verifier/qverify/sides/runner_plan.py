@@ -12,6 +12,7 @@ from qverify.runners import Options, RunnerPlan, option
 from qverify.vendor_files.vendor_dump import ITEM
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+MOST_LINE = 4096  # characters of a line in which something is looked for
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -88,7 +89,7 @@ class Output:
 
     def add(self, line: str) -> None:
         """Takes one line; colours are left out."""
-        line = COLOUR.sub("", line)
+        line = COLOUR.sub("", line[:MOST_LINE])
         if self._success is not None and self._success.search(line):
             self._succeeded = True
         if self._failure is not None and not self._failed and self._failure.search(line):

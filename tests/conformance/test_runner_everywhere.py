@@ -31,7 +31,9 @@ def tool_on(there: Place) -> str:
     return "exec $(for e in /proc/[0-9]*/exe; do readlink $e; done | grep /bin/qvrt- | head -n 1)"  # the agent there
 
 
-@pytest.mark.parametrize("words", [("--dump_intermediate=1", "8 of 8 tensors"), ("--enable_dump", "final outputs only")])
+@pytest.mark.parametrize(
+    "words", [("--dump_intermediate=1", "8 of 8 tensors"), ("--enable_dump", "final outputs only")]
+)
 def test_the_same_verdict_as_over_the_protocol(
     where: Place, model: str, words: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

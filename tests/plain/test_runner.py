@@ -119,3 +119,16 @@ def test_a_runner_is_tried_step_by_step(
     assert main(["boards", "runner", "test", "chip", "-m", str(run.onnx), "--runner", "no_such {model} {input}"]) == 3
     assert "FAILED  the runner ended with status 127" in capsys.readouterr().out
     assert main(["boards", "runner", "list"]) == 0 and "command: any command line" in capsys.readouterr().out
+
+
+def test_a_capture_is_judged_again(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--capture", str(tmp_path / "cap"), options="--nudge prob") == 0
+    assert main(["replay", str(tmp_path / "cap")]) == 1  # nobody but the user says that its bytes need not be equal
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path / "cap"), "--runtime", "command"]) == 0
+    assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
+
+
+def test_what_runs_again_is_the_runner(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--repeat", "3") == 0
+    assert "3 runs" in capsys.readouterr().out

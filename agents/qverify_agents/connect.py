@@ -8,7 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +19,7 @@ from qverify_agents.deploy import STORE_LIMIT, deploy, find_agent, start_agent
 from qverify_agents.deploy import DeployedAgent as OnBoard
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import resolve, resolve_wrapped
+from qverify_agents.inventory import ANY, OURS, resolve, resolve_wrapped
 from qverify_agents.option_values import check, size_bytes
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
@@ -31,20 +31,43 @@ NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
 ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # what deploy.py takes
 
 
-def connect(uri: str, deadline_s: float = 60.0, options: Mapping[str, str] | None = None) -> Agent:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a connection was opened through. address: the one that the link opened. shell: None without one. folder: of
+    the agent on the board, "" without one."""
+
+    address: Address
+    shell: Shell | None = None
+    folder: str = ""
+    binary: str = ""
+
+
+OnOpen = Callable[[Opened], None]
+
+
+def connect(
+    uri: str,
+    deadline_s: float = 60.0,
+    options: Mapping[str, str] | None = None,
+    on_open: OnOpen | None = None,
+    runs: str = OURS,
+) -> Agent:
     """Connects to a board's agent. uri: an address, a name or tags of the inventory; if several boards match, the first
     free one. options: like ?key=value in the URI (store, memory, link_fault ...); they override the URI's, and a board
-    of a kind that does not have an option ignores it. Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout,
+    of a kind that does not have an option ignores it. on_open: called whenever a link was opened. runs: as for resolve.
+    Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout,
     LinkClosed, ProtocolError)."""
     options = options or {}
     check(f"-b {uri}", options)
-    fitting = resolve(uri)
+    fitting = resolve(uri, runs)
     if len(fitting) > 1:
-        return _first(uri, fitting, deadline_s, options)
-    return _connected(fitting[0], deadline_s, options)
+        return _first(uri, fitting, deadline_s, options, on_open)
+    return _connected(fitting[0], deadline_s, options, on_open)
 
 
-def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str]) -> Agent:
+def _first(
+    uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None
+) -> Agent:
     """Connects to the first free one of several boards: tries them in rounds, for at most the longest of their wait
     options."""
     end = time.monotonic() + max(float({**options, **parse(one).options}.get("wait", "0")) for one in fitting)
@@ -52,7 +75,7 @@ def _first(uri: str, fitting: list[str], deadline_s: float, options: Mapping[str
     while True:
         for one in fitting:
             try:
-                return _connected(without(one, "wait"), deadline_s, {**options, "wait": "0"})
+                return _connected(without(one, "wait"), deadline_s, {**options, "wait": "0"}, on_open)
             except BadAddress:
                 raise
             except LinkError as error:
@@ -75,23 +98,29 @@ def _all_failed(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
     )
 
 
-def _connected(uri: str, deadline_s: float, options: Mapping[str, str]) -> Agent:
+def _connected(uri: str, deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None) -> Agent:
     deadline = Deadline(deadline_s, uri)
     address, offers, down = resolve_address(uri, options, deadline)
     try:
-        return _agent(uri, address, offers, deadline, deadline_s, down)
+        return _agent(uri, address, offers, deadline, deadline_s, down, on_open or _nothing_with)
     except BaseException:
         down()
         raise
 
 
 def _agent(
-    uri: str, address: Address, offers: frozenset[str], deadline: Deadline, deadline_s: float, down: Callable[[], None]
+    uri: str,
+    address: Address,
+    offers: frozenset[str],
+    deadline: Deadline,
+    deadline_s: float,
+    down: Callable[[], None],
+    on_open: OnOpen,
 ) -> Agent:
     page = import_module(LINKS[address.scheme])
 
     def opened() -> Link:
-        return _noisy(_open(page, address, uri, deadline, deadline_s), address)
+        return _noisy(_open(page, address, uri, deadline, deadline_s, on_open), address)
 
     def again() -> Link:
         nonlocal deadline
@@ -190,15 +219,21 @@ def _nothing() -> None:
     return None
 
 
-def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float) -> Link:
+def _nothing_with(opened: Opened) -> None:
+    return None
+
+
+def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float, on_open: OnOpen) -> Link:
     """Opens the link of an agent that is already there, or opens a shell, puts the agent there and starts it. The agent
     ends if a node takes longer than deadline_s."""
     if hasattr(page, "open_link"):
         link: Link = page.open_link(address, deadline)
+        on_open(Opened(address))
         return link
     if hasattr(page, "open_direct"):
         direct: Link | None = page.open_direct(address, deadline)
         if direct is not None:
+            on_open(Opened(address))
             return direct
     shell: Shell = page.open_shell(address, deadline)
     try:
@@ -215,6 +250,7 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
             address.options.get("lock", "auto"),
             size_bytes(address.options["quota"]) if "quota" in address.options else STORE_LIMIT,
         )
+        on_open(Opened(address, shell, deployed.folder, deployed.name))
     except BaseException:
         shell.close()
         raise
@@ -251,7 +287,7 @@ def shell_of(
     without a shell."""
     deadline = Deadline(deadline_s, uri)
     check(f"-b {uri}", options or {})
-    address, _, down = resolve_address(resolve(uri)[0], options or {}, deadline)
+    address, _, down = resolve_address(resolve(uri, ANY)[0], options or {}, deadline)
     try:
         page = import_module(LINKS[address.scheme])
         if not hasattr(page, "open_shell"):

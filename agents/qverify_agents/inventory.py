@@ -16,15 +16,17 @@ from qverify_agents.this_user import home
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import RUNTIMES
 
-KEYS = {"uri", "tags", "profile", "power", "reset", "host_key", "user", "cache", "arch", *WORKER_OPTIONS}
-OURS = "qvrt"
+KEYS = {"uri", "tags", "runner", "profile", "power", "reset", "host_key", "user", "cache", "arch", *WORKER_OPTIONS}
+OURS, ANY = "qvrt", "any"
+RunnerWords = tuple[tuple[str, str], ...]
 PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of somebody else's repository
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
     """One [boards.NAME] table. uri: an address as for -b. tags: soc, firmware ... power, reset: command lines of this
-    host. foreign: the key and value that name another runtime than qvrt, which is not supported yet."""
+    host. foreign: the key and value that name another runtime than qvrt, "" where there is none. runner: how that one is
+    run, as pairs of a key and a value; a table's value is NAME=VALUE, a pair for each."""
 
     name: str
     uri: str
@@ -34,6 +36,7 @@ class InventoryEntry:
     reset: str = ""
     options: dict[str, str] = field(default_factory=dict)
     foreign: str = ""
+    runner: RunnerWords = ()
 
     @property
     def address(self) -> str:
@@ -95,23 +98,29 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
         raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
-    text = {k: _text(where, k, v) for k, v in table.items() if k != "tags"}
+    text = {k: _text(where, k, v) for k, v in table.items() if k not in ("tags", "runner")}
     tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
     options = {k: text[k] for k in ("host_key", "user", "cache", "arch", *sorted(WORKER_OPTIONS)) if k in text}
+    runner = _runner(where, table["runner"]) if "runner" in table else ()
+    if options.get("runtime", OURS) not in (OURS, *RUNTIMES):
+        runner = (("runtime", text["runtime"]), *runner)
     if options.get("runtime") not in RUNTIMES:
         options.pop("runtime", None)
+    if runner and "profile" in text:
+        runner = (*runner, ("profile", text["profile"]))
     foreign = next(
         (f'{k} = "{text[k]}"' for k in ("profile", "runtime") if text.get(k, OURS) not in (OURS, *RUNTIMES)), ""
     )
+    foreign = f"runner = {_shown(table['runner'])}" if "runner" in table else foreign
     board = InventoryEntry(
-        name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign
+        name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign, runner
     )
     try:
         address = parse(board.address)
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
     trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
-    if not trusted and (by := _runs_commands(address)):
+    if not trusted and (by := "runner" if runner else _runs_commands(address)):
         raise BadAddress(
             f"{where}: {by} would run commands that this folder chooses. "
             f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
@@ -128,6 +137,19 @@ def _runs_commands(address: Address) -> str:
     return named[0] if named else "runtime" if own else ""
 
 
+def _runner(where: str, value: object) -> RunnerWords:
+    """Returns the pairs of runner = "COMMAND LINE", or of a table [boards.NAME.runner]."""
+    if not isinstance(value, dict):
+        return (("command", _text(where, "runner", value)),)
+    pairs: list[tuple[str, str]] = []
+    for key, content in value.items():
+        if isinstance(content, dict):
+            pairs += [(key, f"{name}={_text(where, f'runner.{key}.{name}', one)}") for name, one in content.items()]
+        else:
+            pairs.append((key, _text(where, f"runner.{key}", content)))
+    return tuple(pairs)
+
+
 def _text(where: str, key: str, value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
@@ -140,15 +162,34 @@ def _shown(value: object) -> str:
     return json.dumps(value, default=str)[:80]
 
 
-def resolve(text: str) -> list[str]:
+def resolve(text: str, runs: str = OURS) -> list[str]:
     """Returns the addresses -b may mean, best first: a name of the inventory, `tag=value[,tag=value]`, or the text
-    itself. Raises BadAddress if the tags match no board, or none whose runtime is qvrt."""
+    itself. runs: qvrt, or ANY where the caller drives whatever runs there. Raises BadAddress if the tags match no
+    board, or none that runs this."""
+    fitting = _fitting(text)
+    return [text] if fitting is None else _driven(fitting, text, runs)
+
+
+def runner_of(text: str) -> tuple[str, RunnerWords]:
+    """Returns where it is written how the board that -b names is run, and how; () for one that runs qvrt. Raises BadAddress if tags match boards
+    that are run in different ways."""
+    fitting = _fitting(text) or []
+    ways = {b.runner for b in fitting}
+    if len(ways) > 1:
+        names = ", ".join(b.name for b in fitting)
+        raise BadAddress(f"-b {text}: boards that are run in different ways: {names}. Next: name one")
+    return (f"{fitting[0].file}: [boards.{fitting[0].name}]", fitting[0].runner) if fitting else ("", ())
+
+
+def _fitting(text: str) -> list[InventoryEntry] | None:
+    """Returns the boards of the inventory that -b names, None where it is an address. Raises BadAddress if tags match
+    none."""
     head = text.partition("?")[0]
     if "=" not in head:
         board = boards().get(head)
-        return [text] if board is None else _driven([board], text)
+        return None if board is None else [board]
     if "://" in head or head.partition(":")[2].startswith("/"):
-        return [text]
+        return None
     wanted = dict(part.partition("=")[::2] for part in head.split(","))
     fitting = [b for b in boards().values() if all(b.tags.get(k) == v for k, v in wanted.items())]
     if not fitting:
@@ -156,17 +197,18 @@ def resolve(text: str) -> list[str]:
         raise BadAddress(
             f"-b {text}: no board with these tags; known tags: {', '.join(known) or 'none (no boards.toml found)'}"
         )
-    return _driven(fitting, text)
+    return fitting
 
 
-def _driven(fitting: list[InventoryEntry], text: str) -> list[str]:
-    """Returns the addresses of the boards whose runtime is qvrt. Raises BadAddress if there is none: running qvrt on
-    the others is not what was asked for."""
-    addresses = [_with(b.address, text) for b in fitting if not b.foreign]
+def _driven(fitting: list[InventoryEntry], text: str, runs: str) -> list[str]:
+    """Returns the addresses of the boards that run this. Raises BadAddress if there is none: running qvrt on the others
+    is not what was asked for."""
+    addresses = [_with(b.address, text) for b in fitting if runs == ANY or not b.foreign]
     if not addresses:
         board = fitting[0]
+        drives = "this command drives" if board.runner else "this version supports"
         raise BadAddress(
-            f"{board.file}: [boards.{board.name}] {board.foreign}: the runtimes are {', '.join((OURS, *RUNTIMES))}. "
+            f"{board.file}: [boards.{board.name}] {board.foreign}: {drives} {', '.join((OURS, *RUNTIMES))} alone. "
             f"Next: leave the key out to use {OURS}"
         )
     return addresses

@@ -13,7 +13,7 @@ from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
-from qverify_agents.inventory import boards, resolve
+from qverify_agents.inventory import ANY, boards, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.protocol.client import Agent
@@ -28,7 +28,7 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
     it is known, BoardUnreachable if the command fails or the board does not come back."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force, options)
-    address = parse(resolve(name)[0])
+    address = parse(resolve(name, ANY)[0])
     if address.scheme == "qemu":
         emulated = machine.running(address.rest)
         if emulated is None:
@@ -53,7 +53,7 @@ def _uptime(name: str, deadline: Deadline, force: bool, options: Mapping[str, st
     """Returns the board's uptime in seconds; None if it does not answer, which a reset is for. Raises BoardBusy if it
     is in use."""
     try:
-        with connect(name, min(ASK_S, deadline.left()), options) as agent:
+        with connect(name, min(ASK_S, deadline.left()), options, runs=ANY) as agent:
             return _said(agent)
     except BadAddress:
         raise
@@ -115,7 +115,7 @@ def _wait_until_restarted(
         except LinkError:
             raise BoardUnreachable(f"{name} does not come back: {why}") from None
         try:
-            with connect(name, patience_s, options) as agent:
+            with connect(name, patience_s, options, runs=ANY) as agent:
                 up = _said(agent)
             if before is None or up is None or up <= time.monotonic() - start + 1:
                 return

@@ -98,18 +98,54 @@ def test_what_is_no_text_is_never_made_one(inventory, key, value, capsys):
     )
 
 
-@pytest.mark.parametrize("line", ["profile = 'horizon'", "runtime = 'onnxruntime'"])
-def test_a_board_of_another_runtime_is_listed_and_refused_by_name(inventory, line, digits, capsys):
-    inventory.write_text(f"[boards.chip]\nuri = 'local'\ntags = {{ soc = 'j5' }}\n{line}\n")
-    key = line.replace("'", '"')
-    assert main(["boards", "list"]) == 0 and f"{key} (not driven)" in capsys.readouterr().out
-    for words in (["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"], ["boards", "info", "chip"]):
-        assert main(words) == 2
-        said = capsys.readouterr().err
-        assert f"{inventory}: [boards.chip] {key}: " in said and "leave the key out" in said and said.count("\n") == 1
+def test_a_board_of_another_runtime_is_listed_and_refused_by_name(inventory, digits, capsys):
+    inventory.write_text("[boards.chip]\nuri = 'local'\ntags = { soc = 'j5' }\nprofile = 'horizon'\n")
+    assert main(["boards", "list"]) == 0 and 'profile = "horizon" (not driven)' in capsys.readouterr().out
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "soc=j5"]) == 2
+    said = capsys.readouterr().err
+    assert f'{inventory}: [boards.chip] profile = "horizon": ' in said and "leave the key out" in said
+    assert said.count("\n") == 1
     with inventory.open("a") as file:
         file.write("[boards.ours]\nuri = 'local'\ntags = { soc = 'j5' }\nruntime = 'qvrt'\n")
     assert resolve("soc=j5") == ["local"] and resolve("ours") == ["local"]
+
+
+@pytest.mark.parametrize("line", ["runner = 'tool {model} {input} {out}'", "runtime = 'command'"])
+def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, digits, capsys):
+    inventory.write_text(f"[boards.chip]\nuri = 'local'\n{line}\n")
+    key = line.replace("'", '"')
+    assert main(["boards", "list"]) == 0 and f"{key} " in capsys.readouterr().out
+    assert main(["boards", "check", "chip"]) == 0  # its links and its lock are as ever
+    capsys.readouterr()
+    assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
+    said = capsys.readouterr().err
+    assert f"{inventory}: [boards.chip] {key}: this command drives no runtime but its own" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("runtime = 'no_such'", "[boards.chip] runtime = 'no_such': no such runner; there are: qvrt, "),
+        ("runner = 5", 'runner = 5: wanted a text in quotes, as "5"'),
+        ("[boards.chip.runner]\ncommand = 'tool'\nsucess = 'x'", "sucess: runner command has no such option; known: "),
+        ("[boards.chip.runner]\nsuccess = 'x'", "success: no runner is given; wanted --runner"),
+        ("[boards.chip.runner]\ncommand = 'tool'\nenvironment = { A = 5 }", "runner.environment.A = 5: wanted"),
+    ],
+)
+def test_a_wrong_runner_is_one_line_that_names_the_entry(inventory, table, said, digits, capsys):
+    inventory.write_text(f"[boards.chip]\nuri = 'local'\n{table}\n")
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and f"{inventory}: [boards.chip]" in error and error.count("\n") == 1
+
+
+def test_a_folder_of_somebody_elses_cannot_choose_a_runner(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards.toml").write_text("[boards.chip]\nuri = 'local'\nrunner = 'touch /tmp/owned'\n")
+    assert main(["boards", "list"]) == 2
+    assert "runner would run commands that this folder chooses" in capsys.readouterr().err
 
 
 def test_the_nearer_file_wins(tmp_path, monkeypatch):

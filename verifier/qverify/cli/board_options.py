@@ -22,11 +22,6 @@ OPTIONS = (
     click.option("--accept-new-host-key", is_flag=True, help="ssh: accept and store the key of an unknown host"),
     click.option("--wait", type=Finite(0, 1e6), metavar="SECONDS", help="how long to wait for a board that is in use"),
     click.option(
-        "--runtime",
-        type=click.Choice(("qvrt", *RUNTIMES)),
-        help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite",
-    ),
-    click.option(
         "--python", metavar="COMMAND", help="of the board: a Python with onnxruntime or LiteRT (default: python3)"
     ),
     click.option(
@@ -35,6 +30,11 @@ OPTIONS = (
         metavar="NAME[,KEY=VALUE]",
         help="execution provider of the board's onnxruntime, best first; may be repeated",
     ),
+)
+RUNTIME = click.option(
+    "--runtime",
+    type=click.Choice(("qvrt", *RUNTIMES)),
+    help="what computes on the board: qvrt runs model.bin (default), onnxruntime the quantized ONNX, litert a .tflite",
 )
 
 
@@ -55,9 +55,9 @@ def _take_one(context: click.Context, parameter: click.Parameter, boards: tuple[
     return boards[0] if boards else None
 
 
-def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def link_options(timeout_s: float = 120.0, runtime: bool = True) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets `deadline_s`, and the others as one dict `reach`, options of the board's
-    address."""
+    address. runtime: False for a command with an option --runtime of its own."""
     timeout = click.option(
         "--timeout",
         "deadline_s",
@@ -75,17 +75,18 @@ def link_options(timeout_s: float = 120.0) -> Callable[[Callable[..., int]], Cal
             ssh_backend: str | None,
             accept_new_host_key: bool,
             wait: float | None,
-            runtime: str | None,
             python: str | None,
             provider: tuple[str, ...],
             **others: Any,
         ) -> int:
             reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait, "python": python}
-            reach |= {"runtime": None if runtime == "qvrt" else runtime, "providers": "+".join(provider) or None}
+            if runtime and (asked := others.pop("runtime")) != "qvrt":
+                reach["runtime"] = asked
+            reach["providers"] = "+".join(provider) or None
             reach["accept_new_host_key"] = "1" if accept_new_host_key else None
             return command(reach={k: str(v) for k, v in reach.items() if v is not None}, **others)
 
-        for option in reversed((timeout, *OPTIONS)):
+        for option in reversed((timeout, *OPTIONS, *((RUNTIME,) if runtime else ()))):
             wrapper = option(wrapper)
         return wrapper
 

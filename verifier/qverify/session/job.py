@@ -18,13 +18,14 @@ from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
 from qverify.session.background import Background
 from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
-from qverify.session.models import Models, open_models
+from qverify.session.models import Models
 from qverify.session.other_inputs import mark_others, run_on_others
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
 from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
+from qverify.session.runner import describe_runner, open_with_board_model, runner_board, runner_for
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -64,7 +65,8 @@ class Job:
 
     def __init__(self, request: Request, fewest_sides: int = 2):
         self.request = request
-        self.models = open_models(request.models, request.shapes, request.allow_other_model, request.host)
+        self._runner = runner_for(request.board, request.runner)
+        self.models, self._vendor = open_with_board_model(request, self._runner)
         sides = {
             "reference": self.models.compiled is not None,
             "simulator": request.run_sim,
@@ -78,6 +80,10 @@ class Job:
         if request.paranoid and not (sides["board"] and sides["simulator"]):
             raise UsageError(
                 "--paranoid compares a board with the simulator on other inputs; give -b BOARD and -s True"
+            )
+        if request.paranoid and self._runner is not None:
+            raise UsageError(
+                "--paranoid is for boards that run qvrt; repeat the run with other inputs (--seed) instead"
             )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None:
@@ -95,6 +101,8 @@ class Job:
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
+        if self._runner is not None:
+            describe_runner(report, ran.recordings.get("board"))
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
         self.keep_frame(frame, source or str(inputs.files or "random"), prepared, ran, pull)
         if spread is not None:
@@ -186,7 +194,8 @@ class Job:
         if board is None:
             return None, ""
         pull = "all" if self.request.paranoid else self.request.pull
-        return board.run(prepared, step_of(watch, "board"), pull), ""
+        more = {} if self._runner is None else {"dump_all": self.request.options.dump_all}
+        return board.run(prepared, step_of(watch, "board"), pull, **more), ""
 
     def refresh(self, ran: SideResults) -> None:
         """Disconnects after a run that broke off, so that the next frame gets a new connection."""
@@ -202,7 +211,9 @@ class Job:
         from qverify.session.open_board import open_board
 
         request = self.request
-        if self._board is None and request.board is not None:
+        if self._board is None and self._vendor is not None:
+            self._board = runner_board(request, self._runner, self._vendor, self.models)
+        elif self._board is None and request.board is not None:
             self._board = open_board(self.models, request.board, request.deadline_s, request.reach, request.spot_seed)
         return self._board
 

@@ -31,4 +31,5 @@ class Request:
     spot_seed: int | None = None  # of the spot check and of those inputs; None: fresh in each run
     reference_spread: bool = False  # measure how far the reference's own settings differ
     reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
+    runner: tuple[tuple[str, str], ...] = ()  # of --runner, --runtime, --runner-option; before those of the inventory
     reference_timeout_s: float = 900.0  # for each of their runs

@@ -10,6 +10,7 @@ from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
 from qverify.session.models import Models
+from qverify.session.runner import KIND, runner_for
 
 if TYPE_CHECKING:
     from qverify.session.request import Request
@@ -19,6 +20,8 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     """Makes the folder and stores the run's models in it. UsageError where it exists already."""
     writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
+        if row["kind"] == KIND:
+            continue  # the board's own file, of any kind and size: its hash is in the report
         ending = "bin" if row["kind"] == "model.bin" else "onnx"
         writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
     if not any(row["kind"] == "model.bin" for row in models.rows):
@@ -42,5 +45,6 @@ def _describe_command(request: Request) -> dict[str, Any]:
         **{k: v for k, v in gates.items() if v is not None},
         "run_sim": request.run_sim,
         "board": request.board,
+        **({"runtime": runner.name} if (runner := runner_for(request.board, request.runner)) is not None else {}),
         "seed": request.inputs.seed,
     }

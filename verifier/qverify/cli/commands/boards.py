@@ -10,6 +10,7 @@ import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import link_options
+from qverify.cli.runner_commands import command as runner_command
 from qverify.cli.say_line import say
 from qverify.cli.view_options import screen
 
@@ -28,6 +29,9 @@ def command() -> None:
     pass
 
 
+command.add_command(runner_command, "runner")
+
+
 @command.command(help="List the inventory, and emulated boards that are up")
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
@@ -37,7 +41,13 @@ def list() -> int:
     from qverify.renderers import board_table
 
     rows = [
-        [b.name, b.uri, f"{b.foreign} (not driven)" if b.foreign else OURS, _join_tags(b.tags), b.file]
+        [
+            b.name,
+            b.uri,
+            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else OURS,
+            _join_tags(b.tags),
+            b.file,
+        ]
         for b in boards().values()
     ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
@@ -215,9 +225,9 @@ def _resolve(name: str) -> Address:
     BadAddress where several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
-    from qverify_agents.inventory import resolve
+    from qverify_agents.inventory import ANY, resolve
 
-    fitting = resolve(name)
+    fitting = resolve(name, ANY)
     if len(fitting) > 1:
         raise BadAddress(f"{name}: matches {len(fitting)} boards, wanted one; choose from `qverify boards list`")
     return parse(fitting[0])
@@ -271,6 +281,7 @@ def _join_tags(tags: dict[str, str]) -> str:
 
 def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     from qverify_agents.connect import connect
+    from qverify_agents.inventory import ANY
 
-    with connect(name, deadline_s, reach) as agent:
+    with connect(name, deadline_s, reach, runs=ANY) as agent:
         return agent.hello

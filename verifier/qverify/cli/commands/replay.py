@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from qverify_agents.worker import RUNTIMES
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.judging import judging_options
@@ -30,10 +31,17 @@ if TYPE_CHECKING:
 )
 @click.option("--rerun", help="capture: run the reference, the simulator or both (comma list) again on its inputs")
 @board_option(help="capture: run this board on its inputs, instead of the captured one")
+@click.option(
+    "--runtime",
+    default="qvrt",
+    show_default=True,
+    metavar="NAME",
+    help="capture: what ran on its board; with a runner's name its values are judged, not its bytes",
+)
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="also judge the simulator")
 @view_options
 @report_options()
-@link_options()
+@link_options(runtime=False)
 @judging_options
 def command(
     folder: str,
@@ -41,6 +49,7 @@ def command(
     models: str | None,
     rerun: str | None,
     board: str | None,
+    runtime: str,
     run_sim: bool,
     view: View,
     reports: ReportFiles,
@@ -65,7 +74,9 @@ def command(
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
     again = tuple(s for s in (rerun or "").split(",") if s)
-    request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach)
+    if runtime in RUNTIMES:
+        reach["runtime"] = runtime
+    request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach, runtime)
     with live_progress() as live:
         outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
     report = outcome.report

@@ -14,6 +14,7 @@ from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import ReportFiles, exit_status, report_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.view_options import view_options
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     "models",
     required=True,
     multiple=True,
-    help="comma list: quant.onnx, model.bin (recognised by content); may be repeated",
+    help="comma list: quant.onnx, model.bin (recognised by content); with a runner the last is the board's; may be repeated",
 )
 @click.option(
     "-b",
@@ -106,7 +107,8 @@ if TYPE_CHECKING:
 @view_options
 @report_options()
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 @judging_options
 def command(
     models: tuple[str, ...],
@@ -128,6 +130,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
     options: Options,
 ) -> int:
     from qverify.session.many_frames import frame_sources
@@ -151,6 +154,7 @@ def command(
         host=not no_host,
         pull=pull,
         reach=reach,
+        runner=runner,
         repeat=repeat,
         paranoid=paranoid,
         spot_seed=spot_seed,

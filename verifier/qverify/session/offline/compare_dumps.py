@@ -7,26 +7,18 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from qverify import profiles
-from qverify.capture.layouts import side_of
-from qverify.capture.reader import is_capture
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.errors import BadFileError, UsageError
-from qverify.model_bin.graph import Graph
+from qverify.errors import UsageError
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
 from qverify.session.offline.rejudge import mark_inconclusive
-from qverify.sides.dumps.array_dump import describes_itself, find_arrays, open_array_dump
-from qverify.sides.dumps.board_dump import read_board_dump
-from qverify.sides.dumps.qvrt_dump import is_qvrt_dump, read_qvrt_dump
-from qverify.sides.dumps.raw_dump import is_raw_dump, read_raw_dump
+from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
-from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 
@@ -179,53 +171,8 @@ def dtypes(values: Iterable[str]) -> dict[str, str]:
 
 def _side(path: str, profile: str, asked: ReadingOptions, opened: Models | None) -> Recording | VendorDump:
     """Opens a dump by the profile that the user named, else by what its content is."""
-    if not profile and is_capture(path):
-        return side_of(path, asked.side, asked.frame, "dump")
-    if not profile and opened is not None and (raw := _raw(path)):
-        return read_board_dump(raw, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    if not profile and opened is not None and is_qvrt_dump(path):
-        return read_qvrt_dump(path, opened.graph)
-    plain = path.endswith(".npz") or (os.path.isdir(path) and bool(find_arrays(path)))
-    name = profile or profiles.recognised(path)
-    if name == "generic" and not profile and describes_itself(path):
-        name = ""  # the manifest of qverify infer says more than its dump.json
-    if plain and name and not profile and not getattr(profiles.page(name), "ARRAYS", False):
-        raise UsageError(f"{path}: .npy files beside a dump of {name}; --profile {name} reads the latter")
-    if name:
-        page = profiles.page(name)
-        dump = page.read(UntrustedFolder(path), asked)
-        if not dump.tensors and not dump.missing:
-            raise BadFileError(f"{path}: no tensor in it; profile {name} wants {page.WANTED}")
-        dump.notes += [f"{name}: {page.CHECKED} (verifier/PROFILES.md of a clone)"] if page.CHECKED else []
-        return dump
-    if plain or os.path.lexists(os.path.join(path, "manifest.json")):
-        return (
-            open_array_dump(path, "dump") if opened is None else add_scales(open_array_dump(path, "dump"), opened.graph)
-        )
-    if opened is not None and os.path.isfile(path):
-        return read_board_dump(path, opened.graph, hashlib.sha256(opened.binary).hexdigest())
-    if (opened is not None or asked.dtypes) and is_raw_dump(path):
-        return read_raw_dump(path, asked, opened.graph if opened is not None else None)
-    raise BadFileError(f"{path}: {_content(path)}; {_WANTED.format(names=', '.join(profiles.names()))}")
-
-
-_WANTED = (
-    "wanted a folder of .npy files, an .npz, a capture, with -m model.bin a dump of run.sh or qvrt infer, "
-    "with --dtype or -m a folder of raw .bin files, or a vendor's dump: "
-    "say which with --profile NAME ({names})"
-)
-
-
-def _content(path: str) -> str:
-    """Returns a short description of what is at the path."""
-    if not os.path.isdir(path):
-        return f"a file of {os.path.getsize(path)} bytes in no known format"
-    names = sorted(os.listdir(path))
-    return (
-        f"{count(len(names), 'file')} ({', '.join(names[:3])}{' ...' if len(names) > 3 else ''})"
-        if names
-        else "an empty folder"
-    )
+    graph, sha256 = (opened.graph, hashlib.sha256(opened.binary).hexdigest()) if opened is not None else (None, "")
+    return open_dump(path, profile, asked, graph, sha256)
 
 
 def _recordings(
@@ -258,25 +205,8 @@ def _plain(recording: Recording) -> dict[str, TensorSpec]:
     return {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
 
 
-def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Gives arrays of a model tensor's name, dtype and shape its scale too, so that stored and real values are told
-    apart."""
-    for name, spec in recording.specs.items():
-        known = graph.tensors.get(name)
-        if known is not None and (known.dtype, known.shape) == (spec.dtype, spec.shape):
-            recording.specs[name] = known
-    recording.capabilities |= {"per_node"}
-    return recording
-
-
 def _inputs(recording: Recording) -> list[str]:
     return list(recording.settings.get("inputs", []))
-
-
-def _raw(path: str) -> str:
-    """Returns the path where it contains run.sh's dump, else ""."""
-    inside = any(os.path.isfile(os.path.join(path, *n)) for n in (("about.txt",), ("dump", "about.txt")))
-    return path if inside else ""
 
 
 def _precision(sides: tuple[Recording, Recording]) -> int | None:

@@ -38,7 +38,7 @@ ORDER = (*RERUN, "board")
 class RejudgeRequest:
     """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again
     on the captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of
-    the captured models."""
+    the captured models. runtime: what ran on the captured board, as the user states it: the capture is not believed."""
 
     folder: str
     options: Options = field(default_factory=Options)
@@ -48,6 +48,7 @@ class RejudgeRequest:
     models: tuple[str, ...] = ()
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
+    runtime: str = "qvrt"
 
 
 class CapturedJob:
@@ -138,6 +139,8 @@ def frames(
                     raise BadFileError(capture.why(number))
                 prepared = capture.prepared(number, models.graph)
                 ran, pull = _sides(request, capture, number, host, prepared, watch, models), None
+                if request.board is None and "board" in ran.recordings:
+                    ran.recordings["board"].runtime = request.runtime
                 if request.board is not None:
                     board = board or _board_again(request, models)
                     if board is not None:

@@ -13,8 +13,8 @@ from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.weakenings import list_weakenings
-from qverify.session.offline.compare_dumps import add_scales
 from qverify.sides.dumps.array_dump import open_array_dump
+from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, RungGate

@@ -1,0 +1,124 @@
+# Runs one command line in a session of its own, in a fresh folder, and leaves nothing of it behind. Its own stdin is the
+# host's hold on it: when that ends, everything that the command started is killed and the folder is removed.
+#   run RUN TOKEN SECONDS FOLDER COLLECT SETUP LINE TEARDOWN ALONE STORE RUNTIME COUNT [FILE=HASH ...] [NAME=VALUE ...]
+#   clean RUN TOKEN
+# ALONE: 1 if the lock says that no other host has runs here. FILE=HASH: COUNT contents of the store, linked to in RUN/in;
+# with ? before it RUNTIME computes its hash first.
+umask 077
+mark() { printf '\nqverify:%s:%s\n' "$token" "$*"; }
+
+alive() { # of the given processes, prints those that are no zombies
+  for pid in "$@"; do
+    stat=
+    { read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
+    case ${stat##*") "} in [ZX]*) ;; *) echo "$pid" ;; esac
+  done
+}
+
+started() { # prints every process of the command that can be known: by its cgroup, its mark, its session
+  [ -z "$group" ] || alive $(cat "$group/cgroup.procs" 2>/dev/null)
+  alive $(grep -l "QVERIFY_RUN=$token" /proc/[0-9]*/environ 2>/dev/null | sed 's|[^0-9]||g')
+  [ -z "$child" ] || cat /proc/[0-9]*/stat 2>/dev/null | while read -r stat; do
+    set -- ${stat##*") "}
+    [ "$4" != "$child" ] || [ "$1" = Z ] || echo "${stat%% *}"
+  done
+}
+
+sweep() {
+  tries=0
+  while left=$(started) && [ -n "$left" ] && [ "$tries" -lt 50 ]; do
+    kill -9 $left 2>/dev/null
+    tries=$((tries + 1))
+    [ "$tries" -lt 5 ] || sleep 0.1 2>/dev/null || sleep 1
+  done
+}
+
+leave() {
+  trap '' HUP INT TERM PIPE
+  kill $late $gone 2>/dev/null
+  sweep
+  [ -z "$group" ] || rmdir "$group" 2>/dev/null
+  cd / && chmod -R u+rwx "$run" 2>/dev/null
+  rm -rf "$run"
+  exit "${1:-1}"
+}
+
+launch() { # runs a command line in a session of its own and sets status
+  cd "$folder" || { status=126; return; }
+  env "QVERIFY_RUN=$token" "$@" $session sh -c 'if [ -n "$1" ]; then echo $$ >"$1/cgroup.procs"; fi 2>/dev/null
+eval "$2"' sh "$group" "$line" 3<&- 2>&1 &
+  child=$!
+  wait "$child"
+  status=$?
+  while kill -0 "$child" 2>/dev/null; do # a signal to this shell ended the wait
+    wait "$child"
+    status=$?
+  done
+  sweep
+}
+
+what=$1 run=$2 token=$3 child= group= late= gone= status=0
+for base in /sys/fs/cgroup/pids /sys/fs/cgroup/systemd /sys/fs/cgroup; do
+  [ "$what" = run ] || { [ ! -d "$base/qverify-$token" ] || group=$base/qverify-$token; continue; }
+  [ -f "$base/cgroup.procs" ] && mkdir "$base/qverify-$token" 2>/dev/null && group=$base/qverify-$token && break
+done
+[ "$what" = run ] || leave 0
+limit=$4 folder=$5 collect=$6 setup=$7 command=$8 teardown=$9 alone=${10} store=${11} runtime=${12} links=${13}
+shift 13
+for old in "${run%/*}"/*/; do # of hosts that were lost together with their board's power or network
+  [ "$alone" = 1 ] && [ -d "$old" ] || continue
+  old=${old%/}
+  (what=clean run=$old token=${old##*/} group=; leave 0)
+done
+mkdir -p "${run%/*}" && mkdir "$run" "$run/in" "$run/out" || { mark "nofolder"; exit 1; }
+while [ "$links" -gt 0 ]; do
+  hash=${1##*=} name=${1%=*}
+  case $name in
+    \?*)
+      name=${name#\?}
+      got=$($runtime sha256 "$store/$hash" 2>/dev/null) || got=
+      case $got in "$hash"*) ;; *) rm -f "$store/$hash"; mark "changed=$hash"; leave 1 ;; esac ;;
+  esac
+  ln -s "$store/$hash" "$run/in/$name" || leave 1
+  links=$((links - 1))
+  shift
+done
+session=
+command -v setsid >/dev/null 2>&1 && session=setsid
+exec 3<&0 </dev/null
+trap leave HUP INT TERM PIPE
+(
+  while read -r word <&3; do :; done
+  kill -TERM $$ 2>/dev/null || leave # the command may have killed the shell that runs it
+) >/dev/null 2>&1 &
+gone=$!
+(
+  trap 'kill $nap; exit' TERM
+  sleep "$limit" &
+  nap=$!
+  wait $nap
+  kill -TERM $$
+) >/dev/null 2>&1 3<&- &
+late=$!
+mark "began=$(date +%s)"
+line=$setup
+[ -z "$line" ] || launch "$@"
+if [ "$status" != 0 ]; then
+  mark "setup=$status"
+elif [ "$collect" != "$run/out" ] && [ -n "$(ls -A "$collect" 2>/dev/null)" ]; then
+  mark "notempty=$(ls -A "$collect" | head -n 1)"
+else
+  mark start
+  line=$command
+  launch "$@"
+  mark "status=$status"
+  line=$teardown
+  [ -z "$line" ] || { launch "$@"; mark "teardown=$status"; }
+fi
+kill $late $gone 2>/dev/null
+wait $late $gone 2>/dev/null # until it reads no more of what the host says
+mark end
+read -r word <&3 || leave
+[ "$word" = pull ] || leave
+cd "$collect" && tar -cf - .
+leave $?

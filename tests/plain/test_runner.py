@@ -1,0 +1,134 @@
+"""The door of runners: a tool that is not qvrt runs on the board, and what it leaves is judged, or is never PASSED."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from qverify.cli.main import main
+
+TOOL = Path(__file__).with_name("runner_tool.py")
+BOARD = "local"
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    """The simulator's tensors of the example on the random input of seed 0."""
+    folder = tmp_path_factory.mktemp("golden") / "dump"
+    assert main(["infer", "-m", str(digits / "digits_quant.onnx"), "--side", "simulator", "-o", str(folder)]) == 0
+    return folder
+
+
+class Run:
+    """Runs the main job with the tool as the board's runner."""
+
+    def __init__(self, digits: Path, golden: Path, tmp_path: Path):
+        self.onnx, self.golden, self.json = digits / "digits_quant.onnx", golden, tmp_path / "R.json"
+        self.vendor = tmp_path / "vendor.bin"
+        self.vendor.write_bytes(b"\x13\x00opaque" * 50)
+
+    def __call__(self, *words: str, options: str = "", board: str = BOARD) -> int:
+        line = f"{shlex.quote(sys.executable)} {TOOL} --golden {self.golden} --model {{model}} --input {{input}} --out {{out}} {options}"
+        given = ["-m", f"{self.onnx},{self.vendor}", "-b", board, "--runner", line, "--json", str(self.json), *words]
+        return main(given)
+
+    @property
+    def report(self) -> dict[str, object]:
+        content: dict[str, object] = json.loads(self.json.read_text())
+        return content
+
+
+@pytest.fixture
+def run(digits: Path, golden: Path, tmp_path: Path) -> Run:
+    return Run(digits, golden, tmp_path)
+
+
+def test_every_node_is_judged_and_forced(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--runner-option", "success=^done$", "--runner-option", r"timing=took (?P<ms>[\d.]+) ms") == 0
+    shown = capsys.readouterr().out
+    assert "Sim and Arm result Strict check PASSED" in shown and "nothing ties vendor.bin to digits_quant.onnx" in shown
+    board = next(s for s in run.report["sides"] if s["name"] == "board")  # type: ignore[attr-defined]
+    assert board["settings"]["measured_s"] == 0.0125
+    assert all(p["coverage"]["compared"] == 8 for p in run.report["pairs"])  # type: ignore[attr-defined]
+
+
+def test_a_spoilt_node_is_blamed(run: Run) -> None:
+    assert run("-r", options="--spoil pool1_QuantizeLinear_Output") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("status", "the runner ended with status 7: E cannot open the device"),
+        ("killed", "the runner was killed by signal 9"),
+        ("nothing", "the runner ended with success, but left no new file"),
+        ("truncated", "prob.npy: byte 128: 39 bytes, float32[1, 10] has 40"),
+        ("stale", "s older than this run: a stale file"),
+        ("link", "a link to "),
+        ("pipe", "not a regular file"),
+        ("hardlink", "s older than this run: a stale file"),
+        ("nan", "NaN or Inf on one side only"),
+        ("wrong_shape", "prob: shape [1, 10] in the reference, [9] on the board"),
+    ],
+)
+def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options=f"--only prob --mode {mode}") in (1, 3)
+    shown = capsys.readouterr().out
+    arm = next(line for line in shown.splitlines() if line.startswith("Quanti.onnx and Arm"))
+    assert "PASSED" not in arm and said in arm
+
+
+def test_a_line_that_must_come_did_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--runner-option", "success=infer success") == 3
+    assert "no line of its output matches 'infer success'" in capsys.readouterr().out
+    assert run("--runner-option", "failure=took .* ms") == 3
+    assert "the runner ended with status 0, but says: inference took 12.5 ms" in capsys.readouterr().out
+
+
+def test_final_outputs_alone_are_judged_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", options="--only prob") == 0
+    assert "PASSED (final outputs only: the board offers no per-node dump" in capsys.readouterr().out
+    assert run("-r", options="--only pool1_QuantizeLinear_Output,prob") == 0
+    assert "the board's runner gave 2 of 8 tensors" in capsys.readouterr().out
+    assert run("-r", options="--only pool1_QuantizeLinear_Output") == 3
+    assert "prob is missing on the board: no file of it among those that the runner wrote" in capsys.readouterr().out
+
+
+def test_an_input_that_nothing_takes_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", f"{run.onnx},{run.vendor}", "-b", "local", "--runner", "tool --model {model} --out {out}"]) == 2
+    assert "nothing takes input 'image', so the tool would run on something else" in capsys.readouterr().err
+
+
+def test_a_runner_is_tried_step_by_step(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"{sys.executable} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
+    boards = tmp_path / "boards.toml"
+    boards.write_text(
+        f"[boards.chip]\nuri = 'local'\n[boards.chip.runner]\ncommand = '''{line}'''\nsuccess = '^done$'\n"
+    )
+    monkeypatch.setenv("QVERIFY_BOARDS", str(boards))
+    assert main(["boards", "runner", "test", "chip"]) == 0
+    assert main(["boards", "runner", "test", "chip", "-m", f"{run.onnx},{run.vendor}"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 final output, 7 of 7 nodes" in shown and "it says: done" in shown
+    assert main(["-m", f"{run.onnx},{run.vendor}", "-b", "chip"]) == 0
+    assert main(["boards", "runner", "test", "chip", "-m", str(run.onnx), "--runner", "no_such {model} {input}"]) == 3
+    assert "FAILED  the runner ended with status 127" in capsys.readouterr().out
+    assert main(["boards", "runner", "list"]) == 0 and "command: any command line" in capsys.readouterr().out
+
+
+def test_a_capture_is_judged_again(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--capture", str(tmp_path / "cap"), options="--nudge prob") == 0
+    assert main(["replay", str(tmp_path / "cap")]) == 1  # nobody but the user says that its bytes need not be equal
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path / "cap"), "--runtime", "command"]) == 0
+    assert "Sim and Arm result Strict check PASSED" in capsys.readouterr().out
+
+
+def test_what_runs_again_is_the_runner(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-r", "--repeat", "3") == 0
+    assert "3 runs" in capsys.readouterr().out

@@ -1,0 +1,61 @@
+"""`qverify boards runner`: the runners there are, and a try of a board's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qverify.cli.board_options import link_options
+from qverify.cli.input_options import input_options
+from qverify.cli.runner_options import runner_options
+from qverify.cli.say_line import say
+
+if TYPE_CHECKING:
+    from qverify.inputs.sources import InputRequest
+
+
+@click.group(help="Boards that run something else than qvrt: list the runners, try a board's")
+def command() -> None:
+    pass
+
+
+@command.command("list", help="List the runners and their options")
+def list_runners() -> int:
+    from qverify import runners
+
+    say("qvrt: qverify's own runtime; the board runs model.bin")
+    for name in runners.names():
+        page = runners.page(name)
+        say(f"{name}: {page.WANTED}")
+        for key, text in page.OPTIONS.items():
+            say(f"    {key:<12} {text}")
+    say("every runner also has:")
+    for key, text in runners.COMMON.items():
+        say(f"    {key:<12} {text}")
+    return 0
+
+
+@command.command(
+    help="Try a board's runner step by step: the board alone, or with -m one run on it and what is read of it"
+)
+@click.argument("board")
+@click.option("-m", "--model", "models", multiple=True, help="quant.onnx, or quant.onnx,vendor.bin")
+@input_options
+@link_options(60.0)
+@runner_options
+def test(
+    board: str,
+    models: tuple[str, ...],
+    inputs: InputRequest,
+    deadline_s: float,
+    reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
+) -> int:
+    from qverify.session.request import Request
+    from qverify.session.try_runner import try_runner
+
+    paths = [p for model in models for p in model.split(",")]
+    request = Request(paths, board, inputs=inputs, deadline_s=deadline_s, reach=reach, runner=runner)
+    tried = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))
+    return 3 if tried.failed else 0

@@ -1,0 +1,86 @@
+"""A command line of the user's own: `my_tool --model {model} --input {input:data} --out {out}`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from qverify.errors import UsageError
+from qverify.runners import Options, RunnerInput, RunnerPlan, RunnerRequest, option
+
+WANTED = "any command line of the board's shell (--runner 'tool --model {model} --input {input} --out {out}')"
+CHECKED = ""
+OPTIONS = {
+    "command": "the command line; {model}, {out}, {input} or {input:NAME}, {npy:NAME}, {inputs} (a comma list) are paths",
+    "outputs": "the board's folder that it writes to, if not {out}; it must be empty before the run",
+}
+_PLACE = re.compile(r"(?<!\$)\{([a-z_]+)(?::([^{}]+))?\}")
+NAMES = ("model", "out", "input", "npy", "inputs", "npys", "emulator")
+
+
+def files(options: Options) -> Mapping[str, bytes]:
+    """Returns nothing: the tool is on the board."""
+    return {}
+
+
+def plan(request: RunnerRequest) -> RunnerPlan:
+    """Returns the command line with its paths. Raises UsageError for a place that cannot be filled, or an input that no
+    place takes."""
+    template = option(request.options, "command")
+    if not template.strip():
+        raise UsageError("--runner: an empty command line (an unset shell variable?)")
+    line = fill(template, request)
+    return RunnerPlan(
+        line,
+        collect=option(request.options, "outputs"),
+        setup=fill(option(request.options, "setup"), request, whole=False),
+        teardown=fill(option(request.options, "teardown"), request, whole=False),
+        engine=_program(template),
+    )
+
+
+def _program(template: str) -> str:
+    """Returns the name of the first program of a command line, as far as its words tell."""
+    words = [w for w in template.split() if "=" not in w and not w.startswith("{")]
+    return words[0].rpartition("/")[2] if words else "command"
+
+
+def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
+    """Returns the template with a quoted path in each place. whole: every input must have a place, as a tool that is
+    fed less runs on something else."""
+    fed: set[str] = set()
+
+    def path(match: re.Match[str]) -> str:
+        kind, name = match[1], match[2]
+        if kind in ("input", "npy"):
+            found = _input(request, name, match[0])
+            fed.add(found.spec.name)
+            return shlex.quote(found.path if kind == "input" else found.npy)
+        if name is not None or kind not in NAMES:
+            return match[0]  # the user's own braces: ${HOME:-x}, awk '{print}'
+        if kind in ("inputs", "npys"):
+            fed.update(i.spec.name for i in request.inputs)
+            return shlex.quote(",".join(i.path if kind == "inputs" else i.npy for i in request.inputs))
+        return {"model": shlex.quote(request.model), "out": shlex.quote(request.out), "emulator": request.emulator}[
+            kind
+        ]
+
+    line = _PLACE.sub(path, template)
+    left = [i.spec.name for i in request.inputs if i.spec.name not in fed]
+    if whole and left:
+        raise UsageError(
+            f"--runner {template!r}: nothing takes input {left[0]!r}, so the tool would run on something else; "
+            f"wanted {{input:{left[0]}}}, {{npy:{left[0]}}} or {{inputs}} in it"
+        )
+    return line
+
+
+def _input(request: RunnerRequest, name: str | None, where: str) -> RunnerInput:
+    """Returns the input of this name; without a name, the only one."""
+    names = [i.spec.name for i in request.inputs]
+    if name is None and len(names) == 1:
+        return request.inputs[0]
+    if name not in names:
+        raise UsageError(f"--runner: {where}: the model's inputs are {', '.join(names)}; wanted {{input:{names[0]}}}")
+    return request.inputs[names.index(name)]

@@ -1,0 +1,293 @@
+"""A board whose runtime is not qvrt: pushes the model and the inputs, runs a runner there, and reads what it left."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+from qverify_agents.command_board import CommandBoard, CommandLine
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import LinkError
+from qverify_agents.printable import last_line, one_line
+
+from qverify.errors import BadFileError, BoardError, UsageError
+from qverify.model_bin.graph import Graph
+from qverify.plural import count
+from qverify.runners import (
+    Answer,
+    RunnerChoice,
+    RunnerInput,
+    RunnerPlan,
+    RunnerRequest,
+    RunnerResult,
+)
+from qverify.sides.runner_files import unpack
+from qverify.sides.runner_plan import Output, common_options
+from qverify.sides.runner_recording import read_folder
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+from qverify.tensors.spool import Spool
+
+FACTS = ("arch", "system", "temperature_c", "frequency_mhz")  # of HELLO
+MOST_NAME = 100
+MOST_ANSWER = 1 << 22  # characters of a command that a page asks
+
+
+class RunnerBoard:
+    """One board with one runner and one model, a file of any kind. run() reports a fault of the board in the Recording
+    and does not raise it; UsageError where the runner's options do not fit the model. graph: of the reference, whose
+    final outputs the board must give. The constructor raises LinkError where the board cannot be reached."""
+
+    slow_link = False
+
+    def __init__(
+        self,
+        uri: str,
+        choice: RunnerChoice,
+        model: tuple[str, bytes],
+        graph: Graph,
+        deadline_s: float = 120.0,
+        options: Mapping[str, str] | None = None,
+        model_sha256: str = "",
+    ):
+        self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
+        self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
+        self._answers: dict[str, Answer] = {}
+        self._spool = Spool()
+        self._prepared: PreparedInputs | None = None
+        self._dump_all = False
+        self._board = CommandBoard(uri, deadline_s, options)
+        self.last: RunnerResult | None = None
+
+    def run(
+        self,
+        prepared: PreparedInputs,
+        progress: Callable[[int, int], None] | None = None,
+        pull: Literal["differ", "all"] = "differ",
+        dump_all: bool = True,
+    ) -> Recording:
+        """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: asks for the
+        outputs of every node, where the runner can write them."""
+        start = time.perf_counter()
+        self._prepared, self._dump_all = prepared, dump_all
+        recording = Recording(
+            "board", self._choice.name, host=self.uri, finals=self.graph.outputs, runtime=self._choice.name
+        )
+        try:
+            recording = self._recording(prepared, dump_all)
+        except LinkError as error:
+            recording.state, recording.why = "did not run", str(error)
+        except (BoardError, BadFileError) as error:
+            recording.state, recording.why = "did not run", one_line(str(error))
+        if recording.state == "did not run":
+            recording.tensors, recording.specs = {}, {n: self.graph.spec(n) for n in self.graph.outputs}
+            recording.missing = dict.fromkeys(recording.specs, recording.why)
+        recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
+        recording.link = self._board.agent.counters
+        return recording
+
+    def _recording(self, prepared: PreparedInputs, dump_all: bool) -> Recording:
+        plan, placed, run = self._plan(prepared, dump_all)
+        with tempfile.TemporaryDirectory(prefix="qverify-runner-") as folder:
+            self.last = result = self._execute(plan, placed, run, folder)
+            if result.why:
+                raise BoardError(result.why)
+            recording = self._read(plan, folder, result)
+        recording.engine = plan.engine or self._choice.name
+        recording.version, recording.host, recording.runtime = plan.version, self.uri, self._choice.name
+        command = plan.line.replace(run, "RUN")
+        recording.settings |= {"uri": self.uri, "runner": self._choice.name, "command": command, **self.facts}
+        recording.settings["seconds_of_the_command"] = round(result.seconds, 6)
+        if result.measured_s is not None:
+            recording.settings["measured_s"] = result.measured_s
+        checked = self._choice.page.CHECKED
+        recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {checked}"] if checked else [])]
+        return recording
+
+    def _read(self, plan: RunnerPlan, folder: str, result: RunnerResult) -> Recording:
+        """Reads what came. A file that was left out counts where a tensor is missing."""
+        left_out = [f"{name}: {why}" for name, why in result.refused.items()]
+        if not any(files for _, _, files in os.walk(folder)):
+            what = f"; not read: {left_out[0]}" if left_out else ""
+            raise BoardError(f"the runner ended with success, but left no new file{what}")
+        _write_texts(plan, folder)
+        try:
+            recording = read_folder(
+                folder, plan.profile, plan.reading, self.graph, self._graph_sha256, self._spool, plan.per_node
+            )
+        except (BadFileError, UsageError) as error:
+            text = str(error).replace(f"{folder}/", "").replace(folder, "what the runner left")
+            raise BoardError(f"{text}{f'; not read: {left_out[0]}' if left_out else ''}") from error
+        if left_out:
+            recording.notes.append(f"{count(len(left_out), 'file')} of the runner not read, first {left_out[0]}")
+            recording.missing = {n: f"{why}; not read: {left_out[0]}" for n, why in recording.missing.items()}
+        return recording
+
+    def _plan(self, prepared: PreparedInputs, dump_all: bool) -> tuple[RunnerPlan, dict[str, str], str]:
+        """Pushes what the run needs. Returns the plan, what is placed in the run's folder, and that
+        folder."""
+        run, placed = self._board.new_run(), dict[str, str]()
+
+        def place(name: str, data: bytes) -> str:
+            name = _file_name(name, placed)
+            placed[name] = self._board.put(data)
+            return self._board.placed(run, name)
+
+        inputs = []
+        for one in prepared.inputs:
+            npy = io.BytesIO()
+            np.save(npy, np.ascontiguousarray(one.array()))
+            path = place(f"{one.spec.name}.bin", one.data)
+            inputs.append(RunnerInput(one.spec, path, place(f"{one.spec.name}.npy", npy.getvalue())))
+        page, options = self._choice.page, self._choice.options
+        files = {name: place(name, data) for name, data in page.files(options).items()}
+        request = RunnerRequest(
+            place(self._name, self._model),
+            self._name,
+            tuple(inputs),
+            tuple(self.graph.spec(n) for n in self.graph.outputs),
+            f"{run}/out",
+            files,
+            dump_all,
+            options,
+            self._board.emulator,
+            lambda line: self._ask(line, placed, run),
+        )
+        try:
+            return common_options(page.plan(request), options), placed, run
+        except UsageError as error:  # it may quote the board
+            raise UsageError(one_line(str(error))) from error
+
+    def _ask(self, line: str, placed: dict[str, str], run: str) -> Answer:
+        """Runs a command line for a page, in a run of its own; a path of the coming run is that of this one."""
+        key = line.replace(run, "")
+        if key not in self._answers:
+            own = self._board.new_run()
+            lines, size = list[str](), 0
+
+            def keep(text: str) -> None:
+                nonlocal size
+                size += len(text) + 1
+                lines.extend([text] if size <= MOST_ANSWER else [])
+
+            asked = common_options(RunnerPlan(line.replace(run, own)), self._choice.options)
+            started = self._board.start(_command(asked, asked.line, placed), own)
+            try:
+                started.wait(keep)
+            finally:
+                started.close()
+            if size > MOST_ANSWER:
+                raise BoardError(f"{line[:100]}: the board answered {size} bytes, at most {MOST_ANSWER} are read")
+            status = started.number("status")
+            self._answers[key] = Answer(-1 if status is None else status, "\n".join(lines))
+        return self._answers[key]
+
+    def _execute(self, plan: RunnerPlan, placed: dict[str, str], run: str, folder: str) -> RunnerResult:
+        """Runs the plan and fetches its files into `folder`. Raises LinkError where the board is lost."""
+        output, result = Output(plan), RunnerResult(folder)
+        started = self._board.start(_command(plan, self._emulated(plan), placed), run)
+        try:
+            started.wait(output.add)
+            result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
+            result.why = _why_not(started.marks, started.lines, plan) or output.why_not()
+            if not result.why:
+                with tempfile.TemporaryFile(prefix="qverify-") as archive:
+                    started.fetch(archive, Deadline(self._deadline_s, self.uri))
+                    result.refused = unpack(archive, folder, started.number("began"))
+        finally:
+            started.close()
+        return result
+
+    def _emulated(self, plan: RunnerPlan) -> str:
+        """Returns the command line; on an emulated processor its program is run by the emulator, unless the line names
+        it already."""
+        emulator = self._board.emulator
+        return plan.line if not emulator or emulator in plan.line else f"{shlex.quote(emulator)} {plan.line}"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What is known before a run: final outputs."""
+        return frozenset({"finals"})
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
+        return {k: self._board.agent.hello.get(k) for k in FACTS}
+
+    def pull(self, names: list[str]) -> dict[str, Array]:
+        """Returns nothing: a runner's tensors are all here after its run. Raises LinkError for the first."""
+        raise LinkError(f"{names[0]}: the runner did not write it")
+
+    def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
+        """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of those whose
+        digest differs from `changed_from` (None: no values). Raises LinkError where the board fails."""
+        assert self._prepared is not None
+        recording = self.run(self._prepared, dump_all=self._dump_all)
+        if recording.state != "complete" or recording.missing:
+            raise LinkError(recording.why or next(iter(recording.missing.values())))
+        values = dict(recording.tensors)
+        digests = {n: tensor_digest(v) for n, v in values.items()}
+        if changed_from is None:
+            return digests, {}
+        return digests, {n: v for n, v in values.items() if digests[n] != changed_from.get(n)}
+
+    def close(self) -> None:
+        """Disconnects; values stay readable."""
+        self._spool.close()
+        self._board.close()
+
+
+def _command(plan: RunnerPlan, line: str, placed: Mapping[str, str]) -> CommandLine:
+    return CommandLine(line, placed, plan.environment, plan.folder, plan.collect, plan.setup, plan.teardown)
+
+
+def _file_name(name: str, taken: Mapping[str, str]) -> str:
+    """Returns a file name of safe characters, with the ending of `name`, that is not taken yet."""
+    stem, dot, ending = name.rpartition(".")
+    stem = re.sub(r"[^A-Za-z0-9_+-]", "_", stem if dot else ending)[:MOST_NAME] or "_"
+    ending = re.sub(r"[^A-Za-z0-9]", "", ending)[:10] if dot else ""
+    stem = stem if re.match(r"[A-Za-z0-9_]", stem) else f"_{stem}"
+    for number in range(len(taken) + 1):
+        free = f"{stem}{f'_{number}' if number else ''}{f'.{ending}' if ending else ''}"
+        if free not in taken:
+            return free
+    raise AssertionError(name)
+
+
+def _why_not(marks: Mapping[str, str], lines: list[str], plan: RunnerPlan) -> str:
+    """Returns why a run that ended did not succeed, by its exit statuses; "" where it did."""
+    said = last_line("\n".join(lines))
+    last = f": {said}" if said else ", and said nothing"
+    if "setup" in marks:
+        return f"the runner's setup ended with status {marks['setup']}{last}"
+    if "notempty" in marks:
+        return (
+            f"{plan.collect} on the board is not empty before the run ({marks['notempty']!r}), so its files could be stale. "
+            "Next: let setup empty it, as setup = 'rm -rf DIR/*'"
+        )
+    status = marks.get("status", "")
+    if status != "0":
+        killed = status.isdigit() and 128 < int(status) < 160
+        how = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
+        return f"the runner {how}{last}"
+    if marks.get("teardown", "0") != "0":
+        return f"the runner's teardown ended with status {marks['teardown']}{last}"
+    return ""
+
+
+def _write_texts(plan: RunnerPlan, folder: str) -> None:
+    """Writes the texts that the plan adds beside the files. Raises BoardError where the runner wrote one of that name."""
+    for name, text in plan.texts.items():
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            raise BoardError(f"{name}: the runner wrote a file of this name, which its own description needs")
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)

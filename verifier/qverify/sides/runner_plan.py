@@ -1,0 +1,116 @@
+"""What every runner's plan has in common: the options that no page need know, and its output read line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from qverify.errors import UsageError
+from qverify.printable import printable
+from qverify.runners import Options, RunnerPlan, option
+from qverify.vendor_files.vendor_dump import ITEM
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+MOST_LINE = 4096  # characters of a line in which something is looked for
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
+    """Returns the plan with the options that every runner has (runners.COMMON); the user's replace the page's, but for
+    the environment, which is merged. Raises UsageError for a value of the wrong form."""
+    prefix = option(options, "prefix")
+    for key in ("success", "failure", "timing"):
+        _check_expression(key, option(options, key))
+    folder = option(options, "folder", plan.folder)
+    if folder and not folder.startswith("/"):
+        raise UsageError(f"runner option folder={folder}: wanted an absolute path of the board")
+    if plan.collect and not plan.collect.startswith("/"):
+        raise UsageError(f"runner option outputs={plan.collect}: wanted an absolute path of the board")
+    types = {**plan.reading.dtypes, **_dtypes(options)}
+    return replace(
+        plan,
+        folder=folder,
+        setup=plan.setup or option(options, "setup"),
+        teardown=plan.teardown or option(options, "teardown"),
+        success=option(options, "success", plan.success),
+        failure=option(options, "failure", plan.failure),
+        timing=option(options, "timing", plan.timing),
+        profile=option(options, "profile", plan.profile),
+        line=f"{prefix} {plan.line}" if prefix else plan.line,
+        environment={**plan.environment, **_environment(options)},
+        reading=replace(plan.reading, dtypes=types),
+        per_node=plan.per_node and option(options, "per_node", "1").lower() not in ("0", "no", "false"),
+    )
+
+
+def _check_expression(key: str, text: str) -> None:
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise UsageError(f"runner option {key}={text}: {error}; wanted a regular expression") from error
+    if key == "timing" and text and groups != 1:
+        raise UsageError(
+            f"runner option timing={text}: {groups} groups; wanted one around the number, as '(?P<ms>[0-9.]+) ms' "
+            "(named s, ms or us; ms without a name)"
+        )
+
+
+def _environment(options: Options) -> dict[str, str]:
+    found = {}
+    for one in options.get("environment", ()):
+        name, equal, value = one.partition("=")
+        if not equal or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"runner option environment={one}: wanted NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _dtypes(options: Options) -> dict[str, str]:
+    found = {}
+    for one in options.get("dtype", ()):
+        name, _, dtype = one.rpartition("=")
+        if dtype not in ITEM:
+            raise UsageError(f"runner option dtype={one}: wanted one of {', '.join(ITEM)}, or NAME=DTYPE")
+        found[name] = dtype
+    return found
+
+
+class Output:
+    """The output of a run, as it comes: whether it says success, and the time that it states."""
+
+    def __init__(self, plan: RunnerPlan):
+        self._plan = plan
+        self._success, self._failure, self._timing = (
+            re.compile(t) if t else None for t in (plan.success, plan.failure, plan.timing)
+        )
+        self._succeeded, self._failed = self._success is None, ""
+        self.measured_s: float | None = None
+
+    def add(self, line: str) -> None:
+        """Takes one line; colours are left out."""
+        line = COLOUR.sub("", line[:MOST_LINE])
+        if self._success is not None and self._success.search(line):
+            self._succeeded = True
+        if self._failure is not None and not self._failed and self._failure.search(line):
+            self._failed = printable(line.strip())[:200]
+        if self._timing is not None and (found := self._timing.search(line)):
+            self.measured_s = _seconds(found.groupdict(), found[1])
+
+    def why_not(self) -> str:
+        """Returns why the output does not say success, "" where it does."""
+        if self._failed:
+            return f"the runner ended with status 0, but says: {self._failed}"
+        if not self._succeeded:
+            return f"the runner ended with status 0, but no line of its output matches {self._plan.success!r}"
+        return ""
+
+
+def _seconds(named: Mapping[str, str | None], number: str | None) -> float | None:
+    """Returns the seconds of a timing line; None for what is no number of seconds."""
+    unit = next((UNITS[name] for name in named if name in UNITS), 1e-3)
+    try:
+        value = float(number or "") * unit
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e9 else None

@@ -119,7 +119,7 @@ def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, di
     capsys.readouterr()
     assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
     said = capsys.readouterr().err
-    assert f"{inventory}: [boards.chip] {key}: this command drives no runtime but its own" in said
+    assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in said
     assert said.count("\n") == 1
 
 

@@ -42,7 +42,7 @@ def list_runners() -> int:
 @click.argument("board")
 @click.option("-m", "--model", "models", multiple=True, help="quant.onnx, or quant.onnx,vendor.bin")
 @input_options
-@link_options(60.0)
+@link_options(60.0, runtime=False)
 @runner_options
 def test(
     board: str,

@@ -14,6 +14,7 @@ KINDS = ("ssh", "serial", "aarch64")
 def available() -> frozenset[str]:
     """Returns the kinds of boards that this machine can start; ssh needs sshd, and root to start it, aarch64 QEMU."""
     from qverify_agents.emulation.user_mode import emulator
+
     from tests.links.servers import SSHD
 
     lacking = set() if SSHD is not None and os.geteuid() == 0 else {"ssh"}

@@ -8,14 +8,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-KINDS = ("ssh", "serial")
+KINDS = ("ssh", "serial", "aarch64")
 
 
 def available() -> frozenset[str]:
-    """Returns the kinds of boards that this machine can start; ssh needs sshd, and root to start it."""
+    """Returns the kinds of boards that this machine can start; ssh needs sshd, and root to start it, aarch64 QEMU."""
+    from qverify_agents.emulation.user_mode import emulator
+
     from tests.links.servers import SSHD
 
-    return frozenset(KINDS) if SSHD is not None and os.geteuid() == 0 else frozenset(KINDS) - {"ssh"}
+    lacking = set() if SSHD is not None and os.geteuid() == 0 else {"ssh"}
+    return frozenset(KINDS) - (lacking if emulator("aarch64") else lacking | {"aarch64"})
 
 
 @contextlib.contextmanager
@@ -23,9 +26,15 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Yields environment variables for the commands, and a map from each address that the page shows to that of this run."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
-    start = _ssh if kind == "ssh" else _serial
+    start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64}[kind]
     with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as found:
         yield found
+
+
+@contextlib.contextmanager
+def _aarch64(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Starts nothing: -b qemu-user:aarch64 starts a process for itself."""
+    yield {}, {}
 
 
 @contextlib.contextmanager

@@ -161,3 +161,24 @@ def test_an_output_whose_shape_follows_from_values_is_not_compared(tmp_path, cap
     assert main(["quantize", str(path), "-i", str(case), "-o", str(tmp_path / "q.onnx")]) == 0
     out = capsys.readouterr().out
     assert "y: cosine 0.99" in out and "not compared with the float model" in out and "): places" in out
+
+
+def test_several_outputs_are_listed_the_worst_first(tmp_path, capsys) -> None:
+    value, rng = helper.make_tensor_value_info, np.random.default_rng(1)
+    weights = {n: rng.normal(0, 1, (6, 40)).astype(np.float32) for n in ("u", "v")}
+    weights["v"][:, 0] *= 1000  # one range for all columns, per tensor
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", n], [f"{n}_out"]) for n in weights],
+        "g",
+        [value("x", onnx.TensorProto.FLOAT, [2, 6])],
+        [value(f"{n}_out", onnx.TensorProto.FLOAT, [2, 40]) for n in weights],
+        [numpy_helper.from_array(w, n) for n, w in weights.items()],
+    )
+    path, case = tmp_path / "n.onnx", tmp_path / "x.npy"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    np.save(case, rng.normal(0, 1, (2, 6)).astype(np.float32))
+    assert main(["quantize", str(path), "-i", str(case), "-o", str(tmp_path / "q.onnx")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("beside the float model, 1 frame: 2 outputs, the worst first")
+    cosines = [float(line.partition("cosine ")[2].partition(",")[0]) for line in lines[at + 1 : at + 3]]
+    assert cosines == sorted(cosines) and sum("beside the float model" in line for line in lines) == 1

@@ -84,6 +84,19 @@ def test_experiments_that_confirm_are_one_line_unless_all_are_asked_for(files: d
     )
 
 
+def test_a_picture_in_the_place_of_what_was_captured(tmp_path: Path, capsys) -> None:
+    image = pytest.importorskip("PIL.Image", reason="pictures need Pillow")
+    pixels = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    picture, captured = str(tmp_path / "p.png"), str(tmp_path / "c.bin")
+    image.fromarray(pixels).save(picture)
+    pixels.tofile(captured)
+    words = ["inputs", "diff", "--format", "gray", "--size", "8x8", "--seconds", "2"]
+    assert main([*words, captured, picture]) == 1
+    assert f"if A and B are exchanged: qverify inputs diff {picture} {captured}" in capsys.readouterr().out
+    assert main([*words, picture, captured]) == 0
+    assert "exchanged" not in capsys.readouterr().out
+
+
 def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) -> None:
     main(["doctor"])
     assert re.match(r"ok     (\d+) of \1 kernels of onnxruntime \S+ compute known values\n", capsys.readouterr().out)

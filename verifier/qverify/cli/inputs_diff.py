@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,11 +12,14 @@ import click
 from qverify.cli.describing import describing
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import require_writable
+from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
     from qverify.inputs.description import Description
     from qverify.inputs.difference import MistakeExplanation
     from qverify.session.inputs.compare_inputs import ComparedFrame
+
+PICTURES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # PNG, JPEG
 
 
 @click.command(
@@ -37,8 +42,21 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
     if path:
         _write(a, b, frames, path)
     if path != "-":
-        click.echo("\n".join(_render(frames)))
+        view = screen()
+        click.echo("\n".join(view.wrap(line) for line in [*_render(frames), *_doubt(a, b, frames)]))
     return 0 if all(f.difference.equal for f in frames) else 1
+
+
+def _doubt(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
+    """Returns a line where what was captured is itself a picture file, as when A and B are exchanged."""
+    from qverify.printable import printable
+
+    if not os.path.isfile(b) or all(f.difference.equal for f in frames):
+        return []
+    with open(b, "rb") as file:
+        picture = file.read(4).startswith(PICTURES)
+    step = f"if A and B are exchanged: qverify inputs diff {shlex.quote(b)} {shlex.quote(a)}"
+    return [printable(f"note: B, {b}, is a picture file; wanted the captured bytes; {step}")] if picture else []
 
 
 def _render(frames: list[ComparedFrame]) -> list[str]:

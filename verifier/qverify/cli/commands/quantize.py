@@ -91,9 +91,12 @@ def _say(output: str, made: Quantized, inputs: str) -> None:
         say(f"left out: {source}: {why}")
     if draft := drafts.render(made.drafts):
         click.echo(draft)
-    for loss in made.losses:
+    beside = f"beside the float model, {count(made.compared, 'frame')}: "
+    if several := len(made.losses) > 1:
+        say(f"{beside}{len(made.losses)} outputs, the worst first")
+    for loss in sorted(made.losses, key=lambda loss: loss.cosine):
         top = "" if loss.top1 is None else f", the same largest value in {loss.top1} of {count(loss.items, 'item')}"
-        say(f"beside the float model, {count(made.compared, 'frame')}: {loss.name}: cosine {loss.cosine:.5f}{top}")
+        say(f"{'  ' if several else beside}{loss.name}: cosine {loss.cosine:.5f}{top}")
     if made.not_compared:
         say(f"not compared with the float model (not finite, or of another shape): {', '.join(made.not_compared)}")
     if made.blocker:

@@ -68,8 +68,6 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
-    if models.graph.islands:
-        models.caveats = [c for c in models.caveats if "host" not in c]
     data = read_model(last)
     board = BoardModel(last, data, _tie(last, data, others, models, request.allow_other_model))
     if others:

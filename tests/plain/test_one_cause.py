@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +40,15 @@ def spoiled(c: Conv, x: Array) -> Array:
     return c.out() ^ (np.arange(990).reshape(1, 10, 9, 11) % 7 == 3).astype(np.int8) * np.int8(c.out()[0, 0, 0, 0] & 63)
 
 
+@functools.cache
+def decided(seed: int, fault: Any) -> tuple[FaultSearch, FaultExplanation]:
+    """Returns what a search and experiments say of this fault. It is computed once; whoever alters it takes a copy."""
+    c = Conv(seed=seed)
+    search = search_faults(case_of(c, fault(c, c.x)))
+    board = FaultyUnit(lambda case: fault(c, case.inputs["x"]))
+    return search, decide(search, board, time.monotonic() + LATER)
+
+
 class Nodes:
     """Convolutions at which the board is blamed, each with what experiments on its fault say."""
 
@@ -45,13 +56,7 @@ class Nodes:
         self.searches = dict[str, FaultSearch]()
         self.found = dict[str, FaultExplanation]()
         for seed, fault in enumerate(faults, 3):
-            self.add(f"conv{seed}", Conv(seed=seed), fault)
-
-    def add(self, name: str, c: Conv, fault: Any) -> None:
-        case = case_of(c, fault(c, c.x))
-        self.searches[name] = search_faults(case)
-        board = FaultyUnit(lambda case: fault(c, case.inputs["x"]))
-        self.found[name] = decide(self.searches[name], board, time.monotonic() + LATER)
+            self.searches[f"conv{seed}"], self.found[f"conv{seed}"] = deepcopy(decided(seed, fault))
 
     def compare(self, *others: Case, wait: float = LATER) -> list[bool]:
         compare_causes(self.searches, self.found, others, time.monotonic() + wait)

@@ -70,13 +70,15 @@ def test_a_verdict_keeps_its_exit_status(end: str, at: int, status: int, dumps: 
         assert json.loads(file.read_text())["verdict"] == {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE"}[status]
 
 
-@pytest.mark.parametrize("end", ["| true", ">&-", "2>&-", "2>/dev/full"])
-def test_the_main_job_keeps_its_exit_status(end: str, digits: Path) -> None:
-    words = f"-m {digits}/digits_quant.onnx -b"
-    for board, status in (("local", 0), ("'faulty:local?fault=bitflip@relu2_QuantizeLinear_Output'", 1)):
-        done = shell(f"qverify {words} {board} {end}")
-        quiet(done)
-        assert done.returncode == status, done
+@pytest.mark.parametrize(
+    ("board", "status", "end"),
+    [("local", 0, end) for end in ("| true", ">&-", "2>&-", "2>/dev/full")]
+    + [("'faulty:local?fault=bitflip@relu2_QuantizeLinear_Output'", 1, end) for end in ("| true", "2>&-")],
+)
+def test_the_main_job_keeps_its_exit_status(board: str, status: int, end: str, digits: Path) -> None:
+    done = shell(f"qverify -m {digits}/digits_quant.onnx -b {board} {end}")
+    quiet(done)
+    assert done.returncode == status, done
 
 
 @pytest.mark.parametrize("end", ["2>&-", "2>/dev/full", ">&- 2>&-"])
@@ -87,34 +89,54 @@ def test_a_mistake_keeps_its_exit_status(end: str, tmp_path: Path) -> None:
 
 @FULL
 def test_a_report_that_a_full_disk_swallows_is_no_pass(dumps: dict[int, str]) -> None:
-    for status, words in dumps.items():
-        for more in ("", "--json -"):
-            done = shell(f"qverify {words} {more} >/dev/full")
-            quiet(done)
-            assert done.returncode == (status or 2)
-            assert done.stderr.count(b"\n") == 1 and b"standard output: No space left on device" in done.stderr
+    for status, json_option in ((0, ""), (0, "--json -"), (1, ""), (3, "--json -")):
+        done = shell(f"qverify {dumps[status]} {json_option} >/dev/full")
+        quiet(done)
+        assert done.returncode == (status or 2)
+        assert done.stderr.count(b"\n") == 1 and b"standard output: No space left on device" in done.stderr
+
+
+SEVERAL = r"""
+import sys
+from qverify.cli.main import main
+_, statuses, *words = sys.argv
+for command in "\0".join(words).split("\0;\0"):
+    sys.argv[1:] = command.split("\0")
+    with open(statuses, "a") as file:
+        print(main(), file=file)
+"""
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "ascii:strict", "koi8-r", "utf-16", "utf-8"])
 def test_an_encoding_that_lacks_a_letter(encoding: str, tmp_path: Path) -> None:
-    """Names of tensors, of files and of unknown words, in every message and report."""
-    values, name = np.arange(12, dtype=np.float32), "Zürich→網\U0001f600"
-    np.savez(tmp_path / f"{name}a.npz", **{name: values})
-    np.savez(tmp_path / "b.npz", **{name: values + 1})
-    folder = str(tmp_path)
-    for words, status in (
-        (f"compare '{folder}/{name}a.npz' {folder}/b.npz -r True", 1),
-        (f"compare '{folder}/{name}a.npz' {folder}/b.npz --json -", 1),
-        (f"compare '{folder}/{name}' {folder}/b.npz", 2),
-        (f"'{name}'", 2),
-        (f"verify -m '{name}' -b local", 2),
-        (r"verify -m $'\xff\xfe.onnx' -b local", 2),
-    ):
-        done = shell(f"qverify {words}", PYTHONIOENCODING=encoding, LC_ALL="C.UTF-8")
-        quiet(done)
-        assert done.returncode == status, (words, done)
-    done = shell(
-        f"qverify compare '{folder}/{name}a.npz' {folder}/b.npz", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0"
-    )
+    """Names of tensors, of files and of unknown words, in every message and report; the commands of one process."""
+    a, b, name = lacking(tmp_path)
+    commands = {
+        f"compare '{a}' {b} -r True": 1,
+        f"compare '{a}' {b} --json -": 1,
+        f"compare '{tmp_path}/{name}' {b}": 2,
+        f"'{name}'": 2,
+        f"verify -m '{name}' -b local": 2,
+        r"verify -m $'\xff\xfe.onnx' -b local": 2,
+    }
+    (tmp_path / "several.py").write_text(SEVERAL)
+    program, words = f"{sys.executable} {tmp_path}/several.py {tmp_path}/statuses", r" \; ".join(commands)
+    done = shell(f"{program} {words}", PYTHONIOENCODING=encoding, LC_ALL="C.UTF-8")
+    quiet(done)
+    assert (tmp_path / "statuses").read_text().split() == list(map(str, commands.values())), done
+    assert done.returncode == 0 and done.stderr.count(b"\n") >= 4 and done.stdout
+
+
+def test_a_locale_that_lacks_a_letter(tmp_path: Path) -> None:
+    a, b, _ = lacking(tmp_path)
+    done = shell(f"qverify compare '{a}' {b}", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0")
     quiet(done)
     assert done.returncode == 1
+
+
+def lacking(folder: Path) -> tuple[str, str, str]:
+    """Returns two dumps that differ in a tensor of a name that most encodings lack, and that name."""
+    values, name = np.arange(12, dtype=np.float32), "Zürich→網\U0001f600"
+    np.savez(folder / f"{name}a.npz", **{name: values})
+    np.savez(folder / "b.npz", **{name: values + 1})
+    return f"{folder}/{name}a.npz", f"{folder}/b.npz", name

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from qverify.arithmetic.workers import submit
+from qverify.compiler.check_units import CANCELLING
 from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
@@ -274,6 +275,7 @@ def _check_compiled(graph: Graph, name: str) -> list[str]:
         beyond = (
             f"beyond 1 LSB: {', '.join(map(str, over[:5]))}" if isinstance(over, list) else "no node could be checked"
         )
+        beyond += f"; among them {CANCELLING}" if isinstance(result, dict) and result.get("cancelling") else ""
         raise BadFileError(
             f"{name}: the compiler's check against the original failed ({beyond}), so it cannot be verified"
         )

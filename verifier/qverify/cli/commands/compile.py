@@ -69,6 +69,7 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
+    from qverify.compiler.check_units import CANCELLING
     from qverify.compiler.compile_model import CompileOptions, compile_model
     from qverify.errors import UsageError
     from qverify.files import write_pieces
@@ -103,6 +104,7 @@ def command(
             if result["over"]
             else "no node could be checked"
         )
+        beyond += f" ({result['cancelling'][0]} is {CANCELLING})" if "cancelling" in result else ""
         say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it anyway", err=True)
         return 1
     pieces = encode_pieces(compiled.graph)

@@ -122,6 +122,8 @@ else
 fi
 kill $late $gone 2>/dev/null
 wait $late $gone 2>/dev/null # until it reads no more of what the host says
+linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
+[ -z "$linked" ] || mark "linked=${linked#"$collect"/}"
 mark end
 read -r word <&3 || leave
 [ "$word" = pull ] || leave

@@ -36,15 +36,16 @@ sweep() {
 leave() {
   trap '' HUP INT TERM PIPE
   kill $late $gone 2>/dev/null
-  sweep
+  [ -n "$swept" ] || sweep
   [ -z "$group" ] || rmdir "$group" 2>/dev/null
-  cd / && chmod -R u+rwx "$run" 2>/dev/null
-  rm -rf "$run"
+  cd /
+  rm -rf "$run" 2>/dev/null || { chmod -R u+rwx "$run" && rm -rf "$run"; } 2>/dev/null
   exit "${1:-1}"
 }
 
 launch() { # runs a command line in a session of its own and sets status
   cd "$folder" || { status=126; return; }
+  swept=
   env "QVERIFY_RUN=$token" "$@" $session sh -c 'if [ -n "$1" ]; then echo $$ >"$1/cgroup.procs"; fi 2>/dev/null
 eval "$2"' sh "$group" "$line" 3<&- 2>&1 &
   child=$!
@@ -55,9 +56,10 @@ eval "$2"' sh "$group" "$line" 3<&- 2>&1 &
     status=$?
   done
   sweep
+  swept=1
 }
 
-what=$1 run=$2 token=$3 child= group= late= gone= status=0
+what=$1 run=$2 token=$3 child= group= late= gone= status=0 swept=
 for base in /sys/fs/cgroup/pids /sys/fs/cgroup/systemd /sys/fs/cgroup; do
   [ "$what" = run ] || { [ ! -d "$base/qverify-$token" ] || group=$base/qverify-$token; continue; }
   [ -f "$base/cgroup.procs" ] && mkdir "$base/qverify-$token" 2>/dev/null && group=$base/qverify-$token && break
@@ -68,7 +70,7 @@ shift 13
 for old in "${run%/*}"/*/; do # of hosts that were lost together with their board's power or network
   [ "$alone" = 1 ] && [ -d "$old" ] || continue
   old=${old%/}
-  (what=clean run=$old token=${old##*/} group=; leave 0)
+  (what=clean run=$old token=${old##*/} group= swept=; leave 0)
 done
 mkdir -p "${run%/*}" && mkdir "$run" "$run/in" "$run/out" || { mark "nofolder"; exit 1; }
 while [ "$links" -gt 0 ]; do
@@ -87,19 +89,22 @@ session=
 command -v setsid >/dev/null 2>&1 && session=setsid
 exec 3<&0 </dev/null
 trap leave HUP INT TERM PIPE
-(
-  while read -r word <&3; do :; done
-  kill -TERM $$ 2>/dev/null || leave # the command may have killed the shell that runs it
-) >/dev/null 2>&1 &
-gone=$!
+give_up() { # the command may have killed the shell that runs it, which then is a zombie of its parent
+  if [ -n "$(alive $$)" ]; then kill -TERM $$; else leave; fi
+}
 (
   trap 'kill $nap; exit' TERM
-  sleep "$limit" &
+  sleep "$limit" >/dev/null 2>&1 &
   nap=$!
   wait $nap
-  kill -TERM $$
-) >/dev/null 2>&1 3<&- &
+  give_up
+) 2>/dev/null 3<&- &
 late=$!
+(
+  while read -r word <&3; do :; done
+  give_up
+) 2>/dev/null & # they keep the output open until all is removed
+gone=$!
 mark "began=$(date +%s)"
 line=$setup
 [ -z "$line" ] || launch "$@"
@@ -117,6 +122,8 @@ else
 fi
 kill $late $gone 2>/dev/null
 wait $late $gone 2>/dev/null # until it reads no more of what the host says
+linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
+[ -z "$linked" ] || mark "linked=${linked#"$collect"/}"
 mark end
 read -r word <&3 || leave
 [ "$word" = pull ] || leave

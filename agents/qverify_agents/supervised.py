@@ -27,6 +27,7 @@ class RunningLine:
     def __init__(self, stream: Link, token: str, deadline: Deadline, clean: Callable[[], None]):
         self._stream, self._deadline, self._clean = stream, deadline, clean
         self._mark = re.compile(rf"qverify:{token}:(\w+)(?:=(.*))?")
+        self._blank = False  # the last line is empty, as is the one before a mark
         self._rest, self._came, self._ended, self._left = bytearray(), 0, False, False
         self.marks: dict[str, str] = {}
         self.lines: list[str] = []
@@ -92,11 +93,13 @@ class RunningLine:
             line = bytes(self._rest[:cut]).decode(errors="replace")
             del self._rest[: cut + (1 if cut == at else 0)]
             if found := self._mark.fullmatch(line):
-                self.marks[found[1]] = (found[2] or "")[:300]
-            else:
-                self._keep(line)
+                self.marks[found[1]], self._blank = (found[2] or "")[:300], False
+                continue
+            before, self._blank = self._blank, not line
+            for text in ([""] if before else []) + ([line] if line else []):
+                self._keep(text)
                 if on_line is not None:
-                    on_line(line)
+                    on_line(text)
 
     def _keep(self, line: str) -> None:
         if not line.strip():
@@ -146,4 +149,4 @@ class RunningLine:
             deadline = Deadline(CLOSE_S)
             while self._stream.read(deadline):
                 pass
-            self._left = True
+            self._left = self._ended  # else its shell may be one of those that were killed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import sys
@@ -69,7 +70,7 @@ def test_a_spoilt_node_is_blamed(run: Run) -> None:
         ("stale", "s older than this run: a stale file"),
         ("link", "a link to "),
         ("pipe", "not a regular file"),
-        ("hardlink", "s older than this run: a stale file"),
+        ("hardlink", "has another name on the board (a hard link), so it may be a stale file"),
         ("nan", "NaN or Inf on one side only"),
         ("wrong_shape", "prob: shape [1, 10] in the reference, [9] on the board"),
     ],
@@ -132,3 +133,27 @@ def test_a_capture_is_judged_again(run: Run, tmp_path: Path, capsys: pytest.Capt
 def test_what_runs_again_is_the_runner(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-r", "--repeat", "3") == 0
     assert "3 runs" in capsys.readouterr().out
+
+
+def test_what_ties_the_two_models_is_said_and_checked(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    digest = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in (("source", run.onnx), ("model", run.vendor))}
+    manifest = Path(f"{run.vendor}.built.json")
+    content = {"source_sha256": digest["source"], "model_sha256": digest["model"], "command": "vendor_compile -O2"}
+    manifest.write_text(json.dumps(content))
+    assert run() == 0
+    shown = capsys.readouterr().out
+    assert "nothing ties" not in shown and "built by 'vendor_compile -O2'" in shown
+    manifest.write_text(json.dumps({**content, "source_sha256": "0" * 64}))
+    assert run() == 2 and "it was built from another ONNX than digits_quant.onnx" in capsys.readouterr().err
+    assert run("--allow-other-model") == 0
+    assert "PASSED (final outputs" not in (shown := capsys.readouterr().out)
+    assert "vendor.bin was built from another ONNX than digits_quant.onnx" in shown
+    manifest.write_text(json.dumps({**content, "model_sha256": "0" * 64}))
+    assert run() == 2 and "describes another file than" in capsys.readouterr().err
+
+
+def test_a_board_alone_is_no_comparison(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", str(run.vendor), "-b", "local", "--runner", "tool {model} {input}"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["-m", str(run.onnx), "--runner", "tool {model} {input}"]) == 2
+    assert "give -b BOARD" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -110,17 +109,6 @@ def _tie(path: str, data: bytes, others: list[str], models: Models, allow_other:
         )
     models.caveats.append(f"{os.path.basename(path)} was built from another ONNX than {source}")
     return f"{where}, which is of another ONNX"
-
-
-def write_manifest(path: str, source: bytes, model: bytes, command: str) -> None:
-    """Writes what a board's model was built from beside it."""
-    content = {
-        "model_sha256": hashlib.sha256(model).hexdigest(),
-        "source_sha256": hashlib.sha256(source).hexdigest(),
-        "command": command,
-    }
-    with open(path + MANIFEST, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
 
 
 def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardModel, models: Models) -> RunnerBoard:

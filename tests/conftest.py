@@ -16,9 +16,12 @@ import pytest
 from qverify_agents import this_user
 from qverify_agents.emulation.image import KINDS, RECIPE
 
-from tests.needs import QUICK, arrange, has_no_quick_test
+from tests.needs import QUICK, arrange, has_no_quick_test, units_of_work
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
     from tests.board_kinds import Place
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,6 +82,24 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     whole = any(Path(word).is_dir() for word in config.args)
     return len(os.sched_getaffinity(0)) + 2 if whole else 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Hands out the tests of a shared place together, others by units_of_work."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class UnitScheduling(LoadGroupScheduling):
+        units: dict[str, str] | None = None
+
+        def _split_scope(self, nodeid: str) -> str:
+            if self.units is None:
+                assert self.collection is not None
+                self.units = units_of_work(self.collection)
+            group = super()._split_scope(nodeid)
+            return self.units[nodeid] if group == nodeid else group
+
+    return UnitScheduling(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
 }
 # These have tests of 10 s and more.
 LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
+AT_ONCE, AT_ONCE_OF_SLOW = 16, 4  # tests of one file that a worker is given together; of a LONG one, one
 BOARDS = ("where", "uri")  # parameters that name a board
 
 
@@ -67,3 +70,17 @@ def arrange(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(shared))
         rank_of[item] = ranks[shared or ("emulator" if "emulator" in needs else "long" if LONG.search(place) else "")]
     items.sort(key=rank_of.__getitem__)
+
+
+def units_of_work(nodeids: Iterable[str]) -> dict[str, str]:
+    """Returns, by node id, the name of the unit of work that the test is in: a few tests of one file that stand together, so
+    that what they share is made in one worker, not in all, and that a worker is not asked for each."""
+    units = {}
+    for file, tests in itertools.groupby(nodeids, lambda nodeid: nodeid.partition("::")[0]):
+        place = file.partition("tests/")[2]
+        most = 1 if LONG.search(place) else AT_ONCE_OF_SLOW if needs_of(place) else AT_ONCE
+        for at, nodeid in enumerate(tests):
+            if at % most == 0:
+                first = nodeid
+            units[nodeid] = first
+    return units

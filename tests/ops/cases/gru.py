@@ -9,13 +9,13 @@ from tests.ops.random_nodes import RandomNodes
 
 @reference(integer=False)
 def gru_forward(m: Qdq) -> None:
-    check_all(m, recurrence(m, "GRU", m.input((7, 1, 13)), (1, 13, 11), b=True))
+    check_all(m, recurrence(m, "GRU", m.input((4, 1, 13)), (1, 13, 11), b=True))
 
 
 @reference(integer=False)
 def gru_in_both_directions_reset_last(m: Qdq) -> None:
-    more = {"b": True, "h": True, "lengths": [5, 2, 3], "linear_before_reset": 1}
-    check_all(m, recurrence(m, "GRU", m.input((5, 3, 7)), (3, 7, 5), direction="bidirectional", **more))
+    more = {"b": True, "h": True, "lengths": [3, 1, 2], "linear_before_reset": 1}
+    check_all(m, recurrence(m, "GRU", m.input((3, 3, 7)), (3, 7, 5), direction="bidirectional", **more))
 
 
 @reference(integer=False)

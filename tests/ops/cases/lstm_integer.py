@@ -41,14 +41,14 @@ def dynamic(m: Qdq, x: str, steps: int, inputs: int, hidden: int, dtype: str, co
 
 @reference(integer=False)
 def dynamic_lstm_of_int8(m: Qdq) -> None:
-    for name in dynamic(m, m.op("Tanh", [m.input((7, 1, 13))]), 7, 13, 11, "int8", columns=False):
+    for name in dynamic(m, m.op("Tanh", [m.input((4, 1, 13))]), 4, 13, 11, "int8", columns=False):
         m.output(name)
 
 
 @reference(integer=False)
 def dynamic_lstm_in_both_directions_of_uint8(m: Qdq) -> None:
-    x = m.op("Sigmoid", [m.input((8, 1, 9))])
-    check_all(m, dynamic(m, x, 8, 9, 16, "uint8", columns=True, direction="bidirectional", clip=2.0))
+    x = m.op("Sigmoid", [m.input((4, 1, 9))])
+    check_all(m, dynamic(m, x, 4, 9, 16, "uint8", columns=True, direction="bidirectional", clip=2.0))
 
 
 def random_nodes(r: RandomNodes) -> None:

@@ -13,9 +13,9 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "emulator": re.compile(r"^emulated/|qemu"),
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
-    "slow": re.compile(  # they start many processes, run real networks or search many faults: tests of more than a second
+    "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
         r"^(models|links)/|/test_(every_place|wheel|streams|forensics_of_(ops|memory)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_python"
-        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime"
+        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
         r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?)\.py"
     ),
 }
@@ -31,7 +31,12 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
 }
 # These have tests of 10 s and more.
 LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
-AT_ONCE, AT_ONCE_OF_SLOW = 16, 4  # tests of one file that a worker is given together; of a LONG one, one
+AT_ONCE = {  # tests of one file that a worker is given together, by the first that fits
+    re.compile(r"^models/"): 1000,  # each compiles a network that the others of its file need, too
+    LONG: 1,
+    re.compile("|".join(pattern.pattern for pattern in NEEDS.values())): 4,
+    re.compile(""): 16,
+}
 BOARDS = ("where", "uri")  # parameters that name a board
 
 
@@ -78,7 +83,7 @@ def units_of_work(nodeids: Iterable[str]) -> dict[str, str]:
     units = {}
     for file, tests in itertools.groupby(nodeids, lambda nodeid: nodeid.partition("::")[0]):
         place = file.partition("tests/")[2]
-        most = 1 if LONG.search(place) else AT_ONCE_OF_SLOW if needs_of(place) else AT_ONCE
+        most = next(number for pattern, number in AT_ONCE.items() if pattern.search(place))
         for at, nodeid in enumerate(tests):
             if at % most == 0:
                 first = nodeid

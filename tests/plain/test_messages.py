@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from qverify.cli.main import main
 from qverify.errors import BadFileError
 from qverify.files import writing
 from qverify.onnx_model.engine import Engine
@@ -67,22 +67,26 @@ def test_an_error_of_write_names_the_file():
         ["pack", "-m", "{digits}", "-o", "{out}"],
     ],
 )
-def test_a_full_disk_is_told_with_the_file(command: list[str], digits: Path, tmp_path: Path):
+def test_a_full_disk_is_told_with_the_file(
+    command: list[str],
+    digits: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
     """Full after 100 bytes: the limit of a process' files stands for a disk's."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would keep 100 bytes of a module's
     capture, model = tmp_path / "capture", digits / "digits_quant.onnx"
     if command[0] == "extract":
-        run(["-m", str(model), "--capture", str(capture)], None)
-    said = run([w.format(capture=capture, out=tmp_path / "out", digits=model) for w in command], 100)
+        assert main(["-m", str(model), "--capture", str(capture)]) == 0
+    capsys.readouterr()
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, former[1]))
+    try:
+        status = main([w.format(capture=capture, out=tmp_path / "out", digits=model) for w in command])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    said = capsys.readouterr().err
+    assert status == 2
     assert "File too large" in said and str(tmp_path / "out") in said, said
     assert said.count("\n") == 1 and ": :" not in said and "None" not in said, said
-
-
-def run(words: list[str], most: int | None) -> str:
-    def limited() -> None:
-        if most is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    command = [sys.executable, "-B", "-m", "qverify", *words]  # -B: Python would keep 100 bytes of a module's bytecode
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limited)
-    assert done.returncode == (0 if most is None else 2), done.stderr
-    return done.stderr

@@ -45,6 +45,7 @@ def become_windows() -> None:
         importlib.import_module(name)
     platform.uname()  # kept
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
     sys.modules["msvcrt"] = _msvcrt(importlib.import_module("fcntl"))
     _stand_in_for_processes()
     for name in LACKS_MODULES:

@@ -30,8 +30,8 @@ DUMPS = ("ad_toycar_tfl_opt", "ad_toycar_tfl_ref", "kws_mlperf_int8_tfl_ref", "r
 _compiled: dict[tuple[str, str, str], Compiled] = {}
 
 
-def _compile_once(source: bytes, name: str, options: CompileOptions) -> Compiled:
-    """compile_model, and for a file that was compiled before a copy of what it gave then."""
+def _compile_once(source: bytes, name: str, options: CompileOptions, *known: object) -> Compiled:
+    """compile_model, and for a file that was compiled before a copy of what it gave then. known: what only saves time."""
     key = (hashlib.sha256(source).hexdigest(), name, repr(options))
     if key not in _compiled:
         _compiled[key] = compile_model(source, name, options)

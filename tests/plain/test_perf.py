@@ -36,7 +36,8 @@ def test_every_node_has_a_time_of_every_run(digits) -> None:
     assert found.wall_s >= min(found.totals) and found.first_run_s > 0
 
 
-def test_the_node_with_all_the_work_is_the_slowest(tmp_path) -> None:
+def test_times_belong_to_their_nodes(tmp_path) -> None:
+    """Of two convolutions the first has 115,200 times the products."""
     net = Qdq()
     x = net.input((1, 32, 40, 40))
     wide = net.quantize(net.op("Conv", [x, net.weight((64, 32, 3, 3))], pads=[1, 1, 1, 1]))
@@ -45,9 +46,8 @@ def test_the_node_with_all_the_work_is_the_slowest(tmp_path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(net.model().SerializeToString())
     found = perf(PerfRequest([str(path)], "local", runs=5))
-    slowest = max(found.nodes, key=lambda n: n.median_s)
-    work = {n.name: n for n in found.nodes if n.op == "conv"}
-    assert slowest is next(iter(work.values())) and len(work) == 2
+    large, tiny = (n for n in found.nodes if n.op == "conv")
+    assert large.median_s > tiny.median_s
 
 
 def test_more_runs_than_one_answer_may_hold(digits, monkeypatch) -> None:

@@ -93,7 +93,14 @@ def dense(
     x = f.tensor("x", [rows, length], dtype, 0.04, zero)
     steps = rng.uniform(0.002, 0.01, outputs if per_channel else 1).astype(np.float32)
     low = -127 if dtype == "int8" else 1
-    w = f.tensor("w", [outputs, length], dtype, steps, 0 if dtype == "int8" else 128, rng.integers(low, low + 254, (outputs, length)))
+    w = f.tensor(
+        "w",
+        [outputs, length],
+        dtype,
+        steps,
+        0 if dtype == "int8" else 128,
+        rng.integers(low, low + 254, (outputs, length)),
+    )
     b = f.tensor("b", [outputs], "int32", np.float32(0.04) * steps, 0, rng.integers(-4000, 4000, outputs))
     y = f.tensor("y", [rows, outputs], dtype, 0.31, zero - 8)
     f.operator("FULLY_CONNECTED", [x, w, b], [y], "FullyConnectedOptions")
@@ -102,7 +109,12 @@ def dense(
 
 
 def conv(
-    depthwise: bool = False, per_channel: bool = True, dtype: str = "int8", size: int = 9, activation: int = 1, seed: int = 0
+    depthwise: bool = False,
+    per_channel: bool = True,
+    dtype: str = "int8",
+    size: int = 9,
+    activation: int = 1,
+    seed: int = 0,
 ) -> bytes:
     """Returns one CONV_2D or DEPTHWISE_CONV_2D with SAME padding."""
     rng, f = np.random.default_rng(seed), File()
@@ -111,7 +123,15 @@ def conv(
     steps = rng.uniform(0.002, 0.01, outputs if per_channel else 1).astype(np.float32)
     low = -127 if dtype == "int8" else 1
     shape = [1, 3, 3, outputs] if depthwise else [outputs, 3, 3, channels]
-    w = f.tensor("w", shape, dtype, steps, 0 if dtype == "int8" else 128, rng.integers(low, low + 254, shape), axis=3 if depthwise else 0)
+    w = f.tensor(
+        "w",
+        shape,
+        dtype,
+        steps,
+        0 if dtype == "int8" else 128,
+        rng.integers(low, low + 254, shape),
+        axis=3 if depthwise else 0,
+    )
     b = f.tensor("b", [outputs], "int32", np.float32(0.04) * steps, 0, rng.integers(-4000, 4000, outputs))
     y = f.tensor("y", [1, size, size, outputs], dtype, 0.21, zero - 8)
     kind, table = ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions") if depthwise else ("CONV_2D", "Conv2DOptions")

@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C]
-    along `axis`."""
+    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C] along
+    `axis`, or int32 [3, C] of a node that rounds as tflite-single in any integer mode."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
@@ -28,7 +28,7 @@ def requantize(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),
         rq[1].reshape(along).astype(np.int64),
-        rounding,
+        "tflite-single" if len(rq) == 3 else rounding,
         wide,
     )
     return np.clip(result + zero_point, low, high).astype(dtype)

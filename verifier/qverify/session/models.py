@@ -16,6 +16,7 @@ from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import is_quantized, parse, read_model
 from qverify.session.model_claims import contradiction
+from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
 
 FOREIGN = {
@@ -39,6 +40,7 @@ class Models:
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
     tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
+    alone: TfliteAlone | None = None  # the .tflite is the whole model: LiteRT on this host is the reference
 
     @property
     def integer_onnx(self) -> bytes | None:
@@ -101,11 +103,39 @@ def open_models(
                 "`qverify triage` takes a float ONNX"
             )
     if tflite is not None and quantized is None:
-        raise UsageError(f"{tflite[0]}: a .tflite is paired with a quantized ONNX; give that in -m, too")
+        return _open_alone(tflite, binary, rows, shapes)
     models = _open(binary, quantized, rows, shapes, allow_other, host)
     if tflite is not None and quantized is not None:
         models.tflite = tflite[1], _read_tensor_map(tflite[0], quantized[0])
     return models
+
+
+def _open_alone(
+    tflite: tuple[str, bytes],
+    binary: tuple[str, bytes] | None,
+    rows: list[dict[str, str]],
+    shapes: dict[str, tuple[int, ...]] | None,
+) -> Models:
+    """Returns the models of -m with a .tflite and no ONNX."""
+    if binary is not None:
+        raise UsageError(
+            f"{binary[0]}: beside a .tflite it is compiled in memory; leave it out, or give the quantized ONNX"
+        )
+    if shapes:
+        raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite[0]} are fixed")
+    compiled, alone = open_tflite(*tflite)
+    notes = [*compiled.notes, "the .tflite was converted and compiled in memory, in LiteRT's arithmetic"]
+    binary_bytes = encode(compiled.graph)
+    return Models(
+        compiled.graph,
+        binary_bytes,
+        compiled,
+        None,
+        rows,
+        notes,
+        tflite=(tflite[1], alone.converted.tensors),
+        alone=alone,
+    )
 
 
 def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:

@@ -182,8 +182,13 @@ def _entry(name: str, tensors: Map, inner: Graph) -> dict[str, Any]:
     if name not in tensors:
         raise UsageError(f"{name}: the map names no tensor of the .tflite for this input")
     dims, shape = tensors[name]["shape"], inner.spec(name).shape
-    turned = (0, 3, 1, 2) if len(dims) == 4 else tuple(range(len(dims)))
-    if len(dims) == 4 and tuple(dims[a] for a in turned) != shape and tuple(dims) == shape:
+    turned = tuple(tensors[name].get("axes", (0, 3, 1, 2) if len(dims) == 4 else range(len(dims))))
+    if (
+        "axes" not in tensors[name]
+        and len(dims) == 4
+        and tuple(dims[a] for a in turned) != shape
+        and tuple(dims) == shape
+    ):
         turned = (0, 1, 2, 3)
     if np.prod(dims, dtype=np.int64) != np.prod(shape, dtype=np.int64):
         raise BadFileError(f"{name}: the map says {dims} in the .tflite, and the ONNX has {list(shape)}")

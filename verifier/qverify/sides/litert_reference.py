@@ -73,6 +73,10 @@ class LiteRtReference:
         made = opened.run(fed, [index[i] for i in wanted.values()])
         return {n: self._as_in_onnx(n, made[index[i]]) for n, i in wanted.items()}
 
+    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """Returns nothing: there is no other original than the .tflite."""
+        return []
+
     def _between(self, given: set[int], wanted: Sequence[int]) -> list[Operator]:
         """Returns the operators that make the wanted tensors from the given ones, in running order."""
         found: dict[int, Operator] = {}

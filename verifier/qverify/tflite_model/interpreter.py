@@ -47,7 +47,9 @@ class Interpreter:
             raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
 
 
-def cut(data: bytes, model: TfliteModel, operators: Sequence[Operator], given: Sequence[int], made: Sequence[int]) -> Any:
+def cut(
+    data: bytes, model: TfliteModel, operators: Sequence[Operator], given: Sequence[int], made: Sequence[int]
+) -> Any:
     """Returns these operators as a .tflite of their own and the index of each of its tensors there. given, made: tensors
     that are its inputs and outputs. data: a file that LiteRT has opened."""
     import flatbuffers

@@ -90,7 +90,9 @@ def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
     only(bool((np.isfinite(steps) & (steps > 0)).all()), "products of scales that float32 cannot hold")
     if tensor.scale.size:
         near = np.abs(tensor.scale - steps) <= 0.02 * y.scale[0]  # what LiteRT accepts
-        only(tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products")
+        only(
+            tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products"
+        )
     name = f"{writer.name(tensor.index)}@{operator.position}"
     many = steps.size > 1
     inputs = [

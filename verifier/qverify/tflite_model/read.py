@@ -143,7 +143,9 @@ class _Reader:
         zero = self._numbers(about.ZeroPointLength(), about.ZeroPointAsNumpy).astype(np.int64)
         zero = zero if zero.size else np.zeros(scale.size, np.int64)
         if zero.size != scale.size or not (np.isfinite(scale) & (scale > 0)).all():
-            raise ValueError(f"tensor {index} has {scale.size} scales, {zero.size} zero points; wanted as many, above 0")
+            raise ValueError(
+                f"tensor {index} has {scale.size} scales, {zero.size} zero points; wanted as many, above 0"
+            )
         return scale, zero, int(about.QuantizedDimension())
 
     def _constant(self, table: Any, dtype: str, shape: tuple[int, ...]) -> Array | None:

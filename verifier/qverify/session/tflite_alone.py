@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.requantize import requantize
 from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
+from qverify.tensors.spec import TensorSpec
 from qverify.tflite_model.convert import Converted, convert
 from qverify.tflite_model.read import read_tflite
 
@@ -63,8 +65,26 @@ def in_litert_arithmetic(graph: Graph, converted: Converted) -> Graph:
         real, rq = converted.multipliers.get(node.outputs[0]), node.inputs[-1] or ""
         if real is not None:
             constants[rq] = parameters(ROUNDING, real)
+        if node.op == "lookup" and _maker(converted, node.outputs[0]) == "QUANTIZE":
+            table = node.inputs[1] or ""
+            constants[table] = _requantized(graph.spec(node.inputs[0] or ""), graph.spec(node.outputs[0]))
         if node.op in SINGLE:
             multiplier, exponent = constants[rq]
             constants[rq] = np.stack([multiplier, 31 - exponent, np.full_like(multiplier, OWN_ID)])
             tensors[rq] = replace(tensors[rq], shape=constants[rq].shape, aligned_shape=())
     return replace(graph, constants=constants, tensors=tensors)
+
+
+def _maker(converted: Converted, name: str) -> str:
+    """Returns the kind of the operator that makes a tensor, "" for none."""
+    entry = converted.tensors.get(name)
+    maker = converted.model.made_by.get(entry["tfl"]) if entry is not None else None
+    return "" if maker is None else maker.kind
+
+
+def _requantized(x: TensorSpec, y: TensorSpec) -> Any:
+    """Returns LiteRT's change of quantization of every value of x, from the lowest one on."""
+    low, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
+    acc = np.arange(low, low + 256, dtype=np.int64) - x.zero_point[0]
+    rq = parameters(ROUNDING, float(x.scale[0]) / float(y.scale[0]))
+    return requantize(acc, rq, y.zero_point[0], int(limits.min), int(limits.max), y.dtype, ROUNDING, False, 0)

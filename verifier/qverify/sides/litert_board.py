@@ -43,6 +43,7 @@ class LiteRtBoard(Board):
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
     ):
+        self._alone = all("dims" in entry for entry in tensors.values())  # of the .tflite's own conversion
         self._outer, known = graph, set(tensors)
         self._before, self._after = _before(graph, known), _after(graph, known)
         inner = _inner(graph, self._before, self._after)
@@ -102,7 +103,7 @@ class LiteRtBoard(Board):
 
     def notes(self) -> list[str]:
         """Returns what ties the .tflite to the quantized ONNX."""
-        return ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        return [] if self._alone else ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Raises LinkError: LiteRT tells no times of nodes."""

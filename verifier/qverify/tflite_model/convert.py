@@ -42,7 +42,7 @@ class Converted:
 def convert(model: TfliteModel) -> Converted:
     """Returns the converted model. BlockedError (UnsupportedError) names every operator that cannot be converted."""
     writer, refused = Writer(model), Counter[str]()
-    for i in model.inputs:
+    for i in (*model.inputs, *model.made_by):  # before constants of the same name
         writer.name(i)
     for operator in model.operators:
         try:

@@ -47,7 +47,7 @@ def fully_connected(writer: Writer, operator: Operator) -> None:
     only(elements % length == 0, f"rows of {length} out of {elements} elements")
     only(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
     rows = (elements // length, length)
-    source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, "rows")
+    source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, f"rows{length}")
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
     writer.node("Gemm", inputs, writer.made(y.index), transB=1)
     _note_multipliers(writer, operator, True)
@@ -70,7 +70,7 @@ def _weights(writer: Writer, operator: Operator, axis: int) -> Array:
 def _real_weights(writer: Writer, operator: Operator, values: Array) -> str:
     """Returns the weights' real values, in the ONNX's layout."""
     index = operator.inputs[1]
-    name = f"{writer.name(index)}@{operator.position}"
+    name = f"{writer.name(index)}@in{operator.position}"
     writer.constant(name, values)
     axis = {"axis": 0} if writer.tensor(index).scale.size > 1 else {}
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
@@ -93,7 +93,7 @@ def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
         only(
             tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products"
         )
-    name = f"{writer.name(tensor.index)}@{operator.position}"
+    name = f"{writer.name(tensor.index)}@in{operator.position}"
     many = steps.size > 1
     inputs = [
         writer.constant(name, tensor.data),

@@ -106,10 +106,11 @@ class _Reader:
         if not 0 < count <= MOST or not 0 < operators <= MOST:
             raise ValueError(f"{count} tensors and {operators} operators; wanted 1 to {MOST} of each")
         tensors = tuple(self._tensor(graph.Tensors(i), i) for i in range(count))
-        ends = [self._indices(graph.InputsLength(), graph.InputsAsNumpy, count, 0)]
-        ends.append(self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count, 0))
+        inputs = self._indices(graph.InputsLength(), graph.InputsAsNumpy, count, 0)
+        outputs = self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count, 0)
         read = tuple(self._operator(graph.Operators(k), k, count) for k in range(operators))
-        return TfliteModel(self._file, tensors, read, *ends, _made_by(tensors, read, *ends))
+        made = _made_by(tensors, read, inputs, outputs)
+        return TfliteModel(self._file, tensors, read, inputs, outputs, made)
 
     def _numbers(self, length: int, values: Any) -> Array:
         """Returns a vector of the file. values: returns it as an array."""

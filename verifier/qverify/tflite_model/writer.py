@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError, UnsupportedError
@@ -33,6 +32,7 @@ class Writer:
     tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
     multipliers: dict[str, Array] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
     _dequantized: set[str] = field(default_factory=set)
     _bytes: int = 0
 
@@ -44,7 +44,8 @@ class Writer:
         is made of another contains `@` elsewhere than after it."""
         if index not in self._names:
             name = self.tensor(index).name
-            self._names[index] = name if name not in self._names.values() else f"{name}@{index}"
+            self._names[index] = name if name not in self._taken else f"{name}@{index}"
+            self._taken.add(name)
         return self._names[index]
 
     def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
@@ -78,7 +79,9 @@ class Writer:
     def parameters(self, index: int) -> list[str]:
         """Returns the names of scale and zero point of a quantized tensor."""
         tensor, name = self.tensor(index), self.name(index)
-        many = tensor.scale.size > 1
+        many, limits = tensor.scale.size > 1, np.iinfo(tensor.dtype)
+        if tensor.zero.min() < limits.min or tensor.zero.max() > limits.max:
+            raise UnsupportedError(f"a zero point of {tensor.zero.max()} for {tensor.dtype}")
         scale, zero = tensor.scale, tensor.zero.astype(tensor.dtype)
         return [
             self.constant(f"{name}@scale", scale if many else scale[0]),

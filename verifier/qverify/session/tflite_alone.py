@@ -35,7 +35,13 @@ def open_tflite(path: str, data: bytes) -> tuple[Compiled, TfliteAlone]:
     for a damaged file, UnsupportedError for operators that are not converted, MissingExtraError without LiteRT."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
-    compiled = compile_model(converted.onnx, name, CompileOptions(rounding=ROUNDING))
+    try:
+        compiled = compile_model(converted.onnx, name, CompileOptions(rounding=ROUNDING))
+    except (BadFileError, UnsupportedError) as error:
+        if name in str(error):
+            raise
+        kind = BadFileError if isinstance(error, BadFileError) else UnsupportedError
+        raise kind(f"{name}: {error}") from error
     _check_shapes(converted, compiled.graph)
     compiled.graph = in_litert_arithmetic(compiled.graph, converted)
     return compiled, TfliteAlone(data, converted)

@@ -31,9 +31,9 @@ class Interpreter:
                 experimental_preserve_all_tensors=True,
             )
             self._opened.allocate_tensors()
+            self.inputs = tuple(int(d["index"]) for d in self._opened.get_input_details())
         except (ValueError, RuntimeError) as error:
             raise BadFileError(f"{file}: LiteRT refuses it: {said_by(error)}") from error
-        self.inputs = tuple(int(d["index"]) for d in self._opened.get_input_details())
 
     def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
         """Returns the wanted tensors by index, in the file's layout. values: of the inputs, by index. BadFileError where

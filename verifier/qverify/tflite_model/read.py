@@ -20,7 +20,7 @@ from qverify.tflite_model.options import options_of
 
 Array = npt.NDArray[Any]
 MOST = 1 << 16  # tensors, operators, and indices of one of them
-MAX_RANK, MAX_DIM = 8, 1 << 30
+MAX_RANK, MAX_DIM, MAX_ELEMENTS = 8, 1 << 30, 2**31 - 1
 DTYPES = {
     "FLOAT32": "float32", "INT32": "int32", "UINT8": "uint8", "INT64": "int64", "BOOL": "bool", "INT16": "int16",
     "INT8": "int8",
@@ -129,11 +129,13 @@ class _Reader:
         shape = tuple(int(d) for d in self._numbers(table.ShapeLength(), table.ShapeAsNumpy)[: MAX_RANK + 1])
         if len(shape) > MAX_RANK or any(not 1 <= d <= MAX_DIM for d in shape):
             raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 1 to {MAX_DIM}")
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise ValueError(f"tensor {index} has {math.prod(shape)} elements; wanted at most {MAX_ELEMENTS}")
         kind = self._types.get(table.Type(), f"type {table.Type()}")
         dtype = DTYPES.get(kind, kind)
         if table.IsVariable() or table.Sparsity() is not None:
             raise UnsupportedError(f"{self._file}: tensor {index} is a variable or sparse; wanted a dense one")
-        name = _clean((table.Name() or b"").decode("utf-8", "replace")) or f"tensor_{index}"
+        name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
         return Tensor(index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape))
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:

@@ -78,7 +78,7 @@ HOMES = {
     "xxhash": ("tensors/digest.py", "qverify_worker/checksums.py"),
     "zstandard": ("capture/parts.py",),
     "ai_edge_litert": ("qverify/extras.py",),
-    "flatbuffers": ("tflite_model/interpreter.py",),
+    "flatbuffers": ("qverify/extras.py",),
     "lz4": ("protocol/messages.py",),
     "google_crc32c": ("model_bin/container.py", "protocol/frames.py"),
     "threadpoolctl": ("arithmetic/workers.py",),

@@ -163,7 +163,7 @@ def test_a_float_model_is_refused():
     x, y = f.tensor("x", [1, 8], "float32", None), f.tensor("y", [1, 8], "float32", None)
     f.operator("LOGISTIC", [x], [y])
     f.inputs, f.outputs = [x], [y]
-    with pytest.raises(UnsupportedError, match="LOGISTIC: a tensor of float32 .*wanted int8 or uint8"):
+    with pytest.raises(UnsupportedError, match=r"LOGISTIC: a tensor of float32 .*wanted int8 or uint8"):
         convert(read_tflite(f.written(), "m.tflite"))
 
 
@@ -185,11 +185,23 @@ def test_without_litert_the_extra_is_named(tmp_path, monkeypatch, capsys):
     assert "a .tflite by itself needs LiteRT; pip install 'qverify[litert]'" in capsys.readouterr().err
 
 
-def test_a_model_bin_beside_it_is_refused(tmp_path, capsys):
-    (tmp_path / "m.tflite").write_bytes(dense())
-    (tmp_path / "m.bin").write_bytes(open_models([str(tmp_path / "m.tflite")]).binary)
-    assert main(["-m", f"{tmp_path / 'm.tflite'},{tmp_path / 'm.bin'}", "-r", "True"]) == 2
-    assert "leave it out" in capsys.readouterr().err
+def test_a_model_bin_beside_it_must_be_what_it_compiles_to(tmp_path, capsys):
+    for name, data in (("m", dense()), ("other", dense(seed=1))):
+        (tmp_path / f"{name}.tflite").write_bytes(data)
+        (tmp_path / f"{name}.bin").write_bytes(open_models([str(tmp_path / f"{name}.tflite")]).binary)
+    words = ["-m", f"{tmp_path / 'm.tflite'},{tmp_path / 'm.bin'}", "-r", "True"]
+    assert main(words) == 0
+    assert main([words[0], words[1].replace("m.bin", "other.bin"), *words[2:]]) == 2
+    assert "other.bin: not what m.tflite compiles to; leave it out" in capsys.readouterr().err
+
+
+def test_a_capture_of_it_is_judged_again(tmp_path, capsys):
+    (tmp_path / "m.tflite").write_bytes(conv())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-r", "True", "--capture", str(tmp_path / "capture")]) == 0
+    (tmp_path / "m.tflite").unlink()
+    for more in ([], ["--rerun", "reference"]):
+        assert main(["replay", str(tmp_path / "capture"), *more]) == 0
+        assert "Quanti.onnx and Sim result Strict check PASSED" in capsys.readouterr().out
 
 
 @pytest.mark.fuzz

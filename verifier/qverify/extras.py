@@ -11,6 +11,7 @@ EXTRAS = {  # by the module's first word: its name in messages, the extra that i
     "PIL": ("Pillow", "images"),
     "cv2": ("OpenCV", "images"),
     "ai_edge_litert": ("LiteRT", "litert"),
+    "flatbuffers": ("flatbuffers", "litert"),  # LiteRT brings it
 }
 
 

@@ -116,26 +116,28 @@ def _open_alone(
     rows: list[dict[str, str]],
     shapes: dict[str, tuple[int, ...]] | None,
 ) -> Models:
-    """Returns the models of -m with a .tflite and no ONNX."""
-    if binary is not None:
-        raise UsageError(
-            f"{binary[0]}: beside a .tflite it is compiled in memory; leave it out, or give the quantized ONNX"
-        )
+    """Returns the models of -m with a .tflite and no ONNX. A model.bin must be what the .tflite compiles to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite[0]} are fixed")
     compiled, alone = open_tflite(*tflite)
-    notes = [*compiled.notes, "the .tflite was converted and compiled in memory, in LiteRT's arithmetic"]
-    binary_bytes = encode(compiled.graph)
-    return Models(
-        compiled.graph,
-        binary_bytes,
-        compiled,
-        None,
-        rows,
-        notes,
-        tflite=(tflite[1], alone.converted.tensors),
-        alone=alone,
-    )
+    data, notes = encode(compiled.graph), [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
+    if binary is not None:
+        data, given = binary[1], _decoded(binary)
+        if encode(replace(given, meta={})) != encode(replace(compiled.graph, meta={})):
+            raise BadFileError(
+                f"{binary[0]}: not what {os.path.basename(tflite[0])} compiles to; leave it out, or give the quantized ONNX"
+            )
+        compiled.graph = given
+    known = tflite[1], alone.converted.tensors
+    return Models(compiled.graph, data, compiled, None, rows, notes, tflite=known, alone=alone)
+
+
+def _decoded(binary: tuple[str, bytes]) -> Graph:
+    """Returns the graph of a model.bin. BadFileError with the file's name."""
+    try:
+        return decode(binary[1])
+    except BadFileError as error:
+        raise BadFileError(f"{binary[0]}: {error}") from error
 
 
 def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
@@ -161,12 +163,7 @@ def _open(
     """Returns the models of -m without a .tflite."""
     if binary is None and quantized is None:
         raise UsageError("-m names no quantized ONNX and no model.bin: nothing to verify; give one or both")
-    graph = None
-    if binary is not None:
-        try:
-            graph = decode(binary[1])
-        except BadFileError as error:
-            raise BadFileError(f"{binary[0]}: {error}") from error
+    graph = None if binary is None else _decoded(binary)
     if quantized is None:
         assert graph is not None and binary is not None
         if shapes:

@@ -19,7 +19,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     """Makes the folder and stores the run's models in it. UsageError where it exists already."""
     writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
-        ending = "bin" if row["kind"] == "model.bin" else "onnx"
+        ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
         writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
     if not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()

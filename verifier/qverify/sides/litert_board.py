@@ -103,7 +103,11 @@ class LiteRtBoard(Board):
 
     def notes(self) -> list[str]:
         """Returns what ties the .tflite to the quantized ONNX."""
-        return [] if self._alone else ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        return (
+            []
+            if self._alone
+            else ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        )
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Raises LinkError: LiteRT tells no times of nodes."""

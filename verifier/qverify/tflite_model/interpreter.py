@@ -52,8 +52,6 @@ def cut(
 ) -> Any:
     """Returns these operators as a .tflite of their own and the index of each of its tensors there. given, made: tensors
     that are its inputs and outputs. data: a file that LiteRT has opened."""
-    import flatbuffers
-
     known = schema()
     source = known.Model.GetRootAs(data, 0)
     graph = source.Subgraphs(0)
@@ -79,6 +77,6 @@ def cut(
         part.operators.append(table)
     part.inputs, part.outputs = [index[i] for i in given], [index[i] for i in made]
     whole.subgraphs = [part]
-    builder = flatbuffers.Builder(1024)
+    builder = import_extra("flatbuffers", "a .tflite by itself").Builder(1024)
     builder.Finish(whole.Pack(builder), b"TFL3")
     return bytes(builder.Output()), index

@@ -23,7 +23,15 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed"),
 ]
-NAMES = ["ad_toycar", "deeplabv3_dm05", "kws_mlperf_int8", "mbv1_025_128_qat", "mbv2_100_224_ptq", "resnet8_cifar10", "vww_96"]
+NAMES = [
+    "ad_toycar",
+    "deeplabv3_dm05",
+    "kws_mlperf_int8",
+    "mbv1_025_128_qat",
+    "mbv2_100_224_ptq",
+    "resnet8_cifar10",
+    "vww_96",
+]
 EXACT = {"conv", "fully_connected", "lookup", "reshape", "concat", "arg_max"}  # the others: at most 1 LSB
 
 

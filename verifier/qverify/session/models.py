@@ -120,7 +120,10 @@ def _open_alone(
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite[0]} are fixed")
     compiled, alone = open_tflite(*tflite)
-    data, notes = encode(compiled.graph), [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
+    data, notes = (
+        encode(compiled.graph),
+        [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"],
+    )
     if binary is not None:
         data, given = binary[1], _decoded(binary)
         if encode(replace(given, meta={})) != encode(replace(compiled.graph, meta={})):

@@ -1,4 +1,4 @@
-"""-m model.tflite alone: the file as model.bin in LiteRT's arithmetic (NUMERICS.md section 3)."""
+"""-m model.tflite alone: the file as model.bin in LiteRT's arithmetic (NUMERICS.md section 1)."""
 
 from __future__ import annotations
 

@@ -28,10 +28,15 @@ def requantize(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),
         rq[1].reshape(along).astype(np.int64),
-        "tflite-single" if len(rq) == 3 else rounding,
+        rounding_of(rq, rounding),
         wide,
     )
     return np.clip(result + zero_point, low, high).astype(dtype)
+
+
+def rounding_of(rq: Array, rounding: str) -> str:
+    """Returns the mode of a node with these int32 parameters in a file of mode `rounding`: three rows are of its own."""
+    return "tflite-single" if len(rq) == 3 else rounding
 
 
 def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:

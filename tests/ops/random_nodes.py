@@ -131,8 +131,15 @@ class RandomNodes:
         scale = np.where(self.rng.random(channels) < 0.3, 2.0 ** np.round(np.log2(scale)), scale)
         self.requantized += 1
         if self.rounding != "ref-exact":
-            return self.constant(parameters(self.rounding, scale, wide))
+            return self._fields(scale, wide)
         return self.constant(scale.astype(np.float64 if wide or not single else np.float32))
+
+    def _fields(self, scale: Array, wide: bool) -> TensorSpec:
+        """Multipliers and shifts of an integer mode: the file's, or the node's own."""
+        if self.rng.random() < 0.7:
+            return self.constant(parameters(self.rounding, scale, wide))
+        own = parameters("tflite-single", scale, wide)
+        return self.constant(np.concatenate([own, np.ones_like(own[:1])]))
 
     def real_scales(self, channels: int) -> TensorSpec:
         """Scales of a node with a float output: float64 in every rounding mode."""
@@ -149,7 +156,7 @@ class RandomNodes:
         scale = [x.scale[0] / (y.scale[0] * count)]
         self.requantized += 1
         if self.rounding != "ref-exact":
-            return self.constant(parameters(self.rounding, np.array(scale)))
+            return self._fields(np.array(scale), False)
         return self.constant(np.array(scale, dtype))
 
     def node(

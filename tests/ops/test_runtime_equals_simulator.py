@@ -122,3 +122,24 @@ def test_nans_have_one_pattern(often: float, tmp_path: Path) -> None:
 def test_the_ops_that_move_are_the_same_in_c() -> None:
     text = (HERE / "src" / "ops" / "op.c").read_text().partition("MOVES[] = {")[2].partition("}")[0]
     assert re.findall(r'"(\w+)"', text) == sorted(MOVES) and set(stems()) > MOVES
+
+
+@pytest.mark.parametrize("wrong, said", [(0, "rounding id 0 of its own"), (2, "rounding id 2 of its own")])
+def test_a_rounding_of_its_own_is_checked(wrong: int, said: str, tmp_path: Path) -> None:
+    """The third row of a node's parameters is 1, the id of tflite-single."""
+    made = RandomNodes("gemmlowp", 3)
+    while not any(
+        c.ndim == 2 and len(c) == 3 for n, c in made.constants.items() if made.nodes and n == made.nodes[-1].inputs[-1]
+    ):
+        RANDOM_NODES["fully_connected"](made)
+    graph = made.graph()
+    graph.constants[graph.nodes[-1].inputs[-1] or ""][2] = wrong
+    (tmp_path / "model.bin").write_bytes(encode(graph))
+    done = subprocess.run(
+        [str(binary(False)), "model_info", "--model_file=model.bin"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0 and said in done.stdout + done.stderr

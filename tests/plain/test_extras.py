@@ -24,6 +24,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
+    "ai_edge_litert": "ai-edge-litert",
     "serial": "pyserial",
     "google_crc32c": "google-crc32c",
 }
@@ -144,4 +145,4 @@ def test_every_library_is_a_dependency_or_of_an_extra():
                 assert {DISTRIBUTIONS.get(top, top), WITH_ANOTHER.get(top)} & names, f"{path}: {name}"
     for top, (_, extra) in EXTRAS.items():
         wanted = [re.split(r"[^\w-]", d)[0] for d in PROJECT["optional-dependencies"][extra]]
-        assert DISTRIBUTIONS[top] in wanted
+        assert DISTRIBUTIONS.get(top, top) in wanted

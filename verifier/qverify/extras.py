@@ -10,6 +10,8 @@ from qverify.errors import MissingExtraError
 EXTRAS = {  # by the module's first word: its name in messages, the extra that installs it
     "PIL": ("Pillow", "images"),
     "cv2": ("OpenCV", "images"),
+    "ai_edge_litert": ("LiteRT", "litert"),
+    "flatbuffers": ("flatbuffers", "litert"),  # LiteRT brings it
 }
 
 

@@ -7,9 +7,15 @@ int qv_is_wide(const qv_tensor *a, const qv_tensor *b, const qv_tensor *y) {
   return qv_is_16bit(a) || (b && qv_is_16bit(b)) || qv_is_16bit(y);
 }
 
-/* NUMERICS.md section 1, range of the fields: multipliers, then shifts. */
-static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const int32_t *field, int32_t columns) {
-  qv_rounding rounding = m->rounding;
+/* The node's own mode: an integer rq of three rows is one of tflite-single in every integer mode of the file. */
+static qv_rounding rounding_of(const qv_model *m, const qv_tensor *rq) {
+  return rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 3 ? QV_TFLITE_SINGLE : m->rounding;
+}
+
+/* NUMERICS.md section 1, range of the fields: multipliers, then shifts, then the rounding id. */
+static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const qv_tensor *rq, int32_t columns) {
+  const int32_t *field = rq->constant;
+  qv_rounding rounding = rounding_of(m, rq);
   int power = rounding >= QV_POW2_HALF_UP && rounding <= QV_POW2_FLOOR,
       exponent = (rounding == QV_GEMMLOWP || rounding == QV_CMSIS) && !wide;
   int32_t low = power ? -30 : exponent ? -(1 << 20) : 1, high = exponent ? 30 : 1 << 20;
@@ -17,6 +23,9 @@ static qv_status check_fields(qv_model *m, const qv_node *n, int wide, const int
     if (field[i] < 0 || field[columns + i] < low || field[columns + i] > high)
       return qv_fail(m, n, QV_E_FORMAT, "multiplier %d is %d, its shift %d, wanted 0 or more and %d to %d", i, field[i], field[columns + i],
                      low, high);
+  for (int32_t i = 0; rq->shape[0] == 3 && i < columns; i++)
+    if (field[2 * columns + i] != QV_TFLITE_SINGLE)
+      return qv_fail(m, n, QV_E_FORMAT, "rounding id %d of its own at %d, wanted %d", field[2 * columns + i], i, QV_TFLITE_SINGLE);
   return QV_OK;
 }
 
@@ -53,10 +62,11 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
   const qv_tensor *rq = qv_in(m, n, rq_input), *y = qv_out(m, n, 0);
   if (!rq || !rq->constant) return qv_fail_operands(m, n, "a constant rq as input %d", rq_input);
   int integer = m->rounding != QV_REF_EXACT;
-  int good =
-      integer ? rq->dtype == QV_I32 && rq->rank == 2 && rq->shape[0] == 2 : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
+  int good = integer ? rq->dtype == QV_I32 && rq->rank == 2 && (rq->shape[0] == 2 || rq->shape[0] == 3)
+                     : (rq->dtype == QV_F32 || rq->dtype == QV_F64) && rq->rank == 1;
   if (!good)
-    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", integer ? "int32 (2, N)" : "float32 or float64 (N)", (int)m->rounding);
+    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", integer ? "int32 (2, N) or (3, N)" : "float32 or float64 (N)",
+                            (int)m->rounding);
   int32_t columns = rq->shape[rq->rank - 1];
   if (columns != 1 && columns != channels)
     return qv_fail(m, n, QV_E_FORMAT, "%d requantization scales, wanted 1 or %ld", columns, (long)channels);
@@ -65,7 +75,7 @@ qv_status qv_check_rq(qv_model *m, const qv_node *n, int rq_input, int64_t chann
     if (!(scale > 0) || scale - scale != 0)
       return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a positive number", i, scale);
   }
-  qv_status status = integer ? check_fields(m, n, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq->constant, columns) : QV_OK;
+  qv_status status = integer ? check_fields(m, n, qv_is_wide(qv_in(m, n, 0), qv_in(m, n, 1), y), rq, columns) : QV_OK;
   if (status != QV_OK) return status;
   if (low_word >= 0 && (!qv_is_q(y) || y->n_scales != 1 || qv_word(n, low_word) < qv_qmin(y->dtype) ||
                         qv_word(n, low_word + 1) > qv_qmax(y->dtype) || qv_word(n, low_word) > qv_word(n, low_word + 1)))
@@ -79,7 +89,7 @@ void qv_requantizer_of(const qv_session *s, const qv_node *n, int rq_input, int 
   r->values = rq->constant;
   r->dtype = rq->dtype;
   r->channels = rq->shape[rq->rank - 1];
-  r->rounding = s->model->rounding;
+  r->rounding = rounding_of(s->model, rq);
   r->wide = wide;
   r->real = y->dtype == QV_F32;
   r->zero = 0;

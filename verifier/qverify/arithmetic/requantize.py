@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C]
-    along `axis`."""
+    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C] along
+    `axis`, or int32 [3, C] of a node that rounds as tflite-single in any integer mode."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
@@ -28,10 +28,15 @@ def requantize(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),
         rq[1].reshape(along).astype(np.int64),
-        rounding,
+        rounding_of(rq, rounding),
         wide,
     )
     return np.clip(result + zero_point, low, high).astype(dtype)
+
+
+def rounding_of(rq: Array, rounding: str) -> str:
+    """Returns the mode of a node with these int32 parameters in a file of mode `rounding`: three rows are of its own."""
+    return "tflite-single" if len(rq) == 3 else rounding
 
 
 def _finish(value: Array, zero_point: int, low: int, high: int, dtype: str) -> Array:

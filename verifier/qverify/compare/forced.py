@@ -213,12 +213,14 @@ class Forcing:
 
     def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
         """Returns the limit as stated before any evaluation, and whether it is tie-aware. It is not for another
-        runtime, which rounds in its own way."""
+        runtime or reference, which rounds in its own way."""
         if self.exact:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
         if self._is_foreign():
             return another_runtime(limit, unit, name, self.graph), False
+        if self.judged.a.recording.runtime != "qvrt":  # a reference that rounds in its own way, too
+            return limit, False
         return tie_aware(limit, unit, name, self.graph)
 
     def _is_foreign(self) -> bool:

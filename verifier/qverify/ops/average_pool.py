@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.requantize import shifted
+from qverify.arithmetic.requantize import rounding_of, shifted
 from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, taps_counted, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -43,7 +43,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         if rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
         else:
-            multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq)
-            value = shifted(acc, multiplier, shift, graph.rounding, is_wide(spec.dtype, y.dtype)) + zero
+            multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq[:2])
+            mode = rounding_of(rq, graph.rounding)
+            value = shifted(acc, multiplier, shift, mode, is_wide(spec.dtype, y.dtype)) + zero
     value = np.where(count == 0, zero, value)
     return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)

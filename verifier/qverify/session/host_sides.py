@@ -40,7 +40,7 @@ class HostSides:
         """Runs the host's sides on these inputs. run_sim: whether the simulator takes part."""
         ran = SideResults()
         if self._models.compiled is not None:
-            reference = self._open_reference()
+            reference = self.reference()
             ran.canary = self._canary
             original = reference.run_original(prepared)  # first: its session is gone before there is more in memory
             return_free_memory()
@@ -58,7 +58,7 @@ class HostSides:
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the reference's variants (Reference.variants); there must be a reference."""
-        return list(self._open_reference().variants(prepared))
+        return list(self.reference().variants(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:
         """Returns, by side, the function that runs one unit; the sides themselves are not run."""
@@ -66,23 +66,28 @@ class HostSides:
 
         functions: dict[str, Any] = {}
         if self._models.compiled is not None:
-            functions["reference"] = self._open_reference().run_unit
+            functions["reference"] = self.reference().run_unit
         if run_sim:
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             functions["simulator"] = self._simulator.run_unit
         return functions
 
-    def _open_reference(self) -> Any:
+    def reference(self) -> Any:
+        """Returns the reference, opened: onnxruntime's, or LiteRT's of a .tflite by itself; there must be one."""
+        if self._reference is None and self._models.alone is not None:
+            from qverify.sides.litert_reference import LiteRtReference
+
+            alone = self._models.alone
+            self._reference = LiteRtReference(alone.data, alone.converted, self._models.graph)
+        if self._reference is not None:
+            return self._reference
         from qverify.onnx_model.canary import canary, failing_kinds
         from qverify.sides.reference import Reference
 
-        if self._reference is None:
-            assert self._models.compiled is not None
-            self._canary = dict(canary())
-            self._reference = Reference(
-                self._models.compiled.integer_model(), self._models.graph, self._models.original
-            )
-            self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
+        assert self._models.compiled is not None
+        self._canary = dict(canary())
+        self._reference = Reference(self._models.compiled.integer_model(), self._models.graph, self._models.original)
+        self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
         return self._reference
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
+from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models
 from qverify.sides.dumps.write_arrays import check_writable_dump, write_arrays
 from qverify.tensors.recording import Recording
@@ -43,9 +44,7 @@ def infer(
     elif side == "reference":
         if models.compiled is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
-        from qverify.sides.reference import Reference
-
-        recording = Reference(models.compiled.integer_model(), models.graph).run(prepared)
+        recording = HostSides(models).reference().run(prepared)
     else:
         from qverify.session.open_board import open_board
 

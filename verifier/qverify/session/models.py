@@ -20,6 +20,7 @@ from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.session.model_claims import contradiction
+from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
 
@@ -38,6 +39,7 @@ class Models:
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
     tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
+    alone: TfliteAlone | None = None  # the .tflite is the whole model: LiteRT on this host is the reference
 
     @property
     def integer_onnx(self) -> bytes | None:
@@ -104,11 +106,39 @@ def open_models(
                 "`qverify triage` takes a float ONNX"
             )
     if tflite is not None and quantized is None:
-        raise UsageError(f"{tflite.path}: a .tflite is paired with a quantized ONNX; give that in -m, too")
+        return _open_alone(tflite, binary, files, shapes)
     models = _open(binary, quantized, files, shapes, allow_other, host)
     if tflite is not None and quantized is not None:
         models.tflite = tflite.data, _read_tensor_map(tflite.path, quantized.path)
     return models
+
+
+def _open_alone(
+    tflite: _File, binary: _File | None, files: list[_File], shapes: dict[str, tuple[int, ...]] | None
+) -> Models:
+    """Returns the models of -m with a .tflite and no ONNX. A model.bin must be what the .tflite compiles to."""
+    if shapes:
+        raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
+    compiled, alone = open_tflite(tflite.path, tflite.data)
+    notes = [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
+    data = encode(compiled.graph)
+    if binary is not None:
+        data, given = binary.data, _decoded(binary)
+        if encode(replace(given, meta={})) != encode(replace(compiled.graph, meta={})):
+            raise BadFileError(
+                f"{binary.path}: not what {os.path.basename(tflite.path)} compiles to; leave it out, or give the quantized ONNX"
+            )
+        compiled.graph = given
+    known, rows = (tflite.data, alone.converted.tensors), [f.row() for f in files]
+    return Models(compiled.graph, data, compiled, None, rows, notes, tflite=known, alone=alone)
+
+
+def _decoded(binary: _File) -> Graph:
+    """Returns the graph of a model.bin. BadFileError with the file's name."""
+    try:
+        return decode(binary.data)
+    except BadFileError as error:
+        raise BadFileError(f"{binary.path}: {error}") from error
 
 
 def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
@@ -134,12 +164,7 @@ def _open(
     """Returns the models of -m without a .tflite."""
     if binary is None and quantized is None:
         raise UsageError("-m names no quantized ONNX and no model.bin: nothing to verify; give one or both")
-    graph = None
-    if binary is not None:
-        try:
-            graph = decode(binary.data)
-        except BadFileError as error:
-            raise BadFileError(f"{binary.path}: {error}") from error
+    graph = None if binary is None else _decoded(binary)
     if quantized is None:
         assert graph is not None and binary is not None
         if shapes:

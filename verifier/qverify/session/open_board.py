@@ -22,13 +22,15 @@ def open_board(
     """Returns the board with the model: model.bin on qvrt, or the quantized ONNX on another runtime. Raises LinkError
     where no agent answers, UsageError where that runtime has no model to run."""
     runtime = runtime_of(uri, options or {})
-    if (runtime == "litert") != (models.tflite is not None):
+    if models.alone is not None and runtime not in ("", "litert"):
+        raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")
+    if (runtime == "litert") != (models.tflite is not None) and models.alone is None:
         raise UsageError(
             f"a board whose runtime is {runtime or 'qvrt'} runs no .tflite; add --runtime litert"
             if models.tflite is not None
             else "a board whose runtime is litert runs a .tflite; give it in -m, beside the quantized ONNX"
         )
-    if models.tflite is not None:
+    if models.tflite is not None and runtime == "litert":
         from qverify.sides.litert_board import LiteRtBoard
 
         return LiteRtBoard(uri, *models.tflite, models.graph, deadline_s, options, spot_seed)

@@ -25,7 +25,7 @@ class ReferenceSpread:
     def __init__(self, request: Request, models: Models):
         from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
 
-        if models.compiled is None:
+        if models.compiled is None or models.alone is not None:
             raise UsageError("--reference-spread needs the quantized ONNX in -m")
         self._others = [OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python]
 

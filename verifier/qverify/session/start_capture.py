@@ -22,7 +22,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
         if row["kind"] == KIND:
             continue  # the board's own file, of any kind and size: its hash is in the report
-        ending = "bin" if row["kind"] == "model.bin" else "onnx"
+        ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
         writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
     if not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()

@@ -43,6 +43,7 @@ class LiteRtBoard(Board):
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
     ):
+        self._alone = all("dims" in entry for entry in tensors.values())  # of the .tflite's own conversion
         self._outer, known = graph, set(tensors)
         self._before, self._after = _before(graph, known), _after(graph, known)
         inner = _inner(graph, self._before, self._after)
@@ -102,7 +103,11 @@ class LiteRtBoard(Board):
 
     def notes(self) -> list[str]:
         """Returns what ties the .tflite to the quantized ONNX."""
-        return ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        return (
+            []
+            if self._alone
+            else ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        )
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Raises LinkError: LiteRT tells no times of nodes."""
@@ -182,8 +187,13 @@ def _entry(name: str, tensors: Map, inner: Graph) -> dict[str, Any]:
     if name not in tensors:
         raise UsageError(f"{name}: the map names no tensor of the .tflite for this input")
     dims, shape = tensors[name]["shape"], inner.spec(name).shape
-    turned = (0, 3, 1, 2) if len(dims) == 4 else tuple(range(len(dims)))
-    if len(dims) == 4 and tuple(dims[a] for a in turned) != shape and tuple(dims) == shape:
+    turned = tuple(tensors[name].get("axes", (0, 3, 1, 2) if len(dims) == 4 else range(len(dims))))
+    if (
+        "axes" not in tensors[name]
+        and len(dims) == 4
+        and tuple(dims[a] for a in turned) != shape
+        and tuple(dims) == shape
+    ):
         turned = (0, 1, 2, 3)
     if np.prod(dims, dtype=np.int64) != np.prod(shape, dtype=np.int64):
         raise BadFileError(f"{name}: the map says {dims} in the .tflite, and the ONNX has {list(shape)}")

@@ -44,11 +44,11 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
-    quantized = [p for p in paths if kinds[p] == "quant.onnx"]
+    quantized = [p for p in paths if kinds[p] == "quant.onnx"] or [p for p in paths if kinds[p] == "tflite"]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
-        if path == reference or kind == "model.bin":
+        if path == reference or kind in ("model.bin", "tflite"):
             files.models.append(path)
             after_reference = after_reference or path == reference
         elif kind == "dump" and (after_reference or not stages):
@@ -79,8 +79,8 @@ def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
 def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
     """Returns the stages of the ladder in order. names: file names of the opened models, by kind."""
     stages = [o.stage for o in files.originals]
-    if "quant.onnx" in names:
-        stages.append(Stage("reference", "reference", names["quant.onnx"]))
+    if file := names.get("quant.onnx", names.get("tflite")):
+        stages.append(Stage("reference", "reference", file))
     stages += [Stage("dump", "dump", os.path.basename(os.path.normpath(p))) for p in files.dumps]
     if names and files.run_sim:
         stages.append(Stage("simulator", "simulator", names.get("model.bin", "compiled in memory")))

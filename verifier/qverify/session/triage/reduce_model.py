@@ -60,6 +60,8 @@ def reduce(request: Request, output: str, build: str | None = None, tell: Tell |
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
+        if job.models.alone is not None:
+            raise ReductionStopped("a .tflite by itself is not reduced; wanted a quantized ONNX or a model.bin")
         outcome = job.run(request.inputs)
         search = _Search(request, job, outcome, build, tell or (lambda line: None))
         return search.run(output)

@@ -1,0 +1,221 @@
+"""-m model.tflite alone: converted, compiled in LiteRT's arithmetic, and compared with LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.cli.main import main
+from qverify.errors import BadFileError, QVerifyError, UnsupportedError
+from qverify.inputs.prepare import random_inputs
+from qverify.model_bin.units import units
+from qverify.session.host_sides import HostSides
+from qverify.session.models import Models, open_models
+from qverify.session.tflite_alone import open_tflite
+from qverify.sides.simulator import Simulator
+from qverify.tflite_model.convert import convert
+from qverify.tflite_model.read import read_tflite
+
+from tests.tflite_files import File, conv, dense
+
+pytestmark = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+
+
+def opened(data: bytes, tmp_path: Path) -> Models:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(data)
+    return open_models([str(path)])
+
+
+def compared(models: Models, seed: int = 0) -> dict[str, int]:
+    """Returns, by tensor, the largest difference of simulator and reference, each node on the reference's inputs."""
+    reference, simulator = HostSides(models).reference(), Simulator(models.graph)
+    prepared = random_inputs(models.graph, seed)
+    values = {**prepared.arrays(), **reference.run(prepared).tensors}
+    apart = {}
+    for unit in units(models.graph):
+        given = {n: values[n] for n in unit.inputs}
+        made, again = simulator.run_unit(unit, given), reference.run_unit(unit, given)
+        for name in unit.outputs:
+            assert np.array_equal(again[name], values[name]), name  # the cut operators are those of the file
+            apart[name] = int(np.abs(made[name].astype(np.int64) - values[name].astype(np.int64)).max())
+    return apart
+
+
+@pytest.mark.parametrize("dtype, per_channel", [("int8", False), ("int8", True), ("uint8", False)])
+@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize("activation", [0, 1, 3])
+def test_convolutions_are_equal(depthwise, dtype, per_channel, activation, tmp_path):
+    models = opened(conv(depthwise, per_channel, dtype, 60, activation), tmp_path)
+    assert compared(models) == {"y": 0}
+
+
+@pytest.mark.parametrize("dtype, per_channel", [("int8", False), ("int8", True), ("uint8", False)])
+def test_fully_connected_is_equal_and_rounds_once(dtype, per_channel, tmp_path):
+    """With convolutions' rounding, about 50 of its 128,000 elements would differ."""
+    models = opened(dense(4000, 16, 32, per_channel, dtype), tmp_path)
+    assert compared(models) == {"y": 0}
+    rq = models.graph.constants[models.graph.nodes[0].inputs[-1] or ""]
+    assert rq.shape[0] == 3 and (rq[2] == 1).all()
+
+
+def several(kind: str, table: str = "", shape: tuple[int, ...] = (1, 6, 6, 4), **options) -> bytes:
+    """Returns one operator on a tensor of int8 whose output has the same quantization."""
+    f = File()
+    x = f.tensor("x", [1, 6, 6, 4], scale=0.05, zero=-7)
+    more = []
+    if kind in ("ADD", "SUB", "MUL"):
+        values = np.random.default_rng(0).integers(-128, 128, (1, 6, 6, 4))
+        more = [f.tensor("c", [1, 6, 6, 4], scale=0.03, zero=5, value=values)]
+    constant = {
+        "RESHAPE": [1, *shape[1:]],
+        "MEAN": [1, 2],
+        "PAD": [[0, 0], [1, 2], [0, 3], [0, 0]],
+        "RESIZE_BILINEAR": list(shape[1:3]),
+    }.get(kind)
+    if constant is not None:
+        value = np.array(constant, np.int32)
+        more = [f.tensor("dims", list(value.shape), "int32", None, value=value)]
+    scale, zero = {"SOFTMAX": (1 / 256, -128), "LOGISTIC": (1 / 256, -128)}.get(kind, (0.05, -7))
+    if kind == "QUANTIZE":
+        scale, zero = 0.11, 12
+    y = f.tensor("y", list(shape), scale=scale, zero=zero)
+    f.operator(kind, [x, *more], [y], table, **options)
+    f.inputs, f.outputs = [x], [y]
+    return f.written()
+
+
+POOLED = {"strideH": 2, "strideW": 2, "filterHeight": 2, "filterWidth": 2, "padding": 1}
+
+
+@pytest.mark.parametrize(
+    "data, most",
+    [
+        (several("ADD", "AddOptions", fusedActivationFunction=1), 1),
+        (several("SUB", "SubOptions"), 1),
+        (several("MUL", "MulOptions"), 1),
+        (several("AVERAGE_POOL_2D", "Pool2DOptions", (1, 3, 3, 4), **POOLED), 1),
+        (several("MAX_POOL_2D", "Pool2DOptions", (1, 3, 3, 4), **POOLED), 0),
+        (several("MEAN", "ReducerOptions", (1, 4), keepDims=False), 1),
+        (several("MEAN", "ReducerOptions", (1, 1, 1, 4), keepDims=True), 1),
+        (several("SOFTMAX", "SoftmaxOptions", beta=1.0), 1),
+        (several("LOGISTIC"), 1),
+        (several("RESHAPE", shape=(1, 144)), 0),
+        (several("RESHAPE", shape=(1, 4, 9, 4)), 0),
+        (several("PAD", shape=(1, 9, 9, 4)), 0),
+        (several("RESIZE_BILINEAR", "ResizeBilinearOptions", (1, 13, 9, 4), halfPixelCenters=True), 1),
+        (several("QUANTIZE"), 0),
+    ],
+)
+def test_other_operators_are_within_one_step(data, most, tmp_path):
+    apart = compared(opened(data, tmp_path), 3)
+    assert "y" in apart and max(apart.values()) <= most
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6, 4), (1, 144)])
+def test_concatenation_and_arg_max(shape, tmp_path):
+    f = File()
+    x = f.tensor("x", list(shape), scale=0.05, zero=-7)
+    half = [*shape[:-1], 2 * shape[-1]]
+    y = f.tensor("y", half, scale=0.05, zero=-7)
+    f.operator("CONCATENATION", [x, x], [y], "ConcatenationOptions", axis=-1)
+    axis = f.tensor("axis", [1], "int32", None, value=np.array([len(shape) - 1]))
+    best = f.tensor("best", list(shape[:-1]), "int64", None)
+    f.operator("ARG_MAX", [y, axis], [best], "ArgMaxOptions", outputType=4)
+    f.inputs, f.outputs = [x], [best]
+    assert compared(opened(f.written(), tmp_path)) == {"y": 0, "best": 0}
+
+
+def test_the_main_job(tmp_path, capsys):
+    path, report = tmp_path / "m.tflite", tmp_path / "r.json"
+    path.write_bytes(conv())
+    words = ["-m", str(path), "-r", "True", "--json", str(report)]
+    assert main(words) == 0
+    said = json.loads(report.read_text())
+    assert [(p["a"], p["b"], p["bit_equal"]) for p in said["pairs"]] == [("reference", "simulator", True)]
+    assert said["sides"][0]["engine"] == "LiteRT" and said["sides"][0]["settings"]["kernels"] == "reference"
+    assert main([*words, "-b", "local", "--runtime", "litert"]) == 0
+    assert {(p["a"], p["b"]) for p in json.loads(report.read_text())["pairs"]} > {("simulator", "board")}
+    assert "*.map.json" not in capsys.readouterr().out
+    assert main([*words, "-b", "local", "--runtime", "onnxruntime"]) == 2
+    assert "wanted qvrt or litert" in capsys.readouterr().err
+
+
+def test_every_operator_that_is_not_converted_is_named(tmp_path, capsys):
+    f = File()
+    x = f.tensor("x", [1, 8])
+    y, z = f.tensor("y", [1, 8]), f.tensor("z", [1, 8])
+    f.operator("ABS", [x], [y])
+    f.operator("TANH", [y], [z])
+    f.inputs, f.outputs = [x], [z]
+    (tmp_path / "m.tflite").write_bytes(f.written())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-r", "True"]) == 2
+    said = capsys.readouterr().err
+    assert "m.tflite: 2 kinds of operators cannot be converted" in said and "ABS" in said and "TANH" in said
+
+
+def test_a_float_model_is_refused():
+    f = File()
+    x, y = f.tensor("x", [1, 8], "float32", None), f.tensor("y", [1, 8], "float32", None)
+    f.operator("LOGISTIC", [x], [y])
+    f.inputs, f.outputs = [x], [y]
+    with pytest.raises(UnsupportedError, match=r"LOGISTIC: a tensor of float32 .*wanted int8 or uint8"):
+        convert(read_tflite(f.written(), "m.tflite"))
+
+
+def test_dims_that_its_operators_do_not_make_are_refused():
+    f = File()
+    x, y = f.tensor("x", [1, 8]), f.tensor("y", [1, 9])
+    f.operator("LOGISTIC", [x], [y])
+    f.inputs, f.outputs = [x], [y]
+    with pytest.raises(BadFileError, match=r"m\.tflite: tensor 1 \(y\) has the dims \[1, 9\]"):
+        open_tflite("m.tflite", f.written())
+
+
+def test_without_litert_the_extra_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "m.tflite").write_bytes(dense())
+    for module in [m for m in sys.modules if m.partition(".")[0] == "ai_edge_litert"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
+    assert main(["-m", str(tmp_path / "m.tflite"), "-r", "True"]) == 2
+    assert "a .tflite by itself needs LiteRT; pip install 'qverify[litert]'" in capsys.readouterr().err
+
+
+def test_a_model_bin_beside_it_must_be_what_it_compiles_to(tmp_path, capsys):
+    for name, data in (("m", dense()), ("other", dense(seed=1))):
+        (tmp_path / f"{name}.tflite").write_bytes(data)
+        (tmp_path / f"{name}.bin").write_bytes(open_models([str(tmp_path / f"{name}.tflite")]).binary)
+    words = ["-m", f"{tmp_path / 'm.tflite'},{tmp_path / 'm.bin'}", "-r", "True"]
+    assert main(words) == 0
+    assert main([words[0], words[1].replace("m.bin", "other.bin"), *words[2:]]) == 2
+    assert "other.bin: not what m.tflite compiles to; leave it out" in capsys.readouterr().err
+
+
+def test_a_capture_of_it_is_judged_again(tmp_path, capsys):
+    (tmp_path / "m.tflite").write_bytes(conv())
+    assert main(["-m", str(tmp_path / "m.tflite"), "-r", "True", "--capture", str(tmp_path / "capture")]) == 0
+    (tmp_path / "m.tflite").unlink()
+    for more in ([], ["--rerun", "reference"]):
+        assert main(["replay", str(tmp_path / "capture"), *more]) == 0
+        assert "Quanti.onnx and Sim result Strict check PASSED" in capsys.readouterr().out
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("which", [dense, conv])
+def test_damaged_files_are_one_line(which):
+    """Cut files, and files in which one byte or several are others."""
+    whole, rng, refused = which(), np.random.default_rng(7), 0
+    for k in range(600):
+        data = bytearray(whole[: rng.integers(0, len(whole))] if k % 3 == 0 else whole)
+        for _ in range(0 if k % 3 == 0 else 1 if k % 3 == 1 else 6):
+            data[int(rng.integers(0, len(data)))] = int(rng.choice([0, 1, 127, 128, 255]))
+        try:
+            convert(read_tflite(bytes(data), "m.tflite"))
+        except QVerifyError as error:
+            assert str(error).startswith("m.tflite: ") and "\n" not in str(error)
+            refused += 1
+    assert refused > 300

@@ -1,0 +1,103 @@
+"""The reference side of a .tflite by itself: LiteRT's reference kernels on this host, with every tensor kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qverify.errors import InternalError
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.ops import simulate_node
+from qverify.tensors.digest import tensor_digest
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Array, Recording
+from qverify.tflite_model.convert import Converted
+from qverify.tflite_model.interpreter import Interpreter, cut
+from qverify.tflite_model.read import Operator
+
+
+class LiteRtReference:
+    """Runs the reference. data: the .tflite. converted: of it; graph: compiled from that. BadFileError where LiteRT
+    refuses the file."""
+
+    def __init__(self, data: bytes, converted: Converted, graph: Graph):
+        self.graph, self._converted, self._data = graph, converted, data
+        self._tensors, self._model = converted.tensors, converted.model
+        self.names = graph.observable()
+        if lacking := [n for n in (*graph.inputs, *self.names) if n not in self._tensors]:
+            raise InternalError(f"{lacking[0]}: no tensor of {self._model.file} is mapped to it")
+        self._interpreter = Interpreter(data, self._model.file)
+        self._parts: dict[str, Interpreter] = {}
+
+    def run(self, prepared: PreparedInputs) -> Recording:
+        """Returns every observable tensor, in the ONNX's layout, with its digest."""
+        start = time.perf_counter()
+        arrays = prepared.arrays()
+        fed = {self._index(n): self._as_in_file(n, arrays[n]) for n in self.graph.inputs}
+        made = self._interpreter.run(fed, [self._index(n) for n in self.names])
+        values = {n: self._as_in_onnx(n, made[self._index(n)]) for n in self.names}
+        return Recording(
+            "reference",
+            "LiteRT",
+            self._interpreter.version,
+            {"kernels": "reference", "threads": 1},
+            duration_s=time.perf_counter() - start,
+            specs={n: self.graph.spec(n) for n in self.names},
+            finals=self.graph.outputs,
+            tensors={**values, **{n: v for n, v in arrays.items() if n in self.graph.outputs}},
+            digests={n: tensor_digest(v) for n, v in values.items()},
+            capabilities=frozenset({"finals", "per_node", "inject", "digests"}),
+            inputs_sha256=prepared.sha256,
+            runtime="litert",
+        )
+
+    def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs the unit's operators of the .tflite on the given inputs. Returns its outputs by name. What is a movement in
+        the ONNX alone, from NHWC or to it, is computed as model.bin does."""
+        given = {self._index(n): n for n in unit.inputs}
+        wanted = {n: self._index(n) for n in unit.outputs}
+        operators = self._between(set(given), list(wanted.values()))
+        if not operators:
+            values = dict(inputs)
+            for node in unit.nodes:
+                values |= simulate_node(self.graph, node, values)
+            return {n: values[n] for n in unit.outputs}
+        part, index = cut(self._data, self._model, operators, list(given), list(wanted.values()))
+        opened = Interpreter(part, f"{self._model.file}: {operators[-1]}")
+        fed = {index[i]: self._as_in_file(n, inputs[n]) for i, n in given.items()}
+        made = opened.run(fed, [index[i] for i in wanted.values()])
+        return {n: self._as_in_onnx(n, made[index[i]]) for n, i in wanted.items()}
+
+    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """Returns nothing: there is no other original than the .tflite."""
+        return []
+
+    def _between(self, given: set[int], wanted: Sequence[int]) -> list[Operator]:
+        """Returns the operators that make the wanted tensors from the given ones, in running order."""
+        found: dict[int, Operator] = {}
+        todo = [i for i in wanted if i not in given]
+        while todo:
+            operator = self._model.made_by.get(todo.pop())
+            if operator is not None and operator.position not in found:
+                found[operator.position] = operator
+                todo += [i for i in operator.inputs if i >= 0 and i not in given]
+        return [found[p] for p in sorted(found)]
+
+    def _index(self, name: str) -> int:
+        return int(self._tensors[name]["tfl"])
+
+    def _as_in_file(self, name: str, value: Array) -> Array:
+        entry: dict[str, Any] = self._tensors[name]
+        axes, shape = entry["axes"], entry["shape"]
+        return np.ascontiguousarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)))
+
+    def _as_in_onnx(self, name: str, value: Array) -> Array:
+        entry = self._tensors[name]
+        if value.size != math.prod(entry["dims"]):
+            raise InternalError(f"{name}: LiteRT made {list(value.shape)}, wanted {entry['dims']}")
+        return np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])

@@ -1,0 +1,34 @@
+"""Checks of one operator: what does not hold is refused with its reason."""
+
+from __future__ import annotations
+
+from qverify.errors import UnsupportedError
+from qverify.tflite_model.options import ACTIVATION
+from qverify.tflite_model.read import Operator, Tensor
+from qverify.tflite_model.writer import CLAMPS, Writer
+
+
+def only(holds: bool, what: str) -> None:
+    """Raises UnsupportedError with the reason where `holds` is False."""
+    if not holds:
+        raise UnsupportedError(what)
+
+
+def activation_of(operator: Operator) -> int:
+    """Returns the code of the fused activation."""
+    code = int(operator.options[ACTIVATION])
+    only(code in CLAMPS, f"fused activation {code}")
+    return code
+
+
+def same_quantization(a: Tensor, b: Tensor) -> bool:
+    """Tells whether equal integers are equal real values in both."""
+    return a.dtype == b.dtype and a.scale.tolist() == b.scale.tolist() and a.zero.tolist() == b.zero.tolist()
+
+
+def integers(writer: Writer, index: int) -> list[int]:
+    """Returns the values of a constant of int32 or int64, flattened."""
+    tensor = writer.tensor(index) if index >= 0 else None
+    if tensor is None or tensor.data is None or tensor.dtype not in ("int32", "int64") or tensor.data.size > 64:
+        raise UnsupportedError("axes or dims that are no constant")
+    return [int(v) for v in tensor.data.reshape(-1)]

@@ -1,0 +1,82 @@
+"""LiteRT on this host: a whole .tflite, or some of its operators, by its reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError
+from qverify.extras import import_extra
+from qverify.printable import said_by
+from qverify.tflite_model.read import Operator, TfliteModel, schema
+
+Array = npt.NDArray[Any]
+
+
+class Interpreter:
+    """One opened model. BadFileError where LiteRT refuses it; MissingExtraError where LiteRT is not installed."""
+
+    def __init__(self, data: bytes, file: str):
+        library = import_extra("ai_edge_litert.interpreter", f"{file}: a .tflite by itself")
+        self.version = str(import_extra("ai_edge_litert", file).__version__)
+        self._file = file
+        try:
+            self._opened = library.Interpreter(
+                model_content=data,
+                num_threads=1,
+                experimental_op_resolver_type=library.OpResolverType.BUILTIN_REF,
+                experimental_preserve_all_tensors=True,
+            )
+            self._opened.allocate_tensors()
+            self.inputs = tuple(int(d["index"]) for d in self._opened.get_input_details())
+        except (ValueError, RuntimeError) as error:
+            raise BadFileError(f"{file}: LiteRT refuses it: {said_by(error)}") from error
+
+    def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
+        """Returns the wanted tensors by index, in the file's layout. values: of the inputs, by index. BadFileError where
+        LiteRT fails."""
+        try:
+            for index in self.inputs:
+                self._opened.set_tensor(index, np.ascontiguousarray(values[index]))
+            self._opened.invoke()
+            return {i: self._opened.get_tensor(i) for i in wanted}
+        except (ValueError, RuntimeError) as error:
+            raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
+
+
+def cut(
+    data: bytes, model: TfliteModel, operators: Sequence[Operator], given: Sequence[int], made: Sequence[int]
+) -> Any:
+    """Returns these operators as a .tflite of their own and the index of each of its tensors there. given, made: tensors
+    that are its inputs and outputs. data: a file that LiteRT has opened."""
+    known = schema()
+    source = known.Model.GetRootAs(data, 0)
+    graph = source.Subgraphs(0)
+    kept = dict.fromkeys([*given, *(i for o in operators for i in (*o.inputs, *o.outputs) if i >= 0), *made])
+    index = {old: new for new, old in enumerate(kept)}
+    part, whole = known.SubGraphT(), known.ModelT()
+    whole.version, whole.description = source.Version(), "part"
+    whole.buffers, whole.operatorCodes = [known.BufferT()], []
+    part.tensors, part.operators = [], []
+    for old in index:
+        tensor = known.TensorT.InitFromObj(graph.Tensors(old))
+        if model.tensors[old].data is not None:
+            whole.buffers.append(known.BufferT.InitFromObj(source.Buffers(tensor.buffer)))
+        tensor.buffer = 0 if model.tensors[old].data is None else len(whole.buffers) - 1
+        part.tensors.append(tensor)
+    for operator in operators:
+        table = known.OperatorT.InitFromObj(graph.Operators(operator.position))
+        whole.operatorCodes.append(known.OperatorCodeT.InitFromObj(source.OperatorCodes(table.opcodeIndex)))
+        table.opcodeIndex = len(whole.operatorCodes) - 1
+        table.inputs = [index.get(i, -1) for i in operator.inputs]
+        table.outputs = [index[i] for i in operator.outputs]
+        table.intermediates, table.mutatingVariableInputs = None, None
+        part.operators.append(table)
+    part.inputs, part.outputs = [index[i] for i in given], [index[i] for i in made]
+    whole.subgraphs = [part]
+    builder = import_extra("flatbuffers", "a .tflite by itself").Builder(1024)
+    builder.Finish(whole.Pack(builder), b"TFL3")
+    return bytes(builder.Output()), index

@@ -1,0 +1,40 @@
+"""The options of the operators that are converted, by the schema's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ACTIVATION = "FusedActivationFunction"
+WINDOW = ("Padding", "StrideH", "StrideW", ACTIVATION)
+DILATED = (*WINDOW, "DilationHFactor", "DilationWFactor")
+POOL = ("Pool2DOptions", (*WINDOW, "FilterHeight", "FilterWidth"))
+
+OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {  # by operator: its table in the schema and what is read of it
+    "CONV_2D": ("Conv2DOptions", DILATED),
+    "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*DILATED, "DepthMultiplier")),
+    "FULLY_CONNECTED": ("FullyConnectedOptions", (ACTIVATION, "WeightsFormat")),
+    "AVERAGE_POOL_2D": POOL,
+    "MAX_POOL_2D": POOL,
+    "ADD": ("AddOptions", (ACTIVATION,)),
+    "SUB": ("SubOptions", (ACTIVATION,)),
+    "MUL": ("MulOptions", (ACTIVATION,)),
+    "CONCATENATION": ("ConcatenationOptions", ("Axis", ACTIVATION)),
+    "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
+    "MEAN": ("ReducerOptions", ("KeepDims",)),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", ("AlignCorners", "HalfPixelCenters")),
+    "ARG_MAX": ("ArgMaxOptions", ("OutputType",)),
+}
+
+
+def options_of(schema: Any, kind: str, table: Any) -> dict[str, Any]:
+    """Returns the options of an operator by the schema's names, {} for a kind without any. ValueError for a table of
+    another operator or none."""
+    if kind not in OPTIONS:
+        return {}
+    name, fields = OPTIONS[kind]
+    found = table.BuiltinOptions()
+    if table.BuiltinOptionsType() != getattr(schema.BuiltinOptions, name) or found is None:
+        raise ValueError(f"{kind} without its options")
+    options = getattr(schema, name)()
+    options.Init(found.Bytes, found.Pos)
+    return {field: getattr(options, field)() for field in fields}

@@ -1,0 +1,207 @@
+"""Reads a .tflite into plain records, or refuses it with a message of one line. Nothing in the file is believed: every index,
+length and size is checked before it is used."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import BadFileError, UnsupportedError
+from qverify.extras import import_extra
+from qverify.printable import printable, shortened
+from qverify.tflite_model.options import options_of
+
+Array = npt.NDArray[Any]
+MOST = 1 << 16  # tensors, operators, and indices of one of them
+MAX_RANK, MAX_DIM, MAX_ELEMENTS = 8, 1 << 30, 2**31 - 1
+DTYPES = {
+    "FLOAT32": "float32", "INT32": "int32", "UINT8": "uint8", "INT64": "int64", "BOOL": "bool", "INT16": "int16",
+    "INT8": "int8",
+}  # fmt: skip
+DAMAGED = (struct.error, ValueError, IndexError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of the file. dtype: numpy's name; of a type that is never converted, the file's name for it. scale:
+    float32, empty where it is not quantized, else one or one per index of `axis`. zero: int64, as many. data: of a
+    constant."""
+
+    index: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: Array
+    zero: Array
+    axis: int
+    data: Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator. kind: as in CONV_2D. inputs: tensor indices, -1 where one is absent. options: by the schema's names."""
+
+    position: int
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"operator {self.position} ({self.kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class TfliteModel:
+    """A read file. operators: in an order in which each finds its inputs. made_by: tensor index to operator."""
+
+    file: str
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    made_by: Mapping[int, Operator]
+
+
+def schema() -> Any:
+    """Returns LiteRT's Python module of the file format. MissingExtraError where LiteRT is not installed."""
+    return import_extra("ai_edge_litert.schema_py_generated", "a .tflite by itself")
+
+
+def read_tflite(data: bytes, file: str) -> TfliteModel:
+    """Returns the file's tensors and operators. BadFileError for a damaged file, UnsupportedError for one with several
+    subgraphs, variables or sparse tensors, MissingExtraError where LiteRT is not installed."""
+    known = schema()
+    try:
+        return _Reader(known, data, file).read()
+    except DAMAGED as error:
+        why = shortened(printable(str(error)), 200) or type(error).__name__
+        raise BadFileError(f"{file}: a damaged .tflite: {why}") from error
+
+
+class _Reader:
+    """Reads one file. Errors of DAMAGED are those of a damaged file."""
+
+    def __init__(self, known: Any, data: bytes, file: str):
+        if len(data) < 16 or data[4:8] != b"TFL3":
+            raise BadFileError(f"{file}: not a .tflite (no TFL3 at byte 4)")
+        self._known, self._data, self._file = known, data, file
+        self._model = known.Model.GetRootAs(data, 0)
+        self._kinds = {v: k for k, v in vars(known.BuiltinOperator).items() if isinstance(v, int)}
+        self._types = {v: k for k, v in vars(known.TensorType).items() if isinstance(v, int)}
+
+    def read(self) -> TfliteModel:
+        subgraphs = self._model.SubgraphsLength()
+        if subgraphs != 1:
+            raise UnsupportedError(f"{self._file}: {subgraphs} subgraphs (control flow); wanted one")
+        graph = self._model.Subgraphs(0)
+        count, operators = graph.TensorsLength(), graph.OperatorsLength()
+        if not 0 < count <= MOST or not 0 < operators <= MOST:
+            raise ValueError(f"{count} tensors and {operators} operators; wanted 1 to {MOST} of each")
+        tensors = tuple(self._tensor(graph.Tensors(i), i) for i in range(count))
+        inputs = self._indices(graph.InputsLength(), graph.InputsAsNumpy, count, 0)
+        outputs = self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count, 0)
+        read = tuple(self._operator(graph.Operators(k), k, count) for k in range(operators))
+        made = _made_by(tensors, read, inputs, outputs)
+        return TfliteModel(self._file, tensors, read, inputs, outputs, made)
+
+    def _numbers(self, length: int, values: Any) -> Array:
+        """Returns a vector of the file. values: returns it as an array."""
+        if not 0 <= length <= len(self._data):
+            raise ValueError(f"a vector of {length} elements in {len(self._data)} bytes")
+        return np.asarray(values()) if length else np.zeros(0, np.int64)
+
+    def _indices(self, length: int, values: Any, count: int, least: int) -> tuple[int, ...]:
+        """Returns tensor indices, each at least `least`."""
+        indices = tuple(self._numbers(min(length, MOST + 1), values).tolist())
+        if length > MOST or any(not least <= i < count for i in indices):
+            raise ValueError(f"tensor indices {shortened(str(indices), 60)}, and there are {count} tensors")
+        return indices
+
+    def _tensor(self, table: Any, index: int) -> Tensor:
+        shape = tuple(int(d) for d in self._numbers(table.ShapeLength(), table.ShapeAsNumpy)[: MAX_RANK + 1])
+        if len(shape) > MAX_RANK or any(not 1 <= d <= MAX_DIM for d in shape):
+            raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 1 to {MAX_DIM}")
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise ValueError(f"tensor {index} has {math.prod(shape)} elements; wanted at most {MAX_ELEMENTS}")
+        kind = self._types.get(table.Type(), f"type {table.Type()}")
+        dtype = DTYPES.get(kind, kind)
+        if table.IsVariable() or table.Sparsity() is not None:
+            raise UnsupportedError(f"{self._file}: tensor {index} is a variable or sparse; wanted a dense one")
+        name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
+        return Tensor(index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape))
+
+    def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
+        about = table.Quantization()
+        if about is None or about.ScaleLength() == 0:
+            return np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+        scale = self._numbers(about.ScaleLength(), about.ScaleAsNumpy).astype(np.float32)
+        zero = self._numbers(about.ZeroPointLength(), about.ZeroPointAsNumpy).astype(np.int64)
+        zero = zero if zero.size else np.zeros(scale.size, np.int64)
+        if zero.size != scale.size or not (np.isfinite(scale) & (scale > 0)).all():
+            raise ValueError(
+                f"tensor {index} has {scale.size} scales, {zero.size} zero points; wanted as many, above 0"
+            )
+        return scale, zero, int(about.QuantizedDimension())
+
+    def _constant(self, table: Any, dtype: str, shape: tuple[int, ...]) -> Array | None:
+        """Returns the data of a constant; None for what is computed or of a type that is never converted."""
+        at, buffers = table.Buffer(), self._model.BuffersLength()
+        if not 0 <= at < buffers:
+            raise ValueError(f"buffer {at}, and there are {buffers}")
+        buffer = self._model.Buffers(at)
+        if buffer.Offset() > 1 or buffer.Size() > 1:
+            raise UnsupportedError(f"{self._file}: its constants lie behind the model (a file of over 2 GiB)")
+        length = buffer.DataLength()
+        if not length or dtype not in DTYPES.values():
+            return None
+        kind = np.dtype(dtype).newbyteorder("<")
+        if length != math.prod(shape) * kind.itemsize or length > len(self._data):
+            raise ValueError(f"a constant of {length} bytes, and its tensor is {list(shape)} of {dtype}")
+        return buffer.DataAsNumpy().view(kind).reshape(shape)  # no copy: many tensors may share one buffer
+
+    def _operator(self, table: Any, position: int, count: int) -> Operator:
+        codes, at = self._model.OperatorCodesLength(), table.OpcodeIndex()
+        if not 0 <= at < codes:
+            raise ValueError(f"operator {position} has code {at}, and there are {codes}")
+        code = self._model.OperatorCodes(at)
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        kind = self._kinds.get(number, f"code {number}")
+        if kind == "CUSTOM":
+            kind = f"CUSTOM {_clean((code.CustomCode() or b'').decode('utf-8', 'replace'))}".strip()
+        inputs = self._indices(table.InputsLength(), table.InputsAsNumpy, count, -1)
+        outputs = self._indices(table.OutputsLength(), table.OutputsAsNumpy, count, 0)
+        return Operator(position, kind, inputs, outputs, options_of(self._known, kind, table))
+
+
+def _made_by(
+    tensors: tuple[Tensor, ...], operators: tuple[Operator, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> dict[int, Operator]:
+    """Returns the operator of each computed tensor. ValueError where one is made twice, or read before it is there."""
+    constants = {t.index for t in tensors if t.data is not None}
+    if not inputs or not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
+        raise ValueError("its inputs or outputs are missing, named twice or constants")
+    made: dict[int, Operator] = {}
+    for operator in operators:
+        for i in operator.inputs:
+            if i >= 0 and i not in constants and i not in made and i not in inputs:
+                raise ValueError(f"{operator} reads tensor {i}, which nothing before it makes")
+        for i in operator.outputs:
+            if i in made or i in constants or i in inputs:
+                raise ValueError(f"{operator} writes tensor {i}, which is there already")
+            made[i] = operator
+    if lacking := [i for i in outputs if i not in made]:
+        raise ValueError(f"nothing makes output {lacking[0]}")
+    return made
+
+
+def _clean(name: str) -> str:
+    """Returns the first of a converter's joined names, in characters that are safe in a name, at most 96 of them."""
+    return re.sub(r"[^A-Za-z0-9_./:-]+", "_", name.partition(";")[0]).strip("_")[:96]

@@ -73,8 +73,14 @@ class LiteRtReference:
         made = opened.run(fed, [index[i] for i in wanted.values()])
         return {n: self._as_in_onnx(n, made[index[i]]) for n, i in wanted.items()}
 
-    def plain(self, prepared: PreparedInputs, finals: Mapping[str, Array]) -> list[dict[str, Any]]:
+    def run_original(self, prepared: PreparedInputs) -> dict[str, Array]:
         """Returns nothing: there is no other original than the .tflite."""
+        return {}
+
+    def compare_original(
+        self, prepared: PreparedInputs, finals: Mapping[str, Array], original: Mapping[str, Array]
+    ) -> list[dict[str, Any]]:
+        """Returns nothing: the .tflite itself is what ran."""
         return []
 
     def _between(self, given: set[int], wanted: Sequence[int]) -> list[Operator]:

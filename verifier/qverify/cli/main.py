@@ -153,7 +153,9 @@ def _run(name: str, words: list[str]) -> int:
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
-        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120)
+        status = command.main(
+            words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120, obj=[name, *words]
+        )
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)

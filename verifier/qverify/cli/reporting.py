@@ -30,7 +30,7 @@ class ReportOption(click.Option):
 
 
 OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
-SHORT = {  # formats with an option of their own, on commands whose results they can express
+SHORT = {  # formats with an option of their own
     "json": "",
     "html": "one page to look at and send on",
     "junit": "for CI systems",
@@ -66,18 +66,16 @@ class ReportFiles:
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
-    formats = [name for name in SHORT if writer == "write" or name == "json"]
-
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def wrapper(**others: Any) -> int:
-            short = {name: others.pop(f"{name}_path") for name in formats}
+            short = {name: others.pop(f"{name}_path") for name in SHORT}
             files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
             return command(reports=ReportFiles(files, writer, repeating_command(given_words())), **others)
 
         decorated: Callable[..., int] = wrapper
-        for name in reversed(formats):
+        for name in reversed(SHORT):
             decorated = _short_option(name)(decorated)
         for option in reversed(OPTIONS):
             decorated = option(decorated)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from qverify.plural import count
 from qverify.renderers import fault_explanation
 from qverify.renderers.html_page.elements import code, element, listed, number, table, text
 from qverify.triage.experiment_inputs import KINDS
 from qverify.triage.experiments import Experiment
+from qverify.triage.fault import Fault
 from qverify.triage.forensics import FaultExplanation
 
 PLACES = {"node": "the node alone", "network": "the whole network", "probe": "the same op in another shape"}
@@ -30,8 +32,8 @@ def explanation(one: Any, frames: int) -> str:
         element("p", text(fault_explanation.verdict(found)), class_=kind),
         said,
         _map(drawn),
-        _candidates(found),
         _experiments(found.experiments),
+        _candidates(found),
     ]
     return "".join(parts)
 
@@ -45,23 +47,25 @@ def _map(rows: list[str]) -> str:
 
 
 def _candidates(found: FaultExplanation) -> str:
+    """Returns the causes that give every recorded byte, and folded away those that failed or give a part only."""
     rows = list[list[str]]()
     for at, group in enumerate(found.exact):
         state = ("confirmed" if found.confirmed else "candidate") if at == 0 else "as exact"
-        rows += [[text(f.said), text(f.family), f"{f.bits:.1f}", state] for f in group]
-    rows += [[text(f.said), text(f.family), f"{f.bits:.1f}", "exact, less specific"] for g in found.general for f in g]
-    rows += [
-        [text(f.cause.said), text(f.cause.family), f"{f.cause.bits:.1f}", f"failed experiment {f.experiment}"]
-        for f in found.fallen
-    ]
-    rows += [
-        [text(p.cause.said), text(p.cause.family), f"{p.cause.bits:.1f}", f"gives {p.of_differing:.1%} of what differs"]
-        for p in found.partial
-    ]
-    if not rows:
-        return ""
-    more = f"; the first {MOST} of {len(rows)}" if len(rows) > MOST else ""
-    return table(f"candidates{more}", ("cause", "family", "bits it takes", "what became of it"), rows[:MOST])
+        rows += [_cause(fault, state) for fault in group]
+    rows += [_cause(fault, "exact, less specific") for group in found.general for fault in group]
+    others = [_cause(f.cause, f"failed experiment {f.experiment}") for f in found.fallen]
+    others += [_cause(p.cause, f"gives {p.of_differing:.1%} of what differs") for p in found.partial]
+    heads = ("cause", "family", "bits it takes", "what became of it")
+    shown = table("causes that give every byte", heads, rows[:MOST]) if rows else ""
+    if not others:
+        return shown
+    more = f", the first {MOST} are listed" if len(others) > MOST else ""
+    summary = element("summary", f"{count(len(others), 'cause')} that fell or give a part only{more}")
+    return shown + element("details", summary, table("causes that fell", heads, others[:MOST]))
+
+
+def _cause(fault: Fault, state: str) -> list[str]:
+    return [text(fault.said), text(fault.family), f"{fault.bits:.1f}", state]
 
 
 def _experiments(runs: Iterable[Experiment]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qverify.renderers import triage_text
+from qverify.renderers import fault_explanation, triage_text
 from qverify.renderers.html_page import around, run_facts
 from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
 from qverify.renderers.html_page.explained import explanation
@@ -24,10 +24,12 @@ JUDGED = {
 
 def render(found: Triage) -> str:
     """Returns the page as HTML. found: with every text printable."""
+    rungs = [(_rung(rung, at), rung.verdict) for at, rung in enumerate(found.rungs)]
     sections = [
         Section("ladder", "The ladder", _ladder(found)),
-        *(Section(f"r{at}", f"{r.a} ~ {r.b}", _evidence(r), _heading(r)) for at, r in enumerate(found.rungs)),
+        *(rung for rung, verdict in rungs if verdict != "PASSED"),
         Section("explained", "What explains the board's difference", _explained(found)),
+        *(rung for rung, verdict in rungs if verdict == "PASSED"),
         Section("losses", "Loss of quantization, tensor by tensor", losses(found)),
         Section("what-if", "What if", what_if(found)),
         Section("quiet", "Too small for their scale", listed(f"{q.tensor}: {q.said}" for q in found.quiet)),
@@ -63,7 +65,7 @@ def _concluded(found: Triage) -> str:
     if broken is not None and broken.blame is not None:
         b = broken.blame
         cause = next((e for e in found.explained if e.explanation is not None and e.explanation.confirmed), None)
-        because = f" {text(triage_text.fault_explanation.verdict(cause.explanation))}." if cause is not None else ""
+        because = f" {text(_cause(cause))}." if cause is not None else ""
         said = f"{element('strong', text(b.side))} is to blame at {code(b.node)}. {text(b.why)}.{because}"
         return element("p", said, class_="blame")
     kind = {"PASSED": "blame good", "FAILED": "blame"}.get(found.verdict, "blame quiet")
@@ -71,8 +73,15 @@ def _concluded(found: Triage) -> str:
     return element("p", text(f"{first[:1].upper()}{first[1:]}."), class_=kind)
 
 
-def _heading(rung: Rung) -> str:
-    return f"{text(rung.a)} ~ {text(rung.b)}: {verdict(rung.verdict)}"
+def _cause(one: Any) -> str:
+    """Returns the confirmed cause without what confirmed it, which has a section of its own."""
+    said = fault_explanation.verdict(one.explanation).removeprefix("EXPLAINED: ").partition("; confirmed by ")[0]
+    return f"Confirmed by experiments on the board: {said}"
+
+
+def _rung(rung: Rung, at: int) -> Section:
+    name = f"{rung.a} ~ {rung.b}"
+    return Section(f"r{at}", f"{name}: {rung.verdict}", _evidence(rung), f"{text(name)}: {verdict(rung.verdict)}")
 
 
 def _ladder(found: Triage) -> str:

@@ -134,7 +134,7 @@ class Worker:
         self._lock.note(1)
         with _EndAfter(self._limit):
             for iteration in range(repeat):
-                last.values = model.run(inputs)
+                last.values = model.run(inputs, wanted)
                 self._report(frame, iteration, wanted, bool(flags & DIGESTS))
         self._lock.note(0)
         said = wire.text(json.dumps(model.report()))

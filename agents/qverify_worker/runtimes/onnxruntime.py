@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class OnnxModel:
             raise RequestError(UNSUPPORTED, f"input {value.name}: of type {value.type}, which is not supported")
         return np.dtype(TYPES[kind])
 
-    def run(self, values: dict[str, Array]) -> dict[str, Array]:
+    def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]:
         """Returns the outputs by name. Raises RequestError where onnxruntime fails."""
         try:
             made = self._session.run(self.outputs, values)

@@ -17,6 +17,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.light_model import LightModel, with_data
+from qverify.printable import printable
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.tensors.prepared import PreparedInputs
@@ -97,14 +98,7 @@ class RuntimeBoard(Board):
     def placement(self) -> Counter[str]:
         """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
         does not say."""
-        try:
-            said: Any = json.loads(self._agent.said)
-        except (ValueError, RecursionError):
-            return Counter()
-        nodes = said.get("nodes_by_provider") if isinstance(said, dict) else None
-        if not isinstance(nodes, dict):
-            return Counter()
-        return Counter({str(k)[:80]: v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
+        return placement_of(said_of(self._agent.said))
 
     def notes(self) -> list[str]:
         """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""
@@ -115,6 +109,23 @@ class RuntimeBoard(Board):
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
         return [ran, f"{self.runtime}: {'; '.join(shares)}"]
+
+
+def said_of(text: str) -> dict[str, Any]:
+    """Returns what a worker said of its last run; {} for anything that is no object."""
+    try:
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def placement_of(said: Mapping[str, Any]) -> Counter[str]:
+    """Returns the number of nodes by where they ran."""
+    nodes = said.get("nodes_by_provider")
+    if not isinstance(nodes, dict):
+        return Counter()
+    return Counter({printable(str(k)[:80]): v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
 
 
 def _exposed(model: LightModel, names: Sequence[str]) -> bytes:

@@ -145,7 +145,8 @@ class LiteRtModel:
             again = self._run_marked(opened, values, doubtful, MARKS[1])
             if lost := next((t for t in doubtful if _is_marked(again[t.name], MARKS[1])), None):
                 raise RequestError(
-                    UNSUPPORTED, f"{lost.name}: the delegate writes no such tensor; finals:BOARD judges the outputs alone"
+                    UNSUPPORTED,
+                    f"{lost.name}: the delegate writes no such tensor; finals:BOARD judges the outputs alone",
                 )
         return made
 

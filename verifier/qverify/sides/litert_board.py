@@ -128,7 +128,9 @@ class LiteRtBoard(Board):
         wanted = [int(self._tensors[n]["tfl"]) for n in names if n in self._tensors]
         operators = [] if model is None else operators_between(model, set(given), wanted)
         if model is None or not operators or len(wanted) < len(names) or len(fed) < len(unit.inputs):
-            raise AgentError(UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board runs it not by itself")
+            raise AgentError(
+                UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board runs it not by itself"
+            )
         part, index = cut(self._file, model, operators, given, wanted)
         tensors = {n: {**self._tensors[n], "tfl": index[int(self._tensors[n]["tfl"])]} for n in (*fed, *names)}
         ends = replace(self.graph, inputs=tuple(fed), outputs=tuple(names))

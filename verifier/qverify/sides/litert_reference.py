@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from qverify.errors import InternalError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -18,6 +16,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tflite_model.convert import Converted
 from qverify.tflite_model.interpreter import Interpreter, cut, operators_between
+from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
 
 class LiteRtReference:
@@ -86,12 +85,10 @@ class LiteRtReference:
         return int(self._tensors[name]["tfl"])
 
     def _as_in_file(self, name: str, value: Array) -> Array:
-        entry: dict[str, Any] = self._tensors[name]
-        axes, shape = entry["axes"], entry["shape"]
-        return np.ascontiguousarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)))
+        return as_in_file(self._tensors[name], value)
 
     def _as_in_onnx(self, name: str, value: Array) -> Array:
         entry = self._tensors[name]
         if value.size != math.prod(entry["dims"]):
             raise InternalError(f"{name}: LiteRT made {list(value.shape)}, wanted {entry['dims']}")
-        return np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])
+        return as_in_onnx(entry, value)

@@ -35,8 +35,10 @@ class Model(Protocol):
 
     inputs: list[tuple[str, np.dtype[Any], tuple[int, ...]]]
     outputs: list[str]
+    seconds: dict[str, float]
 
     def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]: ...
+    def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]: ...
     def report(self) -> dict[str, Any]: ...
 
 

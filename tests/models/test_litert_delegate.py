@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from qverify.cli.main import main
 
 from tests.conftest import MODELS, need_models
 from tests.litert_delegate import board, built_delegate, reduce, spoilable, verify
@@ -62,8 +63,6 @@ def test_a_node_is_run_by_itself_for_triage(library, tmp_path):
     """The fault's experiments run the operator alone, on the delegate."""
     one = spoilable(TFLITE)[3]
     report = tmp_path / "triage.json"
-    from qverify.cli.main import main
-
     words = ["triage", "-m", str(TFLITE), "-b", board(library, one, 1, finals=False), "-q", "--json", str(report)]
     assert main(words) == 1
     text = json.dumps(json.loads(report.read_text()))
@@ -73,3 +72,22 @@ def test_a_node_is_run_by_itself_for_triage(library, tmp_path):
 def test_an_option_that_it_lacks_is_one_line(library, tmp_path):
     status, report = verify(TFLITE, board(library, None, 0, finals=False, more="colour=red"), tmp_path)
     assert status == 3 and "unknown option colour" in json.dumps(report)
+
+
+def test_perf_times_each_operator_by_itself(library, tmp_path):
+    times = tmp_path / "perf.json"
+    words = [
+        "perf",
+        "-m",
+        str(TFLITE),
+        "-b",
+        board(library, None, 0, finals=False),
+        "--runs",
+        "2",
+        "--json",
+        str(times),
+    ]
+    assert main(words) == 0
+    document = json.loads(times.read_text())
+    assert len(document["nodes"]) == 16 and document["runs"] == 2
+    assert "each operator ran by itself" in document["notes"][0]

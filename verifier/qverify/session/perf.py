@@ -11,6 +11,7 @@ from qverify_agents.errors import LinkError
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.plural import count
 from qverify.report.perf import NodeTimes, Perf
 from qverify.session.models import open_models
 from qverify.session.open_board import open_board
@@ -61,6 +62,17 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
             if progress is not None:
                 progress(len(runs), request.runs)
         wall_s = (time.perf_counter() - begun) / request.runs
-        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in graph.nodes)
+        told = [n for n in graph.nodes if all(n.name in run for run in runs)]
+        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in told)
         totals = tuple(sum(run.values()) for run in runs)
-        return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up)
+        notes = _notes(board.runtime, len(graph.nodes) - len(told))
+        return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up, notes)
+
+
+def _notes(runtime: str, untold: int) -> tuple[str, ...]:
+    """Returns what the times of another runtime than qvrt are."""
+    if runtime == "qvrt":
+        return ()
+    kind = "each operator ran by itself as a model of its own" if runtime == "litert" else "its own profile"
+    lacking = (f"{count(untold, 'node')} without a time: computed with another, or on the host",) if untold else ()
+    return (f"times of {runtime}: {kind}", *lacking)

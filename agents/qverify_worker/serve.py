@@ -135,7 +135,7 @@ class Worker:
         with _EndAfter(self._limit):
             if wanted and not flags & DIGESTS:  # times are what such a run is for
                 for iteration, seconds in enumerate(model.time(inputs, wanted, repeat)):
-                    self._report(frame, iteration, [n for n in wanted if n in seconds], False, seconds)
+                    self._report(frame, iteration, wanted, False, seconds)
                 last.values = model.run(inputs, wanted)
             else:
                 for iteration in range(repeat):
@@ -175,7 +175,7 @@ class Worker:
     ) -> None:
         for name in wanted:
             digest = self._digest(name) if digests else 0
-            nanoseconds = int(seconds.get(name, 0.0) * 1e9)
+            nanoseconds = max(1, int(seconds[name] * 1e9)) if name in seconds else 0  # 0: not known
             event = struct.pack("<IIQQ", len(self._last.events), iteration, digest, nanoseconds) + wire.text(name)
             self._last.events.append(event)
             self._link.send(wire.NODE, frame.sequence, event)

@@ -175,7 +175,8 @@ class LiteRtBoard(Board):
             fed_hashes = [sha256 for sha256, _ in contents]
             events = self._agent.run(model, fed_hashes, nodes=[name], digests=False, repeat=runs, names=[name])
             for event in events:
-                times[event.iteration][unit.name] = event.elapsed_ns / 1e9
+                if event.iteration < runs and event.elapsed_ns:
+                    times[event.iteration][unit.name] = event.elapsed_ns / 1e9
         if not all(times):
             raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
         return times

@@ -100,7 +100,7 @@ class RuntimeBoard(Board):
         self._values_are_of_the_run = False
         times: list[dict[str, float]] = [{} for _ in range(runs)]
         for event in events:
-            if event.tensor in self._names and event.iteration < runs:
+            if event.tensor in self._names and event.iteration < runs and event.elapsed_ns:
                 times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
         if not all(times):
             raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")

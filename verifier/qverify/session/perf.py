@@ -15,6 +15,7 @@ from qverify.plural import count
 from qverify.report.perf import NodeTimes, Perf
 from qverify.session.models import open_models
 from qverify.session.open_board import open_board
+from qverify.session.runner import runner_for
 
 EVENTS = 65536  # of one request at most, so that answers stay small
 MOST_NODES = 4096  # that a board takes in one list (agents/PROTOCOL.md)
@@ -32,11 +33,17 @@ class PerfRequest:
     warm_up: int = 2
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()
 
 
 def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = None) -> Perf:
     """Returns the times of each node of the model on the board. Raises LinkError where the board fails, or reports no
     times of nodes."""
+    if (runner := runner_for(request.board, request.runner)) is not None:
+        raise UsageError(
+            f"perf times nodes, and runner {runner.name} tells no times of them; the main job reports the time of its whole "
+            "run, and by --runner-option timing= that of its own output"
+        )
     models = open_models(request.models)
     graph, prepared = models.graph, prepared_inputs(models.graph, request.inputs)
     board = open_board(models, request.board, request.deadline_s, request.reach)

@@ -59,6 +59,7 @@ static int32_t finish(const qv_requantizer *r, const qv_tensor *y, float real, i
     v = qv_clamp_f64(v, low, high);
     return (int32_t)qv_round_f64(v) + r->zero;
   }
+  if (!r->channels) return quotient(r, acc, divisor);
   return qv_requantize(r, acc, divisor - 1);
 }
 
@@ -70,7 +71,7 @@ static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
   qv_requantizer_of(s, n, 1, 9, qv_is_wide(x, NULL, y), &r);
   const void *from = qv_data(s, x);
   void *to = qv_data(s, y);
-  int divided = is_quotient(qv_in(s->model, n, 1));
+  if (is_quotient(qv_in(s->model, n, 1))) r.channels = 0;
   int64_t at = 0;
   for (int64_t p = 0; p < w.batch * w.channels; p++)
     for (int64_t i = 0; i < w.out_h; i++) {
@@ -89,8 +90,7 @@ static qv_status average_pool_run(const qv_session *s, const qv_node *n) {
             if (r.dtype == QV_F32) real += ((const float *)r.values)[0] * (float)v;
           }
         int32_t result = y->zero_point[0];
-        int64_t divisor = qv_word(n, 8) ? w.kernel_h * w.kernel_w : count;
-        if (count) result = divided ? quotient(&r, acc, divisor) : finish(&r, y, real, acc, divisor);
+        if (count) result = finish(&r, y, real, acc, qv_word(n, 8) ? w.kernel_h * w.kernel_w : count);
         if (result < r.low) result = r.low;
         if (result > r.high) result = r.high;
         qv_store(to, y->dtype, at, result);

@@ -1,5 +1,4 @@
-/* y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32, or in
-   integers where the weights are integers, of which 1024 make 1. */
+/* y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32; two more forms as LiteRT computes. */
 #include "op.h"
 #include "../arithmetic/float32.h"
 
@@ -9,8 +8,8 @@ static float sample(const qv_tensor *x, const void *from, int truncate, int64_t 
   return truncate ? (float)q : qv_dequantize(q, x->scale[0], x->zero_point[0]);
 }
 
-enum { ROUNDED, TRUNCATED, FIXED_POINT, HALF_UP };
-#define FARTHEST 2048 /* a weight: those of half pixels reach beyond 1024 */
+enum { FIXED_POINT = 2, HALF_UP }; /* word 0: as LiteRT computes */
+#define FARTHEST 2048              /* a weight: those of half pixels reach beyond 1024 */
 
 static qv_status check_weights(qv_model *m, const qv_node *n, const qv_tensor *weight) {
   const int32_t *w = weight->constant;
@@ -25,7 +24,7 @@ static qv_status resize_linear_check(qv_model *m, qv_node *n) {
   const qv_tensor *x = qv_in(m, n, 0), *y = qv_out(m, n, 0);
   const qv_tensor *index = qv_in(m, n, 1), *weight = qv_in(m, n, 2);
   if (!x || x->rank < 2 || x->rank != y->rank) return qv_fail_operands(m, n, "one rank in and out, 2 or more");
-  if (qv_word(n, 0) < ROUNDED || qv_word(n, 0) > HALF_UP) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 to 3", qv_word(n, 0));
+  if (qv_word(n, 0) < 0 || qv_word(n, 0) > HALF_UP) return qv_fail(m, n, QV_E_FORMAT, "word 0 is %d, wanted 0 to 3", qv_word(n, 0));
   int fixed = qv_word(n, 0) == FIXED_POINT;
   if (qv_word(n, 0) >= FIXED_POINT && !(x->dtype == y->dtype && qv_is_8bit(x)))
     return qv_fail_operands(m, n, "8 bits in and out of one dtype for word 0 = 2 or 3");
@@ -53,27 +52,10 @@ typedef struct {
   const qv_tensor *x, *y;
   const void *from;
   void *to;
-  int truncate;
   int64_t rows, columns, width;
   const int32_t *r1, *r2, *c1, *c2; /* index */
   const void *weight;
 } resizing;
-
-static void float_plane(const resizing *w, int64_t p, int64_t at) {
-  const float *dy2 = w->weight, *dy1 = dy2 + w->rows, *dx2 = dy1 + w->rows, *dx1 = dx2 + w->columns;
-  for (int64_t i = 0; i < w->rows; i++) {
-    int64_t top = p + w->r1[i] * w->width, bottom = p + w->r2[i] * w->width;
-    for (int64_t j = 0; j < w->columns; j++, at++) {
-      float v = (dx2[j] * dy2[i]) * sample(w->x, w->from, w->truncate, top + w->c1[j]);
-      float b = (dx1[j] * dy2[i]) * sample(w->x, w->from, w->truncate, top + w->c2[j]);
-      float c = (dx2[j] * dy1[i]) * sample(w->x, w->from, w->truncate, bottom + w->c1[j]);
-      float d = (dx1[j] * dy1[i]) * sample(w->x, w->from, w->truncate, bottom + w->c2[j]);
-      v = ((v + b) + c) + d;
-      if (w->y->dtype == QV_F32) ((float *)w->to)[at] = v;
-      else qv_store(w->to, w->y->dtype, at, w->truncate ? (int32_t)v : qv_quantize(v, w->y->scale[0], w->y->zero_point[0], w->y->dtype));
-    }
-  }
-}
 
 static int32_t fixed_sample(const resizing *w, int64_t at) { return qv_load(w->from, w->x->dtype, at); }
 
@@ -109,14 +91,12 @@ static void half_up_plane(const resizing *w, int64_t p, int64_t at) {
   }
 }
 
-static qv_status resize_linear_run(const qv_session *s, const qv_node *n) {
+static qv_status run_as_litert(const qv_session *s, const qv_node *n) {
   resizing w;
-  int how = qv_word(n, 0);
   w.x = qv_in(s->model, n, 0);
   w.y = qv_out(s->model, n, 0);
   w.from = qv_data(s, w.x);
   w.to = qv_data(s, w.y);
-  w.truncate = how == TRUNCATED;
   w.rows = w.y->shape[w.y->rank - 2];
   w.columns = w.y->shape[w.y->rank - 1];
   w.width = w.x->shape[w.x->rank - 1];
@@ -127,9 +107,35 @@ static qv_status resize_linear_run(const qv_session *s, const qv_node *n) {
   w.weight = qv_in(s->model, n, 2)->constant;
   int64_t plane = w.width * w.x->shape[w.x->rank - 2], at = 0;
   for (int64_t p = 0; p < w.x->elements; p += plane, at += w.rows * w.columns)
-    if (how == FIXED_POINT) fixed_plane(&w, p, at);
-    else if (how == HALF_UP) half_up_plane(&w, p, at);
-    else float_plane(&w, p, at);
+    if (qv_word(n, 0) == FIXED_POINT) fixed_plane(&w, p, at);
+    else half_up_plane(&w, p, at);
+  return QV_OK;
+}
+
+static qv_status resize_linear_run(const qv_session *s, const qv_node *n) {
+  if (qv_word(n, 0) >= FIXED_POINT) return run_as_litert(s, n);
+  const qv_tensor *x = qv_in(s->model, n, 0), *y = qv_out(s->model, n, 0);
+  int64_t rows = y->shape[y->rank - 2], columns = y->shape[y->rank - 1], width = x->shape[x->rank - 1],
+          plane = width * x->shape[x->rank - 2];
+  const int32_t *r1 = qv_in(s->model, n, 1)->constant, *r2 = r1 + rows, *c1 = r2 + rows, *c2 = c1 + columns;
+  const float *dy2 = qv_in(s->model, n, 2)->constant, *dy1 = dy2 + rows, *dx2 = dy1 + rows, *dx1 = dx2 + columns;
+  const void *from = qv_data(s, x);
+  void *to = qv_data(s, y);
+  int truncate = qv_word(n, 0);
+  int64_t at = 0;
+  for (int64_t p = 0; p < x->elements; p += plane)
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t top = p + r1[i] * width, bottom = p + r2[i] * width;
+      for (int64_t j = 0; j < columns; j++, at++) {
+        float v = (dx2[j] * dy2[i]) * sample(x, from, truncate, top + c1[j]);
+        float b = (dx1[j] * dy2[i]) * sample(x, from, truncate, top + c2[j]);
+        float c = (dx2[j] * dy1[i]) * sample(x, from, truncate, bottom + c1[j]);
+        float d = (dx1[j] * dy1[i]) * sample(x, from, truncate, bottom + c2[j]);
+        v = ((v + b) + c) + d;
+        if (y->dtype == QV_F32) ((float *)to)[at] = v;
+        else qv_store(to, y->dtype, at, truncate ? (int32_t)v : qv_quantize(v, y->scale[0], y->zero_point[0], y->dtype));
+      }
+    }
   return QV_OK;
 }
 

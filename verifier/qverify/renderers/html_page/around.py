@@ -85,9 +85,9 @@ def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | Non
 
 
 def drawn_first(network: Network) -> set[int]:
-    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that do not agree, in running order,
-    then the others."""
-    order = sorted(range(len(network.units)), key=lambda at: network.unit_state(at) == "agrees")
+    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that fail or differ before others, in
+    running order."""
+    order = sorted(range(len(network.units)), key=lambda at: ORDER.index(network.unit_state(at)))
     return set(order[:MOST_DRAWN])
 
 
@@ -104,7 +104,7 @@ def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> st
     ]
     label = f"the graph around {unit.node}"
     picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
-    shown = element("div", picture, class_="wide", tabindex=0, role="region", aria_label=label) if drawing else ""
+    shown = element("div", picture, class_="wide", tabindex=0, role="group", aria_label=label) if drawing else ""
     return element("figure", shown, element("figcaption", _words(network, at)))
 
 
@@ -189,7 +189,7 @@ def neighbourhood(found: Neighbourhood) -> str:
     picture = draw(boxes, edges, label)
     return element(
         "figure",
-        element("div", picture, class_="wide", tabindex=0, role="region", aria_label=label),
+        element("div", picture, class_="wide", tabindex=0, role="group", aria_label=label),
         element("figcaption", text(caption)),
     )
 

@@ -56,7 +56,7 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], fir
     head = element("tr", *(element("th", text(name), scope="col") for name in heads))
     body = [_cells([*cells], first) for cells in rows]
     shown = element("table", element("caption", text(caption)), element("thead", head), element("tbody", *body))
-    return element("div", shown, class_="wide", tabindex=0, role="region", aria_label=caption)
+    return element("div", shown, class_="wide", tabindex=0, role="group", aria_label=caption)
 
 
 def _cells(cells: list[str], first: str) -> str:

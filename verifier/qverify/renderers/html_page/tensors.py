@@ -25,7 +25,7 @@ def table(pair: Pair, anchor: str, graphs: Mapping[str, str]) -> str:
         element("table", caption, head, element("tbody", *rows), class_="tensors"),
         class_="wide",
         tabindex=0,
-        role="region",
+        role="group",
         aria_label=f"tensors of {pair.a} ~ {pair.b}",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 import random
@@ -10,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qverify import example
+from qverify.cli.main import main
+from qverify.cli.reporting import repeating_command
 from qverify.printable import printable, visible
 from qverify.renderers import formats
 from qverify.renderers.html_page import around, layered
@@ -22,6 +27,8 @@ from tests.plain.test_report_formats import NASTY, Page
 from tests.plain.three_sides import three, wrong_at
 
 SHAPES = {"polyline": "fill", "path": "fill", "line": "stroke"}  # black, or nothing, where a viewer allows no styles
+EXAMPLE = Path(example.__file__).parent
+FAULTY = "relu2_QuantizeLinear_Output"
 in_a_browser = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
 
 
@@ -234,3 +241,70 @@ def test_no_page_is_wider_than_the_window(width, tmp_path):
             assert page.run("document.documentElement.scrollWidth") <= width, name
             assert page.run("document.querySelectorAll('script').length") == 1
             assert (page.requests, page.logged) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Triage of the packaged example on a faulty board, in every format; and a capture of the main job."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with_faults = ["-b", f"faulty:local?fault=bitflip@{FAULTY}"]
+    models = f"{EXAMPLE}/digits_float.onnx,{EXAMPLE}/digits_quant.onnx"
+    into = [
+        w for name in ("html", "junit", "csv", "markdown", "json") for w in (f"--{name}", str(folder / f"t.{name}"))
+    ]
+    assert main(["triage", "-m", models, *with_faults, "--loss", "always", "-q", *into]) == 1
+    words = ["-m", f"{EXAMPLE}/digits_quant.onnx", *with_faults, "-r", "True", "-q"]
+    into = ["--json", str(folder / "r.json"), "--html", str(folder / "r.html")]
+    assert main([*words, "--capture", str(folder / "capture"), *into]) == 1
+    return folder
+
+
+def test_triage_has_the_same_numbers_in_all_formats(drawn):
+    found = json.loads((drawn / "t.json").read_text())
+    lines = [line for line in (drawn / "t.csv").read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
+    losses = [row for row in rows if row["row"] == "loss"]
+    assert [row["tensor"] for row in losses] == [one["tensor"] for one in found["losses"]] != []
+    for row, one in zip(losses, found["losses"], strict=True):
+        assert [row[n] for n in ("sqnr_db", "cosine", "clipped")] == [
+            str(one[n]) for n in ("sqnr_db", "cosine", "clipped")
+        ]
+    outputs = [(row["tensor"], row["max_abs"]) for row in rows if row["row"] == "output"]
+    assert outputs == [(o["name"], str(o["max_abs"])) for rung in found["rungs"] for o in rung["outputs"]]
+    cases = {c.get("name"): c for c in xml.parse(drawn / "t.junit").getroot().iter("testcase")}
+    names = [f"{rung['a']} ~ {rung['b']}" for rung in found["rungs"]]
+    assert [*cases] == ["verdict", *names]
+    assert [n for n in names if cases[n].find("failure") is not None] == [found["broken"]] == ["simulator ~ board"]
+    markdown = (drawn / "t.markdown").read_text()
+    assert "is to blame at" in markdown and f"{found['losses'][0]['sqnr_db']:.1f}" in markdown
+    page = Page((drawn / "t.html").read_text())
+    check_links(page)
+    check_drawings(page)
+    shown = "".join(page.text)
+    best = found["explained"][0]["explanation"]["exact"][0][0]["said"]
+    assert shown.count(best) >= 2 and "experiments on the board" in shown and found["next_step"] in shown
+    assert all(f"{one['sqnr_db']:.1f}" in shown for one in found["losses"])
+    assert found["command"] in shown and found["command"].startswith("qverify triage -m ")
+    assert "--html" not in found["command"] and found["units"] and found["sides"][-1]["name"] == "board"
+
+
+def test_a_capture_is_drawn_again_as_it_was_judged(drawn, capsys):
+    again = drawn / "again.json"
+    assert (
+        main(["report", str(drawn / "capture"), "-q", "--json", str(again), "--html", str(drawn / "again.html")]) == 1
+    )
+    one, two = (json.loads(path.read_text()) for path in (drawn / "r.json", again))
+    assert (two["verdict"], two["blame"], two["units"]) == (one["verdict"], one["blame"], one["units"])
+    assert [p["tensors"] for p in two["pairs"]] == [p["tensors"] for p in one["pairs"]]
+    check_links(Page((drawn / "again.html").read_text()))
+    capsys.readouterr()
+    assert main(["report", str(drawn / "capture")]) == 2
+    assert "where to?" in capsys.readouterr().err
+    assert main(["report", str(drawn), "--json", str(again)]) == 2
+    assert "not a capture" in capsys.readouterr().err
+
+
+def test_the_command_that_repeats_a_report_has_no_reports():
+    words = ["verify", "-m", "a b.onnx", "--html", "x", "--report", "json=-", "--csv=y", "-i", "--json"]
+    assert repeating_command(words) == "qverify verify -m 'a b.onnx' -i"
+    assert repeating_command([]) == ""

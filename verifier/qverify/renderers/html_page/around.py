@@ -104,7 +104,7 @@ def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> st
     ]
     label = f"the graph around {unit.node}"
     picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
-    shown = element("div", picture, class_="wide", tabindex=0, role="group", aria_label=label) if drawing else ""
+    shown = element("div", picture, class_="wide", tabindex=0) if drawing else ""
     return element("figure", shown, element("figcaption", _words(network, at)))
 
 
@@ -189,7 +189,7 @@ def neighbourhood(found: Neighbourhood) -> str:
     picture = draw(boxes, edges, label)
     return element(
         "figure",
-        element("div", picture, class_="wide", tabindex=0, role="group", aria_label=label),
+        element("div", picture, class_="wide", tabindex=0),
         element("figcaption", text(caption)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+SHAPES = ("circle", "line", "path", "polyline", "rect")  # of SVG, which close themselves
 MARKS = {"PASSED": "✓", "FAILED": "✗", "INCONCLUSIVE": "?"}
 
 
@@ -14,7 +15,7 @@ def element(tag: str, *inside: str, **attributes: object) -> str:
     shown = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
-    return f"<{tag}{shown}>{''.join(inside)}</{tag}>"
+    return f"<{tag}{shown}/>" if tag in SHAPES and not inside else f"<{tag}{shown}>{''.join(inside)}</{tag}>"
 
 
 def _attribute(name: str, value: object) -> str:

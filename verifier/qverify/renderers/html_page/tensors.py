@@ -72,7 +72,9 @@ def _details(row: TensorRow, graph: str) -> str:
     known = [("why", text(row.why))] if row.why else []
     known += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
     known += [("covers", text(", ".join(row.covers)))] if row.covers else []
-    known += [(name, number(v)) for name, v in row.metrics.items() if not isinstance(v, dict) and v is not None]
+    known += [("bytes", "the same on both sides")] if row.bit_equal else []
+    metrics = {} if row.bit_equal else row.metrics
+    known += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
     if row.forced is not None:
         f = row.forced
         worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"

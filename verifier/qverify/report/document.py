@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
+from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
+DRAWN = {"drawings", "input_drawings"}  # fields for people's eyes, which the document leaves out
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -188,6 +190,7 @@ class Pair:
     node_by_node: NodeByNode | None = None
     others: OtherDifferences | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
+    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # what was asked for; not in JSON
 
 
 @dataclass(slots=True)
@@ -237,6 +240,7 @@ class Report:
     boards: list[str] = field(default_factory=list)
     drafts: dict[str, str] = field(default_factory=dict)
     criteria: str = ""
+    input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
 
     @property
     def exit_status(self) -> int:
@@ -261,7 +265,7 @@ def plain(value: Any) -> Any:
         row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
         return row | {name: plain(metric) for name, metric in value.metrics.items()}
     if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in DRAWN}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+MOST = 40  # tensors of one frame, over all its pairs
 RULE = (
     "Drawn are, in this order: the tensors that fail when they are recomputed, the first that differs, the final outputs "
     "that differ, the others that differ (lowest signal to noise ratio first), the final outputs, the others in running "

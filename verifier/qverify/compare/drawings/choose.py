@@ -11,10 +11,10 @@ from qverify.compare.judge import Judged
 from qverify.compare.paired_values import PairedValues
 from qverify.model_bin.graph import Graph
 from qverify.report.document import Blame, Forced, Pair, TensorRow
+from qverify.report.drawings import MOST
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-MOST = 40  # tensors of one frame, over all its pairs
 ORDER = ("fails when it is recomputed", "the first that differs", "a final output that differs", "differs")
 EQUAL = ("a final output", "equal, in running order")
 Verdicts = Mapping[str, Forced]

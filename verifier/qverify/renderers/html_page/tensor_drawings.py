@@ -8,49 +8,57 @@ from qverify.renderers.drawings import panels, svg
 from qverify.renderers.drawings.png import pixels
 from qverify.renderers.drawings.shapes import Figure
 from qverify.renderers.html_page.elements import element, number, text
+from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
-from qverify.report.drawings import RULE, Difference, InputDrawing
+from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
 MOST_BYTES = 1_600_000  # of all drawings, so that the page stays under 3 MB
-LONGEST = 200  # letters of a name in a heading
+LONGEST = 200  # characters of a name in a heading
 
 
-def anchor(pair: int, name: str, report: Report) -> str | None:
-    """Returns the id of a tensor's section; None where the tensor of this pair is not drawn. pair: its number."""
-    at = next((n for n, d in enumerate(report.pairs[pair].drawings) if d.name == name), None)
-    return None if at is None else f"d{pair}-{at}"
+def anchors(pair: Pair, number_of: int) -> dict[str, str]:
+    """Returns the ids of the sections of a pair's drawn tensors, by name."""
+    return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int]) -> str:
-    """Returns the sections of inputs and tensors; "" where nothing is drawn. order: the numbers of the pairs."""
-    return _inputs(report.input_drawings) + _tensors(report, order)
+def sections(report: Report, order: list[int]) -> list[Section]:
+    """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
+    pairs."""
+    inputs = "".join(map(_input, report.input_drawings))
+    return [Section("drawn", "Tensors, drawn", _tensors(report, order)), Section("inputs", "Inputs", inputs)]
 
 
 def _tensors(report: Report, order: list[int]) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    if not drawn:
-        return ""
     shown, room, left = list[str](), MOST_BYTES, list[str]()
     for pair, at in drawn:
         one = _tensor(report.pairs[pair], pair, at, first=not shown)
-        room -= len(one)
-        if room < 0:
-            left.append(report.pairs[pair].drawings[at].name)
+        if len(one) > room:
+            left.append(one)
+            shown.append(_left_out(report.pairs[pair], pair, at))
         else:
             shown.append(one)
-    rule = RULE.format(most="40")
-    if left:
-        rule += f" {len(left)} more would make the page too large: {', '.join(n[:60] for n in left[:20])}"
-        rule += " ..." if len(left) > 20 else ""
-    return element("section", element("h2", "Tensors, drawn"), element("p", text(rule), class_="under"), *shown)
+            room -= len(one)
+    more = f" {len(left)} more would make the page too large." if left else ""
+    rule = element("p", text(RULE.format(most=MOST) + more), class_="under")
+    return rule + "".join(shown) if shown else ""
+
+
+def _left_out(pair: Pair, number_of: int, at: int) -> str:
+    said = element("p", _head(pair, pair.drawings[at]), text("; the page would be too large, --plots DIR draws it"))
+    return element("div", said, id=f"d{number_of}-{at}", class_="drawn")
+
+
+def _head(pair: Pair, d: TensorDrawing) -> str:
+    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
+    name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} characters)"
+    differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
+    return element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
 
 
 def _tensor(pair: Pair, number_of: int, at: int, first: bool) -> str:
     d = pair.drawings[at]
-    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
-    name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} letters)"
-    differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
-    head = element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
+    head = _head(pair, d)
     facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
     figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]
@@ -79,12 +87,6 @@ def _first(differences: list[Difference], a: str, b: str, name: str) -> str:
     caption = element("caption", text(f"The first elements of {name} that differ, as stored"))
     table = element("table", caption, element("thead", heads), element("tbody", *rows), class_="first")
     return element("div", table, class_="wide", tabindex=0, role="region", aria_label=f"first differences of {name}")
-
-
-def _inputs(inputs: list[InputDrawing]) -> str:
-    if not inputs:
-        return ""
-    return element("section", element("h2", "Inputs"), *map(_input, inputs), class_="inputs")
 
 
 def _input(drawn: InputDrawing) -> str:

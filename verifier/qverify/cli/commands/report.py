@@ -36,17 +36,22 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     from qverify.capture.reader import is_capture
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
+    from qverify.compare.options import Options
     from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
 
-    if not reports.files:
+    if not reports.files and reports.plots is None:
         raise click.UsageError("where to? Give --html FILE, --report FORMAT=PATH ... (qverify replay prints it)")
     if not is_capture(folder):
         raise click.UsageError(
             f"{folder}: not a capture (it has no capture.json); a run with --capture {folder} makes one"
         )
     with live_progress() as live:
-        outcome = rejudge(RejudgeRequest(folder), FramesShown(live, view, 0, reports.stdout_taken), live.watch)
+        outcome = rejudge(
+            RejudgeRequest(folder, Options(drawings=reports.drawings)),
+            FramesShown(live, view, 0, reports.stdout_taken),
+            live.watch,
+        )
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)

@@ -10,6 +10,7 @@ from qverify.report.document import Report
 from qverify.report.triage_document import Triage
 
 SUFFIX = ".html"
+DRAWS = True  # tensors: they are drawn only where something asks for it
 
 
 def write(report: Report, path: str) -> None:

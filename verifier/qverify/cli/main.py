@@ -30,6 +30,7 @@ COMMANDS = {
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
     "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
+    "report": "reports of earlier runs: the difference of two",
     "schema": "the JSON Schema of the --json report",
     "doctor": "check this host: onnxruntime canary, runtimes, emulators",
     "demo": "run the packaged example: PASSED, and what FAILED looks like",

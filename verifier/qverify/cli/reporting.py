@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from qverify.report.difference import Difference
     from qverify.report.document import Report
     from qverify.report.triage_document import Triage
 
@@ -51,7 +52,7 @@ class ReportFiles:
         """Whether a report goes to stdout, which then contains nothing else."""
         return any(path == "-" for _, path in self.files)
 
-    def save(self, report: Report | Triage, stdout: bool = True) -> None:
+    def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
@@ -63,7 +64,7 @@ class ReportFiles:
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
-    formats = [name for name in SHORT if writer == "write" or name == "json"]
+    formats = [name for name in SHORT if writer != "write_triage" or name == "json"]
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
@@ -151,7 +152,7 @@ def require_writable(option: str, path: str) -> None:
         raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
 
 
-def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
+def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     verdict."""
     if not reports.stdout_taken:
@@ -160,8 +161,8 @@ def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
     return exit_status(report)
 
 
-def exit_status(report: Report | Triage) -> int:
-    """Returns 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+def exit_status(report: Report | Triage | Difference) -> int:
+    """Returns a difference's own status; else 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
     from qverify.report.document import EXIT, Report
 
     if not isinstance(report, Report):

@@ -7,14 +7,17 @@ import csv
 import io
 
 from qverify.printable import visible
+from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow, plain
 
 SUFFIX = ".csv"
 FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
 FORCED = ("forced", "forced_max_lsb")
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
+NUMBERS = ("-inf",)  # texts that begin so and are none
 
 
 def write(report: Report, path: str) -> None:
@@ -27,6 +30,19 @@ def write(report: Report, path: str) -> None:
     rows.writerow([*FIRST, *FORCED, *metrics])
     for pair in report.pairs:
         rows.writerows(_row(pair, row, metrics) for row in pair.tensors)
+    write_report(text.getvalue(), path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
+    found = visible(found)
+    text = io.StringIO()
+    text.write(f"# {headline(found)}\n")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for row in difference_rows(found):
+        values = (plain(getattr(row, name)) for name in COLUMNS)
+        rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
 
 
@@ -52,4 +68,4 @@ def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:
 
 def _cell(name: str) -> str:
     """Returns the name so that no spreadsheet takes it for a formula."""
-    return f"'{name}" if name.startswith(FORMULA) else name
+    return f"'{name}" if name.startswith(FORMULA) and name not in NUMBERS else name

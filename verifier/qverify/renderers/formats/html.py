@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from qverify.printable import visible
+from qverify.renderers import difference_page
 from qverify.renderers.html_page.page import render
 from qverify.renderers.report_text import write_report
+from qverify.report.difference import Difference
 from qverify.report.document import Report
 
 SUFFIX = ".html"
@@ -13,3 +15,8 @@ SUFFIX = ".html"
 def write(report: Report, path: str) -> None:
     """Writes the page."""
     write_report(render(visible(report)), path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes the page of two runs."""
+    write_report(difference_page.render(visible(found)), path)

@@ -47,13 +47,21 @@ def write_triage(triage: Triage, path: str) -> None:
     text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
     table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows(rows)
+    table.writerows(
+        {name: v if v == "-inf" or not isinstance(v, str) else _cell(v) for name, v in row.items()} for row in rows
+    )
     write_report(text.getvalue(), path)
 
 
 def _rung(rung: Rung) -> list[dict[str, object]]:
     pair = {"a": rung.a, "b": rung.b}
-    first = {"row": "rung", **pair, "verdict": rung.verdict, "gate": rung.gate, "why": _cell(rung.why)}
+    first: dict[str, object] = {
+        "row": "rung",
+        **pair,
+        "verdict": rung.verdict,
+        "gate": rung.gate,
+        "why": rung.why,
+    }
     names = ("elements", "max_abs", "cosine", "rmse", "sqnr_db")
     return [
         first,
@@ -61,7 +69,7 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
             {
                 "row": "output",
                 **pair,
-                "tensor": _cell(o.name),
+                "tensor": o.name,
                 "why": o.judged,
                 "verdict": "holds" if o.holds else "fails",
             }
@@ -73,9 +81,9 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
 
 def _loss(row: TensorLoss) -> dict[str, object]:
     names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
-    known = {"row": "loss", "tensor": _cell(row.tensor), "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
     if row.single is not None:
-        known |= {"single_output": _cell(row.single.worst_output), "single_cosine": _plain(row.single.cosine)}
+        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
     return known
 
 

@@ -28,7 +28,7 @@ def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[
         element("table", caption, head, element("tbody", *rows), class_="tensors"),
         class_="wide",
         tabindex=0,
-        role="region",
+        role="group",
         aria_label=f"tensors of {pair.a} ~ {pair.b}",
     )
 
@@ -76,7 +76,9 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
     known += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
     known += [("drawn", element("a", "density, differences, maps, values", href=f"#{drawing}"))] if drawing else []
     known += [("covers", text(", ".join(row.covers)))] if row.covers else []
-    known += [(name, number(v)) for name, v in row.metrics.items() if not isinstance(v, dict) and v is not None]
+    known += [("bytes", "the same on both sides")] if row.bit_equal else []
+    metrics = {} if row.bit_equal else row.metrics
+    known += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
     if row.forced is not None:
         f = row.forced
         worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"

@@ -18,10 +18,8 @@ def render(report: Report) -> str:
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
     ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
     network = around.networks(report, lambda pair, row: f"t{pair}-{row}")
+    pairs = [_blamed(report, network), *(_pair(pair, at, network, len(report.boards)) for at, pair in ordered)]
     sections = [
-        _blamed(report, network),
-        *(_pair(pair, at, network, len(report.boards)) for at, pair in ordered),
-        *tensor_drawings.sections(report, [at for at, _ in ordered]),
         _graph(network),
         Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
@@ -29,7 +27,8 @@ def render(report: Report) -> str:
         *run_facts.sections(report),
         Section("notes", "Everything the report says", listed(summary_lines(report))),
     ]
-    return page(title, _top(report, models), sections)
+    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], [*pairs, *sections])
+    return page(title, _top(report, models), [*pairs, *drawn, *sections])
 
 
 def _top(report: Report, models: str) -> str:

@@ -11,6 +11,7 @@ from qverify.renderers.verdict_lines import CAUSES, common_weakenings, line
 from qverify.report.document import Blame, Pair, Report
 
 MOST_ROWS = 2500  # tensors of all pairs
+LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page without its inputs; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 
@@ -21,10 +22,9 @@ def render(report: Report) -> str:
     ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
     whole = _drawn(ordered)
     network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
-    sections = [
-        _blamed(report, network),
-        *(_pair(pair, at, network, len(report.boards), at in whole) for at, pair in ordered),
-        *tensor_drawings.sections(report, [at for at, _ in ordered]),
+    first = [_blamed(report, network)]
+    first += [_pair(pair, at, network, len(report.boards), at in whole) for at, pair in ordered]
+    rest = [
         _graph(network),
         Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
@@ -32,6 +32,9 @@ def render(report: Report) -> str:
         *run_facts.sections(report),
         Section("notes", "Everything the report says", listed(summary_lines(report))),
     ]
+    room = LARGEST - sum(len(section.inside.encode()) for section in (*first, *rest))
+    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], max(room, LEAST))
+    sections = [*first, *drawn, *rest]
     return page(title, _top(report, models), sections)
 
 

@@ -21,16 +21,19 @@ def anchors(pair: Pair, number_of: int) -> dict[str, str]:
     return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int]) -> list[Section]:
+def sections(report: Report, order: list[int], room: int = MOST_BYTES) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
-    pairs."""
+    pairs. room: bytes that the drawings may take."""
     inputs = "".join(map(_input, report.input_drawings))
-    return [Section("drawn", "Tensors, drawn", _tensors(report, order)), Section("inputs", "Inputs", inputs)]
+    return [
+        Section("drawn", "Tensors, drawn", _tensors(report, order, min(room, MOST_BYTES))),
+        Section("inputs", "Inputs", inputs),
+    ]
 
 
-def _tensors(report: Report, order: list[int]) -> str:
+def _tensors(report: Report, order: list[int], most: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    shown, room, left = list[str](), MOST_BYTES, list[str]()
+    shown, room, left = list[str](), most, list[str]()
     for pair, at in drawn:
         one = _tensor(report.pairs[pair], pair, at, first=not shown)
         if len(one) > room:

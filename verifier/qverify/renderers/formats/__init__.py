@@ -31,3 +31,12 @@ def page(name: str) -> Page:
     if name not in names():
         raise UsageError(f"report format: got {name!r}, wanted one of {', '.join(names())}")
     return cast(Page, load_page(__name__, name, ("SUFFIX", "write")))
+
+
+def by_suffix(path: str) -> str:
+    """Returns the name of the format whose files end like this. UsageError where there is none."""
+    found = [name for name in names() if path.endswith(page(name).SUFFIX)]
+    if len(found) != 1:
+        endings = ", ".join(page(name).SUFFIX for name in names())
+        raise UsageError(f"{path}: got no format, wanted a file that ends in {endings}, or one of {', '.join(names())}")
+    return found[0]

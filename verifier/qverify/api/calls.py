@@ -24,7 +24,7 @@ from qverify.api.options import (
     with_options,
 )
 from qverify.api.results import Compiled, Kept, Report, Triage, keep
-from qverify.cli.python_options import job_of
+from qverify.cli.python_options import asked_of
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import Outcome
 from qverify.session.request import Request
@@ -50,12 +50,13 @@ def verify(
     step's name, how much is done, and of how much; from several threads. UsageError for wrong options, BadFileError for
     wrong files, UnsupportedError for a model that cannot be compiled, BoardError for a link that fails; a board that
     cannot be reached is no error but INCONCLUSIVE."""
-    from qverify.session.verify_boards import verify_boards
+    from qverify.session.verify_boards import VerifyJob, verify_boards
 
     kept = dict[str | None, Kept]()
     with _documented_errors(), _files_of(inputs) as files:
         given = {"models": models, "board": board, "inputs": files, **options}
-        job = job_of("verify", [], given)
+        asked = asked_of("verify", [], given)
+        job: VerifyJob = asked.job
 
         def run(request: Request, number: int) -> Any:
             outcome = _verified(request, job.frames, progress)
@@ -64,7 +65,9 @@ def verify(
             _name_arrays(outcome, files if inputs is not files else None)
             return outcome.report
 
-        return Report(verify_boards(job, run), kept)
+        whole = verify_boards(job, run)
+        whole.command = asked.command if inputs is files else ""
+        return Report(whole, kept)
 
 
 def _verified(request: Request, frames: Any, progress: Progress | None) -> Outcome:
@@ -93,7 +96,7 @@ def compile(
     from qverify.session.compile_file import compile_file
 
     with _documented_errors():
-        made = compile_file(job_of("compile", [os.fspath(model)], {"output": output, **options}), progress)
+        made = compile_file(asked_of("compile", [os.fspath(model)], {"output": output, **options}).job, progress)
         if made.failed:
             raise BadFileError(
                 f"{os.fspath(model)}: check FAILED: {made.failed}. Nothing is written; check=False does it"
@@ -107,7 +110,10 @@ def compare(a: Path, b: Path, **options: Unpack[CompareOptions]) -> Report:
     from qverify.session.offline.compare_dumps import compare_dumps
 
     with _documented_errors():
-        return Report(compare_dumps(*job_of("compare", [os.fspath(a), os.fspath(b)], options)))
+        asked = asked_of("compare", [os.fspath(a), os.fspath(b)], options)
+        report = compare_dumps(*asked.job)
+        report.command = asked.command
+        return Report(report)
 
 
 @with_options("triage", TriageOptions)
@@ -126,7 +132,10 @@ def triage(
 
     with _documented_errors(), _files_of(inputs) as files:
         given = {"models": models, "board": board, "inputs": files, **options}
-        return Triage(run(job_of("triage", [os.fspath(replay)] if replay is not None else [], given), progress))
+        asked = asked_of("triage", [os.fspath(replay)] if replay is not None else [], given)
+        found = run(asked.job, progress)
+        found.command = asked.command if inputs is files else ""
+        return Triage(found)
 
 
 @with_options("replay", ReplayOptions)
@@ -139,11 +148,11 @@ def replay(folder: Path, *, progress: Progress | None = None, **options: Unpack[
     rerun = options.get("rerun")
     given = {**options, "model": _comma(model), "rerun": _comma(rerun)}
     with _documented_errors():
-        job = job_of("replay", [os.fspath(folder)], given)
-        if isinstance(job, RejudgeRequest):
-            outcome = rejudge(job, None, progress)
-            return Report(outcome.report, {None: Kept(capture=os.fspath(folder))})
-        return Report(replay_bundle(job, progress).report)
+        asked = asked_of("replay", [os.fspath(folder)], given)
+        captured = isinstance(asked.job, RejudgeRequest)
+        report = rejudge(asked.job, None, progress).report if captured else replay_bundle(asked.job, progress).report
+        report.command = asked.command
+        return Report(report, {None: Kept(capture=os.fspath(folder))} if captured else {})
 
 
 def _comma(value: Any) -> Any:

@@ -18,6 +18,13 @@ Progress = Callable[[str, int, int], None]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class RunnerOptions(TypedDict, total=False):
+    """What runs on a board that runs something else than qvrt."""
+
+    runner: str | None
+    runner_option: Some
+
+
 class LinkOptions(TypedDict, total=False):
     """How a board is reached: login and timeouts."""
 
@@ -59,7 +66,7 @@ class InputOptions(TypedDict, total=False):
     roi: Mapping[str, Sequence[int]] | Some
 
 
-class VerifyOptions(LinkOptions, JudgingOptions, InputOptions, total=False):
+class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
     """Those of verify."""
 
     run_sim: bool
@@ -74,11 +81,9 @@ class VerifyOptions(LinkOptions, JudgingOptions, InputOptions, total=False):
     reference_python: Some
     reference_timeout: float
     capture: Path | None
-    runner: str | None
-    runner_option: Some
 
 
-class TriageOptions(LinkOptions, InputOptions, total=False):
+class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
     """Those of triage."""
 
     stages: Some | None

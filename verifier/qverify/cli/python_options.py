@@ -11,6 +11,7 @@ from typing import Any
 import click
 from qverify_agents.printable import one_line
 
+from qverify.cli.reporting import repeating_command
 from qverify.errors import UsageError
 
 NOT_OPTIONS = frozenset(  # of the screen and of files, which a caller in Python writes with Report.save
@@ -22,9 +23,11 @@ RENAMED = {"model": "models", "input_img": "inputs"}  # the arguments of the fun
 
 @dataclass(slots=True)
 class Asked:
-    """The object of a command's context where Python calls it: what the command was asked to do."""
+    """The object of a command's context where Python calls it: what the command was asked to do. command: the line that
+    does the same."""
 
     job: Any = None
+    command: str = ""
 
 
 def hand_over(job: object) -> bool:
@@ -44,22 +47,22 @@ def python_options(name: str) -> dict[str, click.Option]:
     return {keyword: option for keyword, option in options.items() if keyword not in left_out}
 
 
-def job_of(name: str, arguments: Sequence[str], options: Mapping[str, Any]) -> Any:
-    """Returns the job of a command: its words' request, not run. options: by keyword; None is an option not given.
+def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any]) -> Asked:
+    """Returns what a command is asked to do by these words, which is not run. options: by keyword; None is an option not given.
     UsageError for a wrong value, TypeError for an unknown keyword."""
     known, words = python_options(name), list[str]()
     for keyword, value in options.items():
         if keyword not in known:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
         words += _words(known[keyword], keyword, value)
-    command, asked = _command(name), Asked()
+    command, asked = _command(name), Asked(command=repeating_command([name, *words, *arguments]))
     try:
         with command.make_context(f"qverify {name}", [*words, "--", *arguments], obj=asked) as context:
             command.invoke(context)
     except click.ClickException as error:
         raise UsageError(one_line(error.format_message())) from error
     assert asked.job is not None, name
-    return asked.job
+    return asked
 
 
 def _command(name: str) -> click.Command:

@@ -10,7 +10,9 @@ from qverify.printable import visible
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.tables import tensor_rows
-from qverify.report.document import Report
+from qverify.renderers.triage_text import render as render_triage
+from qverify.report.document import Report, plain
+from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
 NAMES = ("board", "tensor")  # columns of foreign text
@@ -25,12 +27,75 @@ def write(report: Report, path: str) -> None:
     text.writelines(f"# {line}\n" for line in summary_lines(report))
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(columns)
-    rows.writerows([_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
+    rows.writerows([_entry(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
     write_report(text.getvalue(), path)
 
 
-def _cell(column: str, value: object) -> object:
-    """Returns a value as the file has it: no spreadsheet takes a name for a formula, and nothing is an empty cell."""
-    if column in NAMES and str(value).startswith(FORMULA):
-        return f"'{value}"
+def _entry(column: str, value: object) -> object:
+    """Returns a value as the file has it; nothing is an empty cell."""
+    if column in NAMES:
+        return _cell(str(value))
     return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+TRIAGED = (
+    "row", "a", "b", "tensor", "op", "verdict", "gate", "elements", "max_abs", "cosine", "rmse", "sqnr_db", "drop_db",
+    "clipped", "used", "step", "weights_sqnr_db", "single_output", "single_cosine", "why",
+)  # fmt: skip
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes a row for each rung, for each of its outputs, and for the loss of each tensor; cells without a value are
+    empty."""
+    found = visible(triage)
+    rows = [row for rung in found.rungs for row in _rung(rung)] + [_loss(row) for row in found.losses]
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
+    table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_report(text.getvalue(), path)
+
+
+def _rung(rung: Rung) -> list[dict[str, object]]:
+    pair = {"a": rung.a, "b": rung.b}
+    first: dict[str, object] = {
+        "row": "rung",
+        **pair,
+        "verdict": rung.verdict,
+        "gate": rung.gate,
+        "why": _cell(rung.why),
+    }
+    names = ("elements", "max_abs", "cosine", "rmse", "sqnr_db")
+    return [
+        first,
+        *(
+            {
+                "row": "output",
+                **pair,
+                "tensor": _cell(o.name),
+                "why": o.judged,
+                "verdict": "holds" if o.holds else "fails",
+            }
+            | {name: _plain(getattr(o, name)) for name in names}
+            for o in rung.outputs
+        ),
+    ]
+
+
+def _loss(row: TensorLoss) -> dict[str, object]:
+    names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
+    known = {"row": "loss", "tensor": _cell(row.tensor), "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    if row.single is not None:
+        known |= {"single_output": _cell(row.single.worst_output), "single_cosine": _plain(row.single.cosine)}
+    return known
+
+
+def _plain(value: float | None) -> object:
+    """Returns a number as in the JSON report; "" for none."""
+    return "" if value is None else plain(value)
+
+
+def _cell(name: str) -> str:
+    """Returns the name so that no spreadsheet takes it for a formula."""
+    return f"'{name}" if name.startswith(FORMULA) else name

@@ -81,6 +81,8 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     reference_python: Some
     reference_timeout: float
     capture: Path | None
+    labels: Path | None
+    task_metric: str | None
 
 
 class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):

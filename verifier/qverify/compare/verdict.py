@@ -261,6 +261,7 @@ def combine(reports: list[Report]) -> Report:
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
         units=first.units,
+        tasks=[t for r in reports for t in r.tasks],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import drafts, heading
+from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.verdict_lines import common_weakenings, line_over
@@ -44,7 +44,8 @@ def render(report: Report, view: View = PLAIN) -> str:
     lines = "\n".join(_line_over(pairs, report, view) for pairs in by_sides.values())
     if view.detail == "quiet":
         return lines
-    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), draft, lines) if p)
+    tasks = "\n\n".join(view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks)
+    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, draft, lines) if p)
 
 
 def _summarize(report: Report) -> str:

@@ -4,7 +4,7 @@ where."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -17,6 +17,7 @@ from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, exit_status, report_options
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
+from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from qverify.report.document import Report
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
+    from qverify.session.task.task_request import TaskRequest
     from qverify.session.verify_boards import VerifyJob
 
 
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
 @view_options
 @report_options()
 @input_options
+@task_options
 @link_options(runtime=False)
 @runner_options
 @judging_options
@@ -130,6 +133,7 @@ def command(
     view: View,
     reports: ReportFiles,
     inputs: InputRequest,
+    task: TaskRequest | None,
     deadline_s: float,
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
@@ -138,6 +142,7 @@ def command(
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
     from qverify.session.request import Request
+    from qverify.session.task.float_model import split_float
     from qverify.session.verify_boards import VerifyJob
 
     if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
@@ -145,6 +150,9 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
+    if task is not None:
+        paths, float_model = split_float(paths)
+        task = replace(task, float_model=float_model)
     several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
     request = Request(
         paths,
@@ -165,6 +173,7 @@ def command(
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
+        task=task,
     )
     job = VerifyJob(request, boards, several)
     if hand_over(job):

@@ -88,8 +88,15 @@ if TYPE_CHECKING:
     "--reference-python",
     multiple=True,
     metavar="COMMAND",
-    help="another Python with onnxruntime and numpy that takes part in --reference-spread, such as 'venv/bin/python' of an older "
+    help="another Python with onnxruntime and numpy that takes part in --reference-spread, or runs --reference-engine, such as 'venv/bin/python' of an older "
     "onnxruntime, or ARM kernels (scripts/arm_reference of a clone makes them); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
+)
+@click.option(
+    "--reference-engine",
+    multiple=True,
+    metavar="ENGINE",
+    help="what runs an ONNX with a vendor's own operators: lib:PATH (custom operators for onnxruntime; may be repeated), "
+    "module:callable or FILE.py:callable, or onnxruntime, that of --reference-python",
 )
 @click.option(
     "--reference-timeout",
@@ -97,7 +104,7 @@ if TYPE_CHECKING:
     type=Finite(0.1, 1e6),
     default=900.0,
     show_default=True,
-    help="seconds for each run of --reference-python",
+    help="seconds for each run of --reference-python or --reference-engine",
 )
 @click.option(
     "--capture",
@@ -123,6 +130,7 @@ def command(
     spot_seed: int | None,
     reference_spread: bool,
     reference_python: tuple[str, ...],
+    reference_engine: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
     view: View,
@@ -162,6 +170,7 @@ def command(
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
+        reference_engine=reference_engine,
     )
     whole = _verify_boards(request, boards, several, Shown(view, reports))
     if len(boards) > 1 and not reports.stdout_taken:

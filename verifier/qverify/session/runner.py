@@ -153,6 +153,8 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
 def describe_runner(report: Report, board: Recording | None) -> None:
     """Adds to each pair of the board what the verdict must say: how many of the nodes it gave, and values that are known
     to a printed precision only, of which equal text proves no equal bytes."""
+    if board is not None and (recovered := board.settings.get("recovered")):
+        report.caveats.append(str(recovered))
     if board is None or board.state == "did not run":
         return
     decimals: Any = board.settings.get("precision")

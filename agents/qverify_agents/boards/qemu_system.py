@@ -19,18 +19,19 @@ OPTIONS: frozenset[str] = frozenset({"link", "mirror", "root"})
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
     """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its
-    console. A runtime that needs Python gets a machine of its own that has it (?root=DIR names the Python's folder), unless
-    --python names one. Raises NotOnThisHost elsewhere than on Linux."""
+    console. A runtime that needs Python, and ?root=DIR, a folder of scripts/arm_reference, get a machine of their own that has
+    it. Raises NotOnThisHost elsewhere than on Linux."""
     check_host(address.rest)
     built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
         raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")
-    needs_python = is_worker(address) and link == "ssh" and "python" not in address.options
-    if "root" in address.options and not needs_python:
-        raise BadAddress(f"root={address.options['root']}: is for --runtime onnxruntime or litert, by ssh")
-    if needs_python:
-        built = with_python(built, address.options["runtime"], address.options.get("root", ""))
-    existing = None if needs_python else running(address.rest)
+    root, worker = address.options.get("root", ""), is_worker(address)
+    needs_python = bool(root) or (worker and "python" not in address.options)
+    if root and link != "ssh":
+        raise BadAddress(f"-b qemu:{address.rest}: root={root} is for link=ssh")
+    if needs_python and link == "ssh":
+        built = with_python(built, address.options["runtime"] if worker else "", root)
+    existing = None if built.python else running(address.rest)
     cold = link == "serial" and not built.kind.restores_console
     machine = existing or start(built, deadline, ends_with_us=True, cold=cold)
 

@@ -20,8 +20,8 @@ ALIGNMENT = 4  # of an archive after another, by the kernel's rules
 
 
 def with_python(image: Image, runtime: str, root: str = "") -> Image:
-    """Returns the image with a Python that has the runtime's library, built now if it is not there. root: its folder; "":
-    the newest one in the cache. Raises BoardUnreachable without one."""
+    """Returns the image with a Python that has the runtime's library ("": any), built now if it is not there. root: its
+    folder; "": the newest one in the cache. Raises BoardUnreachable without one."""
     folder = _root(image.architecture, runtime, root)
     with open(image.folder / "lock", "ab") as lock:
         lock_file(lock.fileno(), wait=True)
@@ -35,13 +35,14 @@ def with_python(image: Image, runtime: str, root: str = "") -> Image:
 
 def _root(architecture: str, runtime: str, root: str) -> Path:
     roots = [Path(root).absolute()] if root else kept_roots()[::-1] if architecture == "arm64" else []
+    wanted = [f"{PACKAGES}/{name}" for name in MODULES[runtime]] if runtime else ["usr/bin/python3"]
     for one in roots:
-        if any((one / PACKAGES / name).is_dir() for name in MODULES[runtime]):
+        if any((one / name).exists() for name in wanted):
             return one
     where = root or "the cache"
     more = " --litert" if runtime == "litert" else ""
     raise BoardUnreachable(
-        f"-b qemu:{architecture}: no Python with {runtime} for it in {where}. Next: scripts/arm_reference DIR{more} of a clone makes "
+        f"-b qemu:{architecture}: no Python{f' with {runtime}' if runtime else ''} for it in {where}. Next: scripts/arm_reference DIR{more} of a clone makes "
         "one for arm64; give that as -b 'qemu:arm64?root=DIR'"
     )
 

@@ -54,7 +54,7 @@ def names(archive: bytes) -> dict[str, bytes]:
 
 
 def test_it_follows_the_images_own_archive_and_is_built_once(image: Image, root: Path) -> None:
-    built = with_python(image, "onnxruntime", str(root))
+    built = with_python(image, "onnxruntime", ["onnxruntime"], str(root))
     file, own = image.folder / built.initrd, (image.folder / "initrd.gz").read_bytes()
     data = file.read_bytes()
     start = len(own) + -len(own) % 4
@@ -64,7 +64,7 @@ def test_it_follows_the_images_own_archive_and_is_built_once(image: Image, root:
     assert held["usr/lib/aarch64-linux-gnu/libc.so.6"] == b"libc" and held["lib"] == b"usr/lib"
     assert not any("tests" in n or "cpuinfo" in n for n in held)
     before = file.stat().st_mtime_ns
-    assert with_python(image, "onnxruntime", str(root)) == built and file.stat().st_mtime_ns == before
+    assert with_python(image, "onnxruntime", ["onnxruntime"], str(root)) == built and file.stat().st_mtime_ns == before
     assert image.initrd == "initrd.gz"
 
 
@@ -72,7 +72,7 @@ def test_a_folder_without_the_library_is_one_line(image: Image, root: Path, monk
     with pytest.raises(
         BoardUnreachable, match=r"no Python with litert for it in .*root\. Next: scripts/arm_reference DIR --litert"
     ):
-        with_python(image, "litert", str(root))
+        with_python(image, "litert", ["ai_edge_litert"], str(root))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     with pytest.raises(BoardUnreachable, match="no Python with onnxruntime for it in the cache"):
-        with_python(image, "onnxruntime")
+        with_python(image, "onnxruntime", ["onnxruntime"])

@@ -12,7 +12,7 @@ from qverify_agents.emulation.machine import RunningMachine, running, start, sto
 from qverify_agents.emulation.python_board import with_python
 from qverify_agents.errors import BadAddress, NotOnThisHost
 from qverify_agents.host_system import why_not_here
-from qverify_agents.worker import is_worker
+from qverify_agents.worker import MODULES, is_worker
 
 OPTIONS: frozenset[str] = frozenset({"link", "mirror", "root"})
 
@@ -30,7 +30,8 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
     if root and link != "ssh":
         raise BadAddress(f"-b qemu:{address.rest}: root={root} is for link=ssh")
     if needs_python and link == "ssh":
-        built = with_python(built, address.options["runtime"] if worker else "", root)
+        runtime = address.options["runtime"] if worker else ""
+        built = with_python(built, runtime, MODULES.get(runtime, ()), root)
     existing = None if built.python else running(address.rest)
     cold = link == "serial" and not built.kind.restores_console
     machine = existing or start(built, deadline, ends_with_us=True, cold=cold)

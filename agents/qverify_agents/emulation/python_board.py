@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +13,16 @@ from qverify_agents.emulation.image import Image, merged
 from qverify_agents.emulation.python_root import PACKAGES, kept_roots
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.file_lock import lock_file
-from qverify_agents.worker import MODULES
 
 TOPS = ("usr", "lib")  # of the root folder; the image has its own etc, proc and sys
 LEFT_OUT = ("__pycache__", "tests", "include")
 ALIGNMENT = 4  # of an archive after another, by the kernel's rules
 
 
-def with_python(image: Image, runtime: str, root: str = "") -> Image:
-    """Returns the image with a Python that has the runtime's library ("": any), built now if it is not there. root: its
-    folder; "": the newest one in the cache. Raises BoardUnreachable without one."""
-    folder = _root(image.architecture, runtime, root)
+def with_python(image: Image, runtime: str, packages: Sequence[str], root: str = "") -> Image:
+    """Returns the image with a Python that has one of the runtime's packages (none: any Python), built now if it is not
+    there. root: its folder; "": the newest one in the cache. Raises BoardUnreachable without one."""
+    folder = _root(image.architecture, runtime, packages, root)
     with open(image.folder / "lock", "ab") as lock:
         lock_file(lock.fileno(), wait=True)
         file = image.folder / f"initrd-python-{_key(image, folder)}"
@@ -33,9 +33,9 @@ def with_python(image: Image, runtime: str, root: str = "") -> Image:
     return replace(image, python=file.name)
 
 
-def _root(architecture: str, runtime: str, root: str) -> Path:
+def _root(architecture: str, runtime: str, packages: Sequence[str], root: str) -> Path:
     roots = [Path(root).absolute()] if root else kept_roots()[::-1] if architecture == "arm64" else []
-    wanted = [f"{PACKAGES}/{name}" for name in MODULES[runtime]] if runtime else ["usr/bin/python3"]
+    wanted = [f"{PACKAGES}/{name}" for name in packages] or ["usr/bin/python3"]
     for one in roots:
         if any((one / name).exists() for name in wanted):
             return one

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @click.option("--dequantize", is_flag=True, help="write real values (float32) instead of stored integers")
 @input_options
-@runner_options
 @link_options(runtime=False)
+@runner_options
 def command(
     model: str,
     side: str,

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import random
+import re
 import xml.etree.ElementTree as xml
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from qverify.cli.main import main
 from qverify.cli.reporting import repeating_command
 from qverify.printable import printable, visible
 from qverify.renderers import formats
-from qverify.renderers.html_page import around, layered
+from qverify.renderers.html_page import around, layered, tensor_drawings
 from qverify.renderers.html_page.page import render
 from qverify.report.document import Blame, NetworkUnit, Report
 from qverify.report.triage_document import Neighbour, Neighbourhood, OutputRow, Rung, Stage, TensorLoss, Triage
@@ -308,3 +309,35 @@ def test_the_command_that_repeats_a_report_has_no_reports():
     words = ["verify", "-m", "a b.onnx", "--html", "x", "--report", "json=-", "--csv=y", "-i", "--json"]
     assert repeating_command(words) == "qverify verify -m 'a b.onnx' -i"
     assert repeating_command([]) == ""
+
+
+def large(frames: int = 1) -> Report:
+    """A run of 200 nodes with long names, of which all fail on the board, in each of these frames."""
+    report = failed()
+    names = [f"model/backbone/stage{at // 20}/block{at}/Conv_output_0_QuantizeLinear_Output" for at in range(200)]
+    report.units = [NetworkUnit(n, "conv", [f"{n}_node"], names[at - 1 : at], [n]) for at, n in enumerate(names)]
+    pairs = list(report.pairs)
+    for pair in pairs:
+        bad = pair.tensors[1]
+        pair.tensors = [replace(bad, name=name, node=name, covers=[f"{name}_node"]) for name in names]
+    report.pairs = [replace(pair, frame=frame) for frame in range(frames) for pair in pairs]
+    if frames > 1:
+        row = {"verdict": "FAILED", "why": "", "failing": 200, "max_abs": 1.0, "board": None, "board_lost": False}
+        report.frames = [{"frame": at, "source": f"{at}.png", **row} for at in range(frames)]
+    return report
+
+
+def test_the_page_of_200_nodes_leaves_room_for_drawings():
+    text = render(visible(large()))
+    assert len(text.encode()) < 3_000_000 - tensor_drawings.MOST_BYTES
+    check_links(Page(text))
+
+
+def test_of_many_frames_the_first_pairs_have_their_tensors():
+    text = render(visible(large(frames=10)))
+    page = Page(text)
+    check_links(page)
+    rows = [a for tag, a in page.tags if tag == "tr" and str(a.get("id")).startswith("t")]
+    assert len(rows) == 2400 and text.count("would make the page too large") == 30 - 12
+    lines = re.findall(r'<ul class="lines">(.*?)</ul>', text)[0]
+    assert lines.count("<li>") == 3 and "10 of 10 frames" in lines

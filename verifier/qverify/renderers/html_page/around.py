@@ -70,7 +70,7 @@ def _worst(states: Iterable[str]) -> str:
 
 def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
     """Returns the network as the pairs of the worst frame and board saw it; None without units. anchor: the id of a row,
-    by the number of its pair and of the row."""
+    by the number of its pair and of the row; "" where it is not on the page."""
     if not report.units or not report.pairs:
         return None
     order = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -80,7 +80,8 @@ def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | Non
     rows: dict[str, str] = {}
     for at, pair in sorted(kept, key=lambda k: order[k[1].verdict]):
         for number, row in enumerate(pair.tensors):
-            rows.setdefault(row.name, anchor(at, number))
+            if id_of := anchor(at, number):
+                rows.setdefault(row.name, id_of)
     return Network(report.units, [pair for _, pair in kept], rows)
 
 

@@ -42,17 +42,16 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
             "th",
             element("details", element("summary", text(row.name)), _details(row, graph, drawing)),
             scope="row",
-            data_value=row.name,
         ),
-        _cell(text(row.op), row.op),
+        _cell(text(row.op)),
         _cell(f"{text(row.dtype)} {text('x'.join(map(str, row.shape)))}", row.elements),
-        _cell(verdict(row.verdict), row.verdict),
+        _cell(verdict(row.verdict)),
         _cell("" if not share else f"{share} of {row.elements}", share or 0),
         _metric(row, "max_abs"),
         _metric(row, "max_lsb"),
         _metric(row, "sqnr_db"),
         _metric(row, "cosine"),
-        _cell("" if forced is None else verdict(forced.verdict), "" if forced is None else forced.verdict),
+        _cell("" if forced is None else verdict(forced.verdict)),
     ]
     differs = "" if row.bit_equal else " differs"
     return element(
@@ -60,8 +59,9 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
     )
 
 
-def _cell(inside: str, value: object) -> str:
-    return element("td", inside, data_value=value)
+def _cell(inside: str, value: object = None) -> str:
+    """Returns a cell. value: what it is sorted by, where that is not its text."""
+    return element("td", inside, data_value=None if str(value) == inside else value)
 
 
 def _metric(row: TensorRow, name: str) -> str:
@@ -83,11 +83,9 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
         f = row.forced
         worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"
         counted = "" if f.mismatched is None else f": {f.mismatched} of {f.elements} elements differ{worst}"
+        said = f"{counted}; limit {f.limit} {f.why}" if f.mismatched != 0 or row.bit_equal is False else ": equal"
         known.append(
-            (
-                "recomputed",
-                f"{verdict(f.verdict)} by {text(f.by)} from the inputs of {text(f.on)}{counted}; limit {text(f.limit)} {text(f.why)}",
-            )
+            ("recomputed", f"{verdict(f.verdict)} by {text(f.by)} from the inputs of {text(f.on)}{text(said)}")
         )
     histogram = row.metrics.get("lsb_histogram")
     return facts(known) + (_bars(histogram) if isinstance(histogram, dict) and not drawing else "")

@@ -27,9 +27,7 @@ def density(drawn: Density, a: str, b: str) -> Figure:
     total, on = int(drawn.counts.sum()), int(np.trace(drawn.counts))
     share = f"{100 * on / total:.4g} %" if total else "none"
     label = f"density of {a} against {b}: {share} of {total} elements in cells on the diagonal"
-    caption = (
-        f"Density: {a} to the right, {b} upwards; darker is more elements (logarithm); {share} in cells on the diagonal"
-    )
+    caption = f"Density: {a} to the right, {b} upwards; the stronger, the more elements (logarithm); {share} in cells on the diagonal"
     figure, left, side = Figure(WIDE, 262, label, caption), 64, 226
     figure.shapes.append(Line(((left, 10 + side), (left + side, 10)), "grid", dashed=True))
     figure.shapes.append(Cells(left, 10, side, side, _shades(np.log1p(drawn.counts[::-1])), "mark"))

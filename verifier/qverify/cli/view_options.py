@@ -65,7 +65,7 @@ def screen() -> View:
 def takes_blocks(stream: TextIO) -> bool:
     """Returns whether the stream's encoding has block characters."""
     try:
-        "\u2591\u2592\u2593\u2588".encode(stream.encoding or "ascii")
+        "\u2581\u2591\u2592\u2593\u2588".encode(stream.encoding or "ascii")
     except (UnicodeError, LookupError):
         return False
     return True

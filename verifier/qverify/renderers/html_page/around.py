@@ -157,7 +157,8 @@ def _said(network: Network, at: int, short: bool) -> list[str]:
 
 def _words(network: Network, at: int) -> str:
     unit = network.units[at]
-    rows = [("reads", _tensors(network, unit.inputs)), ("computes", _tensors(network, unit.outputs))]
+    rows = [("reads", _tensors(network, unit.inputs))]
+    rows += [("computes", _tensors(network, unit.outputs))] if unit.outputs != [unit.node] else []
     readers = [o for n in unit.outputs for r in network.readers.get(n, []) for o in network.units[r].outputs[:1]]
     rows += [("read by", _tensors(network, dict.fromkeys(readers)))] if readers else []
     covers = ", ".join(element("code", text(name)) for name in unit.covers)

@@ -42,6 +42,7 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
             "th",
             element("details", element("summary", text(row.name)), _details(row, graph, drawing)),
             scope="row",
+            data_value=row.name,
         ),
         _cell(text(row.op)),
         _cell(f"{text(row.dtype)} {text('x'.join(map(str, row.shape)))}", row.elements),

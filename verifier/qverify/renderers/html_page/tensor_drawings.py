@@ -27,8 +27,9 @@ def sections(report: Report, order: list[int], room: int) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
     pairs. room: bytes that both may take, though the drawings get FEWEST_BYTES in any case."""
     inputs = "".join(map(_input, report.input_drawings))
+    title = "Inputs of the first frame" if report.frames else "Inputs"
     drawn = _tensors(report, order, max(room - len(inputs), FEWEST_BYTES))
-    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", "Inputs", inputs)]
+    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", title, inputs)]
 
 
 def _tensors(report: Report, order: list[int], room: int) -> str:

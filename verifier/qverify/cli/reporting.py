@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 if TYPE_CHECKING:
+    from qverify.report.difference import Difference
     from qverify.report.document import Report
     from qverify.report.triage_document import Triage
 
@@ -64,11 +65,12 @@ class ReportFiles:
         """Whether a report goes to stdout, which then contains nothing else."""
         return any(path == "-" for _, path in self.files)
 
-    def save(self, report: Report | Triage, stdout: bool = True) -> None:
+    def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
-        report.command = self.command
+        if self.writer != "write_difference":
+            cast("Report | Triage", report).command = self.command
         for name, path in self.files:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)
@@ -198,7 +200,7 @@ def require_writable(option: str, path: str) -> None:
         raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
 
 
-def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
+def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     verdict."""
     if not reports.stdout_taken:
@@ -207,8 +209,8 @@ def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
     return exit_status(report)
 
 
-def exit_status(report: Report | Triage) -> int:
-    """Returns 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+def exit_status(report: Report | Triage | Difference) -> int:
+    """Returns a difference's own status; else 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
     from qverify.report.document import EXIT, Report
 
     if not isinstance(report, Report):

@@ -1,4 +1,4 @@
-"""Draws a capture again as files: the same judgement as replay, without a board."""
+"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the schemas of the documents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.commands.schema import command as schema
+from qverify.cli.report_diff import diff
 from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
@@ -55,3 +57,7 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)
+
+
+command.add_command(diff)
+command.add_command(schema, "schema")

@@ -7,9 +7,11 @@ import csv
 import io
 
 from qverify.printable import visible
+from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
+from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow, plain
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
@@ -17,6 +19,7 @@ SUFFIX = ".csv"
 FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
 FORCED = ("forced", "forced_max_lsb")
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
+NUMBERS = ("-inf",)  # texts that begin so and are none
 
 
 def write(report: Report, path: str) -> None:
@@ -92,6 +95,19 @@ def _plain(value: float | None) -> object:
     return "" if value is None else plain(value)
 
 
+def write_difference(found: Difference, path: str) -> None:
+    """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
+    found = visible(found)
+    text = io.StringIO()
+    text.write(f"# {headline(found)}\n")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for row in difference_rows(found):
+        values = (plain(getattr(row, name)) for name in COLUMNS)
+        rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
+    write_report(text.getvalue(), path)
+
+
 def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:
     forced = row.forced
     shown = [
@@ -114,4 +130,4 @@ def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:
 
 def _cell(name: str) -> str:
     """Returns the name so that no spreadsheet takes it for a formula."""
-    return f"'{name}" if name.startswith(FORMULA) else name
+    return f"'{name}" if name.startswith(FORMULA) and name not in NUMBERS else name

@@ -100,17 +100,21 @@ def _bars(histogram: dict[str, int]) -> str:
     if not others:
         return ""
     shown = sorted(sorted(others, key=lambda p: -p[1])[:MOST_BARS])
-    highest, width = max(n for _, n in shown), 640 / max(len(shown), 8)
-    bars = []
-    for at, (lsb, n) in enumerate(shown):
-        high = max(1.0, 80 * n / highest)
-        title = element("title", f"{lsb:+d} LSB: {n} elements")
-        bar = element(
-            "rect", title, x=f"{at * width:.1f}", y=f"{90 - high:.1f}", width=f"{width - 2:.1f}", height=f"{high:.1f}"
-        )
-        bars.append(bar + element("text", f"{lsb:+d}", x=f"{(at + 0.5) * width:.1f}", y=104, text_anchor="middle"))
-    drawn = element("svg", *bars, viewBox="0 0 640 108", role="img", aria_label="differences in LSB", class_="bars")
-    words = f"differences in LSB (b - a); {equal} elements agree" + (
+    highest, step = max(n for _, n in shown), 640 / max(len(shown), 8)
+    bars = "".join(f"M{(at + 0.5) * step:.0f} 90v{-max(1.0, 80 * n / highest):.0f}" for at, (_, n) in enumerate(shown))
+    path = element(
+        "path", d=bars, stroke_width=f"{max(step - 2, 1):.0f}", class_="s-mark", stroke="#0b57a4", fill="none"
+    )
+    every = -(-len(shown) // 9)
+    names = [
+        element("text", f"{lsb:+d}", x=f"{(at + 0.5) * step:.0f}", y=104, text_anchor="middle")
+        for at, (lsb, _) in enumerate(shown)
+        if at % every == 0
+    ]
+    most = max(shown, key=lambda p: p[1])
+    label = f"differences in LSB, most often {most[0]:+d}"
+    drawn = element("svg", path, *names, viewBox="0 0 640 108", role="img", aria_label=label, class_="bars")
+    words = f"differences in LSB (b - a); {equal} elements agree; {most[1]} differ by {most[0]:+d}, the highest bar" + (
         f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else ""
     )
     return element("figure", drawn, element("figcaption", words))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 
 from qverify.renderers.drawings import panels, svg
 from qverify.renderers.drawings.png import pixels
@@ -13,7 +12,7 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
-PAGE, FEWEST_BYTES = 2_800_000, 400_000  # of the page, so that it stays under 3 MB; of its drawings in any case
+PAGE = 2_800_000  # bytes of a page, which stays under 3 MB
 PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
@@ -23,17 +22,19 @@ def anchors(pair: Pair, number_of: int) -> dict[str, str]:
     return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int], others: Iterable[Section]) -> list[Section]:
+def sections(report: Report, order: list[int], room: int = PAGE) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
-    pairs. others: of the page, which take their part of its size."""
+    pairs. room: bytes that the drawings may take."""
     inputs = "".join(map(_input, report.input_drawings))
-    room = max(PAGE - len(inputs) - sum(len(s.inside) for s in others), FEWEST_BYTES)
-    return [Section("drawn", "Tensors, drawn", _tensors(report, order, room)), Section("inputs", "Inputs", inputs)]
+    return [
+        Section("drawn", "Tensors, drawn", _tensors(report, order, min(room, PAGE) - len(inputs))),
+        Section("inputs", "Inputs", inputs),
+    ]
 
 
-def _tensors(report: Report, order: list[int], room: int) -> str:
+def _tensors(report: Report, order: list[int], most: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    shown, left = list[str](), list[str]()
+    shown, room, left = list[str](), most, list[str]()
     for pair, at in drawn:
         one = _tensor(report.pairs[pair], pair, at, first=not shown)
         if len(one) > room:

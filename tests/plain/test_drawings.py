@@ -17,6 +17,7 @@ from qverify.compare.paired_values import PairedValues
 from qverify.renderers import formats, terminal
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.files import write_plots
+from qverify.renderers.html_page.tensor_drawings import anchors
 from qverify.renderers.view import View
 from qverify.report.drawings import MOST, TensorDrawing
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -192,6 +193,16 @@ def test_the_terminal_shows_where_the_blamed_tensor_differs():
     for view in (View(), View(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
         assert "  |   " not in terminal.render(report, [], view)
     assert "elements differ" not in terminal.render(three(), [], View(wrapped=True))
+
+
+def test_a_row_leads_to_the_drawing_of_the_same_bytes_in_another_pair():
+    report = three(board=wrong_at("n2"), options=DRAW)
+    of_pairs = anchors(report.pairs)
+    assert of_pairs[1]["n2"] == of_pairs[2]["n2"] == "d1-0" and of_pairs[1]["n1"] == of_pairs[0]["n1"]
+    report.pairs[1].frame = 1
+    assert "n2" not in anchors(report.pairs)[2]
+    report.pairs[1].frame, report.pairs[1].board, report.pairs[2].board = 0, "one", "two"
+    assert "n2" not in anchors(report.pairs)[2]
 
 
 def test_plots_are_written_by_a_comparison_and_refused_before_it(tmp_path, capsys):

@@ -25,7 +25,7 @@ from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_report_formats import NASTY, Page
-from tests.plain.three_sides import side, three, two, wrong_at
+from tests.plain.three_sides import X, record, side, three, two, wrong_at
 
 DRAW = Options(dump_all=True, drawings=True)
 RNG = np.random.default_rng(5)
@@ -122,6 +122,23 @@ def test_drawings_change_no_verdict_and_no_json():
     first = drawn.pairs[1].drawings[0]
     assert first.why == "fails when it is recomputed" and first.also == ["simulator ~ board"]
     assert first.differences == [("+1", 1)] and [d.index for d in first.first] == [(3,)]
+
+
+def test_what_is_of_another_type_than_stated_is_not_drawn():
+    for value in (X.astype(np.float32), X.reshape(5, 8), X.astype(np.complex64)):
+        board = record("board")
+        board.tensors["n2"] = value
+        board.digests.pop("n2")
+        report = two(record("reference"), board, DRAW)
+        assert report.verdict == "FAILED" and "n2" not in {d.name for d in report.pairs[0].drawings}
+
+
+def test_integers_and_floats_of_one_tensor_are_drawn():
+    spec = TensorSpec("t", "int8", (4,), scale=(0.5,), zero_point=(0,))
+    a, b = np.array([-128, 0, 1, 127], np.int8), np.array([-64, 0, 0.5, 9], np.float32)
+    drawn = draw_tensor(lambda: PairedValues(a, b, spec, TensorSpec("t", "float32", (4,))), "", "")
+    assert drawn.differing == 1 and drawn.unit == "" and drawn.values is not None
+    assert (drawn.values.clipped_a, drawn.values.clipped_b) == ((1, 1), None) and panels.figures(drawn, "a", "b")
 
 
 def test_only_the_blamed_tensor_is_drawn_unless_asked():

@@ -76,3 +76,12 @@ def test_no_page_is_wider_than_the_window(width, tmp_path):
             assert page.run("document.documentElement.scrollWidth") <= width, name
             assert page.run("document.querySelectorAll('script').length") == 1
             assert (page.requests, page.logged) == ([], [])
+
+
+def test_on_paper_the_tables_are_not_cut(tmp_path):
+    written(failed(), "html", tmp_path)
+    with Chromium(tmp_path / "profile", 800) as page:
+        page.open((tmp_path / "r.html").as_uri())
+        page.call("Emulation.setEmulatedMedia", media="print")
+        assert page.run("document.documentElement.scrollWidth") <= 800
+        assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"

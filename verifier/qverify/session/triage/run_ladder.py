@@ -17,7 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.report.triage_document import Rung, Stage, Triage, lasting_facts
+from qverify.report.triage_document import Rung, Stage, Triage
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
 from qverify.session.models import open_models
@@ -231,8 +231,7 @@ class Ladder:
 
     def _add_run(self, report: Report) -> None:
         """Takes models, notes, caveats and timings of a frame's report."""
-        self.report.models, self.report.units = report.models, report.units
-        self.report.sides = self.report.sides or [lasting_facts(side) for side in report.sides]
+        self.report.take_run(report)
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
         self.report.drafts |= report.drafts

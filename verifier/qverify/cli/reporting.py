@@ -30,6 +30,11 @@ class ReportOption(click.Option):
 
 
 OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
+NPZ = click.option(
+    "--npz",
+    metavar="FILE",
+    help="write every side's tensors, as SIDE/NAME, of one frame and at most one board",
+)
 SHORT = {  # formats with an option of their own, on commands whose results they can express
     "json": "",
     "html": "one page to look at and send on",

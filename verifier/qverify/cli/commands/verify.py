@@ -13,7 +13,7 @@ from qverify.cli.board_options import link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
-from qverify.cli.reporting import ReportFiles, exit_status, report_options
+from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_writable
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.view_options import view_options
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
+@NPZ
 @view_options
 @report_options()
 @input_options
@@ -125,6 +126,7 @@ def command(
     reference_python: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
+    npz: str | None,
     view: View,
     reports: ReportFiles,
     inputs: InputRequest,
@@ -143,6 +145,8 @@ def command(
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
     several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
+    if npz is not None:
+        _check_npz(npz, len(boards), several is not None)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -163,7 +167,7 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
     )
-    whole = _verify_boards(request, boards, several, Shown(view, reports))
+    whole = _verify_boards(request, boards, several, Shown(view, reports, npz))
     if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
@@ -174,10 +178,11 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a run is shown: on the screen, unless a report takes stdout, and in files."""
+    """How a run is shown: on the screen, unless a report takes stdout, and in files. npz: where its tensors go."""
 
     view: View
     reports: ReportFiles
+    npz: str | None = None
 
     @property
     def quiet(self) -> bool:
@@ -206,6 +211,13 @@ def _verify_boards(
     return combine(verified)
 
 
+def _check_npz(path: str, boards: int, several: bool) -> None:
+    """Raises UsageError where a run's tensors could not be written to the file, before it runs."""
+    if boards > 1 or several:
+        raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
+    require_writable("--npz", path)
+
+
 def _check_captures(capture: str | None, boards: int) -> list[str | None]:
     """Returns the folder of each board's capture. UsageError where one could not be made, before any board runs."""
     from qverify.capture.writer import check_capture_folder
@@ -226,10 +238,13 @@ def _verify_board(request: Request, several: list[FrameSource] | None, shown: Sh
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
+    from qverify.session.write_tensors import write_tensors
 
     with live_progress() as live:
         if several is None:
             outcome = verify(request, live.watch)
+            if shown.npz is not None and outcome.evidence is not None:
+                write_tensors(shown.npz, outcome.evidence)
             text = terminal.render(outcome.report, outcome.finals, shown.view)
         else:
             tell = FramesShown(live, shown.view, len(several), shown.quiet)

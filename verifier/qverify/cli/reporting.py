@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -35,7 +36,10 @@ NPZ = click.option(
     metavar="FILE",
     help="write every side's tensors, as SIDE/NAME, of one frame and at most one board",
 )
-SHORT = {  # formats with an option of their own, on commands whose results they can express
+PLOTS = click.option(
+    "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
+)
+SHORT = {  # formats with an option of their own
     "json": "",
     "html": "one page to look at and send on",
     "junit": "for CI systems",
@@ -47,10 +51,19 @@ SHORT = {  # formats with an option of their own, on commands whose results they
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
     """Where reports are written. files: pairs of format name and path. writer: the name of the function of a format's
-    page."""
+    page. command: the one that makes the report again. plots: the folder of --plots, None without."""
 
     files: tuple[tuple[str, str], ...] = ()
     writer: str = "write"
+    command: str = ""
+    plots: str | None = None
+
+    @property
+    def drawings(self) -> bool:
+        """Whether a report draws tensors."""
+        from qverify.renderers.formats import page
+
+        return self.plots is not None or any(getattr(page(name), "DRAWS", False) for name, _ in self.files)
 
     @property
     def stdout_taken(self) -> bool:
@@ -61,32 +74,66 @@ class ReportFiles:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
+        report.command = self.command
         for name, path in self.files:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)
+        if self.plots is not None and stdout:
+            from qverify.renderers.drawings.files import write_plots
+
+            write_plots(cast("Report", report), self.plots)
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
-    formats = [name for name in SHORT if writer != "write_triage" or name == "json"]
-
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def wrapper(**others: Any) -> int:
-            short = {name: others.pop(f"{name}_path") for name in formats}
+            short = {name: others.pop(f"{name}_path") for name in SHORT}
             files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
-            return command(reports=ReportFiles(files, writer), **others)
+            plots = _check_plots(others.pop("plots")) if writer == "write" else None
+            return command(reports=ReportFiles(files, writer, repeating_command(given_words()), plots), **others)
 
         decorated: Callable[..., int] = wrapper
-        for name in reversed(formats):
+        for name in reversed(SHORT):
             decorated = _short_option(name)(decorated)
-        for option in reversed(OPTIONS):
+        for option in reversed((*OPTIONS, PLOTS) if writer == "write" else OPTIONS):
             decorated = option(decorated)
         return decorated
 
     return decorate
+
+
+def _check_plots(folder: str | None) -> str | None:
+    """Returns the folder. UsageError or MissingExtraError where no plots could be written there, before anything runs."""
+    from qverify.files import check_folder_writable
+    from qverify.renderers.drawings.png import require
+
+    if folder is None:
+        return None
+    if folder == "" or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        raise click.UsageError(f"--plots: wanted a folder, got {folder or 'nothing (an unset shell variable?)'}")
+    check_folder_writable(folder)
+    require()
+    return folder
+
+
+def given_words() -> list[str]:
+    """Returns the words of the running command, its name first; none where it was not started by cli.main."""
+    words = click.get_current_context().find_root().obj
+    return list(words) if isinstance(words, (list, tuple)) else []
+
+
+def repeating_command(words: list[str]) -> str:
+    """Returns the command as a line for a shell, without the options that only say where reports go; "" without words."""
+    kept, options, skip = list[str](), ("--report", "--plots", *(f"--{name}" for name in SHORT)), False
+    for word in words:
+        where = word.partition("=")[0] in options and not skip
+        kept += [] if where or skip else [word]
+        skip = where and "=" not in word and not skip
+    return shlex.join(["qverify", *kept]) if kept else ""
 
 
 def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:

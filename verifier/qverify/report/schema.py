@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qverify.report import difference, triage_document
 from qverify.report.difference import Difference
-from qverify.report.document import SCHEMA, Report, TensorRow
+from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
 from qverify.report.triage_document import Triage
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
@@ -162,7 +162,7 @@ def _make_document(kind: type, name: str) -> dict[str, Any]:
 
 def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind)}
+    properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind) if f.name not in DRAWN}
     if kind is Report:
         properties |= ROWS
     if kind is Triage:

@@ -25,7 +25,7 @@ from qverify.session.repeat import repeat
 from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.session.runner import describe_runner, open_with_board_model, runner_board, runner_for
+from qverify.session.runner import connect_board, describe_runner, open_with_board_model, runner_for
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -208,13 +208,8 @@ class Job:
         return self._board
 
     def _connect(self) -> Any:
-        from qverify.session.open_board import open_board
-
-        request = self.request
-        if self._board is None and self._vendor is not None:
-            self._board = runner_board(request, self._runner, self._vendor, self.models)
-        elif self._board is None and request.board is not None:
-            self._board = open_board(self.models, request.board, request.deadline_s, request.reach, request.spot_seed)
+        if self._board is None and self.request.board is not None:
+            self._board = connect_board(self.request, self._runner, self._vendor, self.models)
         return self._board
 
     def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:

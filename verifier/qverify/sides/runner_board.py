@@ -8,13 +8,14 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import LinkError
+from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import BadFileError, BoardError, UsageError
@@ -28,6 +29,7 @@ from qverify.runners import (
     RunnerRequest,
     RunnerResult,
 )
+from qverify.sides.board_events import number_of
 from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import Output, common_options
 from qverify.sides.runner_recording import read_folder
@@ -47,6 +49,7 @@ class RunnerBoard:
     final outputs the board must give. The constructor raises LinkError where the board cannot be reached."""
 
     slow_link = False
+    came: Mapping[str, str] = {}  # of a run that broke off: a runner sends nothing before its end
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class RunnerBoard:
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
+        self._values: Mapping[str, Array] = {}
         self._board = CommandBoard(uri, deadline_s, options)
         self.last: RunnerResult | None = None
 
@@ -92,6 +96,7 @@ class RunnerBoard:
             recording.missing = dict.fromkeys(recording.specs, recording.why)
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
+        self._values = recording.tensors
         return recording
 
     def _recording(self, prepared: PreparedInputs, dump_all: bool) -> Recording:
@@ -222,9 +227,24 @@ class RunnerBoard:
         """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
         return {k: self._board.agent.hello.get(k) for k in FACTS}
 
+    def condition(self) -> dict[str, float | None]:
+        """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
+        facts = self._board.agent.ask_again()
+        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns nothing: a runner's tensors are all here after its run. Raises LinkError for the first."""
-        raise LinkError(f"{names[0]}: the runner did not write it")
+        """Returns tensors of the last run, which are all here. Raises LinkError for one that the runner did not write."""
+        if lacking := next((n for n in names if n not in self._values), None):
+            raise LinkError(f"{lacking}: the runner did not write it")
+        return {n: self._values[n] for n in names}
+
+    @contextmanager
+    def ending(self, until: float) -> Iterator[None]:
+        """Runs nothing more once it is later than this on time.monotonic()'s clock; a run that began ends by --timeout.
+        Raises LinkTimeout."""
+        if time.monotonic() >= until:
+            raise LinkTimeout(f"{self.uri}: no time is left (--explain SECONDS)")
+        yield
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of those whose

@@ -85,6 +85,8 @@ def command(
     reports: ReportFiles,
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
@@ -95,5 +97,5 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
     dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
-    report = compare_dumps(dumps, options)
+    report = compare_dumps(dumps, replace(options, drawings=reports.drawings))
     return emit(report, terminal.render(report, [], view), reports)

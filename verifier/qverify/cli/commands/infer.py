@@ -9,6 +9,7 @@ import click
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @click.option("--dequantize", is_flag=True, help="write real values (float32) instead of stored integers")
 @input_options
-@link_options()
+@runner_options
+@link_options(runtime=False)
 def command(
     model: str,
     side: str,
@@ -34,6 +36,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.plural import count
     from qverify.session.infer import BoardAddress, infer
@@ -43,7 +46,7 @@ def command(
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
     recording, written = infer(
-        paths, side, BoardAddress(board, deadline_s, reach), inputs, output, parse_shapes(shapes), dequantize
+        paths, side, BoardAddress(board, deadline_s, reach, runner), inputs, output, parse_shapes(shapes), dequantize
     )
     tensors = count(written, "tensor")
     say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))

@@ -60,6 +60,8 @@ def command(
     reach: dict[str, str],
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.capture.reader import is_capture
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
@@ -69,6 +71,7 @@ def command(
 
     if npz is not None:
         require_writable("--npz", npz)
+    options = replace(options, drawings=reports.drawings)
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
         if rerun or board:

@@ -10,8 +10,10 @@ from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import render as render_triage
 from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow, plain
+from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
 FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
@@ -44,6 +46,66 @@ def write_difference(found: Difference, path: str) -> None:
         values = (plain(getattr(row, name)) for name in COLUMNS)
         rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
+
+
+TRIAGED = (
+    "row", "a", "b", "tensor", "op", "verdict", "gate", "elements", "max_abs", "cosine", "rmse", "sqnr_db", "drop_db",
+    "clipped", "used", "step", "weights_sqnr_db", "single_output", "single_cosine", "why",
+)  # fmt: skip
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes a row for each rung, for each of its outputs, and for the loss of each tensor; cells without a value are
+    empty."""
+    found = visible(triage)
+    rows = [row for rung in found.rungs for row in _rung(rung)] + [_loss(row) for row in found.losses]
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
+    table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(
+        {name: v if v == "-inf" or not isinstance(v, str) else _cell(v) for name, v in row.items()} for row in rows
+    )
+    write_report(text.getvalue(), path)
+
+
+def _rung(rung: Rung) -> list[dict[str, object]]:
+    pair = {"a": rung.a, "b": rung.b}
+    first: dict[str, object] = {
+        "row": "rung",
+        **pair,
+        "verdict": rung.verdict,
+        "gate": rung.gate,
+        "why": rung.why,
+    }
+    names = ("elements", "max_abs", "cosine", "rmse", "sqnr_db")
+    return [
+        first,
+        *(
+            {
+                "row": "output",
+                **pair,
+                "tensor": o.name,
+                "why": o.judged,
+                "verdict": "holds" if o.holds else "fails",
+            }
+            | {name: _plain(getattr(o, name)) for name in names}
+            for o in rung.outputs
+        ),
+    ]
+
+
+def _loss(row: TensorLoss) -> dict[str, object]:
+    names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
+    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    if row.single is not None:
+        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
+    return known
+
+
+def _plain(value: float | None) -> object:
+    """Returns a number as in the JSON report; "" for none."""
+    return "" if value is None else plain(value)
 
 
 def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:

@@ -9,9 +9,12 @@ from qverify.printable import visible
 from qverify.renderers.difference_rows import headline, shown
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import conclusion, worst_output
+from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.verdict_lines import common_weakenings, line
 from qverify.report.difference import Difference, TensorChange
 from qverify.report.document import Pair, Report, TensorRow, Verdict
+from qverify.report.triage_document import Triage
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -30,6 +33,22 @@ def write(report: Report, path: str) -> None:
         )
     suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
     xml.SubElement(suites[-1], "system-out").text = _text("\n".join(summary_lines(report)))
+    _write(suites, path)
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes one suite with a case for each rung, marked as in a run's report."""
+    found = visible(triage)
+    suites = xml.Element("testsuites", name="qverify triage")
+    suite = xml.SubElement(suites, "testsuite", name="triage", timestamp=_time(found.date))
+    _mark(xml.SubElement(suite, "testcase", classname="triage", name="verdict"), found.verdict, conclusion(found))
+    for rung in found.rungs:
+        case = xml.SubElement(suite, "testcase", classname="triage", name=_text(f"{rung.a} ~ {rung.b}"))
+        why = [rung.why or worst_output(rung), *rung.evidence, *([rung.next_step] if rung.next_step else [])]
+        _mark(case, rung.verdict, "; ".join(filter(None, why)) or rung.gate)
+    _count(suite)
+    suites.set("time", f"{found.timings.get('total', 0.0):.3f}")
+    xml.SubElement(suite, "system-out").text = _text(render_triage(triage))
     _write(suites, path)
 
 
@@ -79,6 +98,10 @@ def _write(suites: xml.Element, path: str) -> None:
     write_report(f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(suites, encoding="unicode")}\n', path)
 
 
+def _time(date: str) -> str:
+    return date.replace(" UTC", "").replace(" ", "T").rstrip("Z")
+
+
 def _count(suite: xml.Element) -> None:
     """Sets the suite's numbers of cases, failures and errors."""
     for tag, marks in (("failures", "failure"), ("errors", "error")):
@@ -89,7 +112,7 @@ def _count(suite: xml.Element) -> None:
 def _suite(report: Report, pair: Pair) -> xml.Element:
     place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
     name = _text(f"{pair.a} ~ {pair.b}{place}")
-    suite = xml.Element("testsuite", name=name, timestamp=report.date.replace(" UTC", "").replace(" ", "T").rstrip("Z"))
+    suite = xml.Element("testsuite", name=name, timestamp=_time(report.date))
     said = line(pair, common_weakenings(report))
     case = xml.SubElement(suite, "testcase", classname=name, name="verdict")
     _mark(case, pair.verdict, said)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
+from qverify.renderers.fault_explanation import verdict as explain
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import render as render_triage
+from qverify.renderers.triage_text import worst_output
 from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.triage_document import TensorLoss, Triage
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
@@ -55,6 +60,39 @@ def _changes(rows: list[DifferenceRow]) -> list[str]:
         cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
         lines.append(f"| {' | '.join(map(_escape, cells))} |")
     return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
+    found = visible(triage)
+    lines = [f"## {MARKS[found.verdict]} qverify triage: {found.verdict}", ""]
+    broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
+    if broken is not None and (b := broken.blame) is not None:
+        lines += [f"**{_escape(b.side)}** is to blame at **{_escape(b.node)}**: {_escape(b.why)}", ""]
+    explained = [one for one in found.explained if one.explanation is not None]
+    lines += [f"{_escape(one.tensor)}: {_escape(explain(one.explanation))}\n" for one in explained]
+    lines += [f"Next step: {_escape(found.next_step)}", ""] if found.next_step else []
+    lines += ["| gate | verdict | by | worst output |", "|---|---|---|---|"]
+    lines += [
+        f"| {_escape(r.a)} \\~ {_escape(r.b)} | {MARKS[r.verdict]} {r.verdict} | {_escape(r.gate)} | {_escape(worst_output(r))} |"
+        for r in found.rungs
+    ]
+    lines += ["", *_losses(found.losses)]
+    lines += ["<details><summary>Everything triage says</summary>", ""]
+    lines += [f"- {_escape(line.strip())}" for line in render_triage(found).splitlines() if line.strip()]
+    write_report("\n".join([*lines, "", "</details>", ""]), path)
+
+
+def _losses(rows: list[TensorLoss]) -> list[str]:
+    if not rows:
+        return []
+    head = ["| tensor | op | SQNR dB | cosine | clipped | range used |", "|---|---|---|---|---|---|"]
+    shown = [
+        f"| {_escape(r.tensor)} | {_escape(r.op)} | {r.sqnr_db:.1f} | {r.cosine:.4f} | {r.clipped:.2%} | {r.used:.0%} |"
+        for r in rows[:MOST]
+    ]
+    more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
+    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *shown, *more, ""]
 
 
 def _table(pair: Pair) -> list[str]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from qverify.cli.ci_annotations import annotate
+
 if TYPE_CHECKING:
     from qverify.report.difference import Difference
     from qverify.report.document import Report
@@ -210,6 +212,7 @@ def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) 
     if not reports.stdout_taken:
         click.echo(text)
     reports.save(report)
+    annotate(report)
     return exit_status(report)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from qverify.cli.board_options import link_options
+from qverify.cli.ci_annotations import annotate
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
@@ -173,6 +174,7 @@ def command(
 
         click.echo("\n" + render(whole, len(boards), view))
     reports.save(whole)
+    annotate(whole)
     return exit_status(whole)
 
 

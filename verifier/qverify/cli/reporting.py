@@ -76,7 +76,8 @@ class ReportFiles:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
-        report.command = self.command
+        if self.writer != "write_difference":
+            cast("Report | Triage", report).command = self.command
         for name, path in self.files:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)

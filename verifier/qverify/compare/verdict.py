@@ -265,6 +265,7 @@ def combine(reports: list[Report]) -> Report:
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
         input_drawings=first.input_drawings,
         units=first.units,
+        tasks=[t for r in reports for t in r.tasks],
     )
 
 

@@ -1,4 +1,4 @@
-"""Reports of earlier runs: a capture drawn again as files, without a board; the difference of two; the schemas of the documents."""
+"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the schemas of the documents."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ def command() -> None:
     pass
 
 
-command.add_command(diff)
-command.add_command(schema, "schema")
-
-
 @command.command("capture", short_help="Draw a capture (the word may be left out)")
 @click.argument("folder", metavar="CAPTURE", type=click.Path(exists=True, file_okay=False))
 @view_options
@@ -61,3 +57,7 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)
+
+
+command.add_command(diff)
+command.add_command(schema, "schema")

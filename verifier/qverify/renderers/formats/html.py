@@ -20,11 +20,11 @@ def write(report: Report, path: str) -> None:
     write_report(render(visible(report)), path)
 
 
-def write_difference(found: Difference, path: str) -> None:
-    """Writes the page of two runs."""
-    write_report(difference_page.render(visible(found)), path)
-
-
 def write_triage(triage: Triage, path: str) -> None:
     """Writes the page of triage."""
     write_report(triage_page.render(visible(triage)), path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes the page of two runs."""
+    write_report(difference_page.render(visible(found)), path)

@@ -103,12 +103,12 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     if not rows:
         return []
     head = ["| tensor | op | SQNR dB | cosine | clipped | range used |", "|---|---|---|---|---|---|"]
-    shown = [
+    cells = [
         f"| {_escape(r.tensor)} | {_escape(r.op)} | {r.sqnr_db:.1f} | {r.cosine:.4f} | {r.clipped:.2%} | {r.used:.0%} |"
         for r in rows[:MOST]
     ]
     more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
-    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *shown, *more, ""]
+    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
 
 
 def _table(pair: Pair) -> list[str]:

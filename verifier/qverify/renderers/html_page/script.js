@@ -2,7 +2,7 @@
 for (const section of document.querySelectorAll("section.pair")) {
   const table = section.querySelector("table.tensors"), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const words = section.querySelector(".filter"), differing = section.querySelector(".differing"), found = section.querySelector(".found");
-  const value = (row, column) => row.children[column].dataset.value;
+  const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent.replace(/^[✓✗?] /, "");
   const show = () => {
     const wanted = words.value.trim().toLowerCase();
     let shown = 0;

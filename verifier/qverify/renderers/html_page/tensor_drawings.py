@@ -12,7 +12,8 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
-MOST_BYTES = 1_600_000  # of all drawings, so that the page stays under 3 MB
+PAGE = 2_800_000  # bytes of a page, which stays under 3 MB
+PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
 
@@ -21,16 +22,19 @@ def anchors(pair: Pair, number_of: int) -> dict[str, str]:
     return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int]) -> list[Section]:
+def sections(report: Report, order: list[int], room: int = PAGE) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
-    pairs."""
+    pairs. room: bytes that the drawings may take."""
     inputs = "".join(map(_input, report.input_drawings))
-    return [Section("drawn", "Tensors, drawn", _tensors(report, order)), Section("inputs", "Inputs", inputs)]
+    return [
+        Section("drawn", "Tensors, drawn", _tensors(report, order, min(room, PAGE) - len(inputs))),
+        Section("inputs", "Inputs", inputs),
+    ]
 
 
-def _tensors(report: Report, order: list[int]) -> str:
+def _tensors(report: Report, order: list[int], most: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    shown, room, left = list[str](), MOST_BYTES, list[str]()
+    shown, room, left = list[str](), most, list[str]()
     for pair, at in drawn:
         one = _tensor(report.pairs[pair], pair, at, first=not shown)
         if len(one) > room:
@@ -63,7 +67,7 @@ def _tensor(pair: Pair, number_of: int, at: int, first: bool) -> str:
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
     figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]
     table = _first(d.first, pair.a, pair.b, d.name[:LONGEST]) if d.first else ""
-    inside = [element("p", text(facts), class_="under"), element("div", *figures, class_="drawings"), table]
+    inside = [element("p", text(facts), class_="under"), element("div", *figures, table, class_="drawings")]
     return element(
         "details", element("summary", element("h3", head)), *inside, id=f"d{number_of}-{at}", class_="drawn", open=first
     )
@@ -96,8 +100,11 @@ def _input(drawn: InputDrawing) -> str:
     if drawn.picture is not None:
         height, width, _ = drawn.picture.shape
         data = base64.b64encode(pixels(drawn.picture)).decode()
+        scale = max(1, round(PICTURE / max(height, width)))
         said = f"the input {name} as a picture"
-        picture = element("img", src=f"data:image/png;base64,{data}", alt=said, width=width, height=height)
+        picture = element(
+            "img", src=f"data:image/png;base64,{data}", alt=said, width=width * scale, height=height * scale
+        )
         caption = element("figcaption", text(f"As it was fed, as a picture: {drawn.shown}"))
         shown.append(element("figure", picture.removesuffix("</img>"), caption))
     if drawn.values is not None:

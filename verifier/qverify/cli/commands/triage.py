@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from qverify.cli.board_options import board_option, link_options
+from qverify.cli.ci_annotations import annotate
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
@@ -196,6 +197,7 @@ def _emit_reduced(
     reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
     _reduce(triage, failing, *how, quiet=reports.stdout_taken)
     reports.save(triage)
+    annotate(triage)
     return exit_status(triage)
 
 

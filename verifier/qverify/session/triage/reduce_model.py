@@ -24,11 +24,11 @@ from qverify.model_bin.units import units
 from qverify.onnx_model.cut_model import cut as cut_onnx
 from qverify.onnx_model.load import parse
 from qverify.session.job import Job, Outcome, verify
+from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
 from qverify.session.triage.run_command import run_whole
 from qverify.session.triage.tflite_parts import has_operators, tflite_part
-from qverify.session.triage.write_npz import write_npz
 from qverify.tensors.recording import Array
 
 BUILD_TIMEOUT_S = 600.0

@@ -12,7 +12,7 @@ from qverify import __version__
 from qverify.files import writing
 from qverify.plural import count
 from qverify.session.job import Outcome
-from qverify.session.triage.write_npz import write_npz
+from qverify.session.npz_file import write_npz
 
 
 def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:

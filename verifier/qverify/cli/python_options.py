@@ -15,7 +15,7 @@ from qverify.cli.reporting import repeating_command
 from qverify.errors import UsageError
 
 NOT_OPTIONS = frozenset(  # of the screen and of files, which a caller in Python writes with Report.save
-    {"report", "json", "html", "junit", "csv", "markdown", "quiet", "verbose", "all", "top", "help"}
+    {"report", "json", "html", "junit", "csv", "markdown", "plots", "quiet", "verbose", "all", "top", "help"}
 )
 NOT_IN_PYTHON = {"triage": frozenset({"reduce", "build_cmd"}), "compile": frozenset({"list"})}
 RENAMED = {"model": "models", "input_img": "inputs"}  # the arguments of the functions that are no plain options
@@ -47,10 +47,10 @@ def python_options(name: str) -> dict[str, click.Option]:
     return {keyword: option for keyword, option in options.items() if keyword not in left_out}
 
 
-def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any]) -> Asked:
-    """Returns what a command is asked to do by these words, which is not run. options: by keyword; None is an option not given.
+def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False) -> Asked:
+    """Returns what a command is asked to do by these words, which is not run. drawings: as for a page. options: by keyword; None is an option not given.
     UsageError for a wrong value, TypeError for an unknown keyword."""
-    known, words = python_options(name), list[str]()
+    known, words = python_options(name), ["--html=-"] if drawings else []
     for keyword, value in options.items():
         if keyword not in known:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")

@@ -59,7 +59,7 @@ def screen() -> View:
     terminal = sys.stdout.isatty()
     columns = shutil.get_terminal_size((COLUMNS, 24)).columns
     click.get_current_context().color = coloured = takes_colour(sys.stdout)  # otherwise click removes them in a pipe
-    return View(max(columns, FEWEST), terminal, coloured)
+    return View(max(columns, FEWEST), terminal, coloured, encoding=sys.stdout.encoding or "ascii")
 
 
 def takes_colour(stream: TextIO) -> bool:

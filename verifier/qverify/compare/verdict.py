@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
+from qverify.compare.drawings import choose
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
@@ -77,6 +78,8 @@ def judge_all(
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _keep_rows(one, options)
+    with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
+    choose.draw(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
     return report
@@ -260,6 +263,7 @@ def combine(reports: list[Report]) -> Report:
         date=first.date,
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
+        input_drawings=first.input_drawings,
         units=first.units,
         tasks=[t for r in reports for t in r.tasks],
     )

@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
+from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
+DRAWN = {"drawings", "input_drawings"}  # fields for people's eyes, which the document leaves out
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -205,6 +207,7 @@ class Pair:
     others: OtherDifferences | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
     same_bytes: dict[str, bool] = field(default_factory=dict)
+    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # what was asked for; not in JSON
 
 
 @dataclass(slots=True)
@@ -299,6 +302,7 @@ class Report:
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
     tasks: list[TaskNumbers] = field(default_factory=list)
+    input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
 
     @property
     def exit_status(self) -> int:
@@ -323,7 +327,7 @@ def plain(value: Any) -> Any:
         row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
         return row | {name: plain(metric) for name, metric in value.metrics.items()}
     if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in DRAWN}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

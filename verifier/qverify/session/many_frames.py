@@ -186,6 +186,7 @@ class KeptReports:
             self._whole.sort(key=lambda pair: pair[0])
             _, least = self._whole.pop()
             for pair in least.pairs:
+                pair.drawings = []
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 

@@ -86,6 +86,8 @@ def command(
     reports: ReportFiles,
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
@@ -96,6 +98,7 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
     dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
+    options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0
     report = compare_dumps(dumps, options)

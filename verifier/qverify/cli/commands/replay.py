@@ -58,6 +58,8 @@ def command(
     reach: dict[str, str],
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.capture.reader import is_capture
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
@@ -65,6 +67,7 @@ def command(
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
+    options = replace(options, drawings=reports.drawings)
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
         if rerun or board:

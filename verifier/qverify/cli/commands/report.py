@@ -1,4 +1,4 @@
-"""Draws a capture again as files: the same judgement as replay, without a board."""
+"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the schemas of the documents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qverify.cli.commands.schema import command as schema
+from qverify.cli.report_diff import diff
 from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
@@ -36,17 +38,26 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     from qverify.capture.reader import is_capture
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
+    from qverify.compare.options import Options
     from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
 
-    if not reports.files:
+    if not reports.files and reports.plots is None:
         raise click.UsageError("where to? Give --html FILE, --report FORMAT=PATH ... (qverify replay prints it)")
     if not is_capture(folder):
         raise click.UsageError(
             f"{folder}: not a capture (it has no capture.json); a run with --capture {folder} makes one"
         )
     with live_progress() as live:
-        outcome = rejudge(RejudgeRequest(folder), FramesShown(live, view, 0, reports.stdout_taken), live.watch)
+        outcome = rejudge(
+            RejudgeRequest(folder, Options(drawings=reports.drawings)),
+            FramesShown(live, view, 0, reports.stdout_taken),
+            live.watch,
+        )
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)
+
+
+command.add_command(diff)
+command.add_command(schema, "schema")

@@ -158,7 +158,7 @@ def command(
         paths,
         run_sim=run_sim,
         inputs=inputs,
-        options=options,
+        options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,

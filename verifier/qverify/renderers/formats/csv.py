@@ -7,16 +7,19 @@ import csv
 import io
 
 from qverify.printable import visible
+from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.tables import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
+from qverify.report.difference import Difference
 from qverify.report.document import Report, plain
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
 NAMES = ("board", "tensor")  # columns of foreign text
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
+NUMBERS = ("-inf",)  # texts that begin so and are none
 
 
 def write(report: Report, path: str) -> None:
@@ -53,7 +56,9 @@ def write_triage(triage: Triage, path: str) -> None:
     text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
     table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows(rows)
+    table.writerows(
+        {name: v if v == "-inf" or not isinstance(v, str) else _cell(v) for name, v in row.items()} for row in rows
+    )
     write_report(text.getvalue(), path)
 
 
@@ -64,7 +69,7 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
         **pair,
         "verdict": rung.verdict,
         "gate": rung.gate,
-        "why": _cell(rung.why),
+        "why": rung.why,
     }
     names = ("elements", "max_abs", "cosine", "rmse", "sqnr_db")
     return [
@@ -73,7 +78,7 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
             {
                 "row": "output",
                 **pair,
-                "tensor": _cell(o.name),
+                "tensor": o.name,
                 "why": o.judged,
                 "verdict": "holds" if o.holds else "fails",
             }
@@ -85,9 +90,9 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
 
 def _loss(row: TensorLoss) -> dict[str, object]:
     names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
-    known = {"row": "loss", "tensor": _cell(row.tensor), "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
     if row.single is not None:
-        known |= {"single_output": _cell(row.single.worst_output), "single_cosine": _plain(row.single.cosine)}
+        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
     return known
 
 
@@ -96,6 +101,19 @@ def _plain(value: float | None) -> object:
     return "" if value is None else plain(value)
 
 
+def write_difference(found: Difference, path: str) -> None:
+    """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
+    found = visible(found)
+    text = io.StringIO()
+    text.write(f"# {headline(found)}\n")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for row in difference_rows(found):
+        values = (plain(getattr(row, name)) for name in COLUMNS)
+        rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
+    write_report(text.getvalue(), path)
+
+
 def _cell(name: str) -> str:
     """Returns the name so that no spreadsheet takes it for a formula."""
-    return f"'{name}" if name.startswith(FORMULA) else name
+    return f"'{name}" if name.startswith(FORMULA) and name not in NUMBERS else name

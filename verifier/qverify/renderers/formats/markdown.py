@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from qverify.plural import count
 from qverify.printable import visible
+from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
 from qverify.renderers.fault_explanation import verdict as explain
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
+from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow
 from qverify.report.triage_document import TensorLoss, Triage
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
+SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
 
 
@@ -59,12 +62,37 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     if not rows:
         return []
     head = ["| tensor | op | SQNR dB | cosine | clipped | range used |", "|---|---|---|---|---|---|"]
-    shown = [
+    cells = [
         f"| {_escape(r.tensor)} | {_escape(r.op)} | {r.sqnr_db:.1f} | {r.cosine:.4f} | {r.clipped:.2%} | {r.used:.0%} |"
         for r in rows[:MOST]
     ]
     more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
-    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *shown, *more, ""]
+    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
+    found = visible(found)
+    rows = difference_rows(found)
+    first, rest = ("verdict", "blame"), ("only", "time", "fact")
+    lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
+    lines += _changes([row for row in rows if row.kind in first])
+    lines += _changes([row for row in rows if row.kind not in (*first, *rest)])
+    lines += ["<details><summary>Times, options, hashes, tensors of one run only</summary>", ""]
+    lines += _changes([row for row in rows if row.kind in rest])
+    write_report("\n".join([*lines, "</details>", ""]), path)
+
+
+def _changes(rows: list[DifferenceRow]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| pair | tensor | what | a | b | change |", "|---|---|---|---|---|---|"]
+    for row in rows[: 5 * MOST]:
+        place = f" ({row.board})" if row.board else ""
+        place += f" frame {row.frame}" if row.frame else ""
+        cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
+        lines.append(f"| {' | '.join(map(_escape, cells))} |")
+    return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
 
 
 def _table(pair: Pair) -> list[str]:

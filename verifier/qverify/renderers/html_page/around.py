@@ -85,9 +85,9 @@ def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | Non
 
 
 def drawn_first(network: Network) -> set[int]:
-    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that do not agree, in running order,
-    then the others."""
-    order = sorted(range(len(network.units)), key=lambda at: network.unit_state(at) == "agrees")
+    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that fail or differ before others, in
+    running order."""
+    order = sorted(range(len(network.units)), key=lambda at: ORDER.index(network.unit_state(at)))
     return set(order[:MOST_DRAWN])
 
 
@@ -104,7 +104,7 @@ def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> st
     ]
     label = f"the graph around {unit.node}"
     picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
-    shown = element("div", picture, class_="wide", tabindex=0, role="region", aria_label=label) if drawing else ""
+    shown = element("div", picture, class_="wide", tabindex=0) if drawing else ""
     return element("figure", shown, element("figcaption", _words(network, at)))
 
 
@@ -175,8 +175,8 @@ def _tensor(network: Network, name: str) -> str:
     return f"{shown} ({WORDS[_worst(network.state(name))] if name in network.makers else 'input of the network'})"
 
 
-def neighbourhood(found: Neighbourhood) -> str:
-    """Returns the drawing of a diverging tensor of triage with its neighbours."""
+def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
+    """Returns the drawing of a diverging tensor of triage with its neighbours, and the ONNX nodes its unit stands for."""
     above, below = found.above[:MOST_BESIDE], found.below[:MOST_BESIDE]
     boxes = {"at": _neighbour(found.at, True)}
     boxes |= {f"a{n}": _neighbour(one) for n, one in enumerate(above)}
@@ -185,12 +185,15 @@ def neighbourhood(found: Neighbourhood) -> str:
     edges += [("at", name) for name in boxes if name[0] == "b"]
     label = f"the graph around {found.at.tensor}"
     left = len(found.above) + len(found.below) - len(above) - len(below)
-    caption = f"{LEGEND}; {left} more are not drawn" if left else LEGEND
+    caption = text(f"{LEGEND}; {left} more are not drawn" if left else LEGEND)
+    covers = next((u.covers for u in units if found.at.tensor in u.outputs), [])
+    named = ", ".join(element("code", text(name)) for name in covers)
+    caption += f"<br>{element('code', text(found.at.tensor))} stands for {named} of the original ONNX" if named else ""
     picture = draw(boxes, edges, label)
     return element(
         "figure",
-        element("div", picture, class_="wide", tabindex=0, role="region", aria_label=label),
-        element("figcaption", text(caption)),
+        element("div", picture, class_="wide", tabindex=0),
+        element("figcaption", caption),
     )
 
 

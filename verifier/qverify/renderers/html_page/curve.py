@@ -146,8 +146,7 @@ def _figure(entries: Sequence[Entry], scale: Scale, what: str) -> str:
     svg = element("svg", *drawn, role="group", aria_label=label, class_="curve", **size)
     again = any(scale.metric in one.again for one in entries)
     caption = f"{text(what)}: {scale.said}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
-    region = element("div", svg, class_="wide", role="region", aria_label=f"{scale.said}, {what}")
-    return element("figure", region, element("figcaption", caption))
+    return element("figure", element("div", svg, class_="wide"), element("figcaption", caption))
 
 
 def _y(value: float, scale: Scale) -> float:
@@ -189,10 +188,14 @@ def _point(one: Entry, place: float, wide: float, scale: Scale) -> str:
     if free is not None:
         dot = {"r": 4, "fill": COLOURS[one.kind], "class_": f"dot {one.kind}"}
         shapes.append(element("circle", cx=x, cy=f"{_y(free, scale):.1f}", **dot))
-    values = [f"{scale.name} {_shown(free)}"] + ([f"recomputed {_shown(again)}"] if again is not None else [])
+    values = [f"{scale.name} {_shown(free, scale)}"] + (
+        [f"recomputed {_shown(again, scale)}"] if again is not None else []
+    )
     title = element("title", text(f"{one.name}: {one.said}, {', '.join(values)}"))
     return element("a", title, *shapes, href=one.link)
 
 
-def _shown(value: float | None) -> str:
-    return "not known" if value is None else "equal" if value == math.inf else number(value)
+def _shown(value: float | None, scale: Scale) -> str:
+    if value is None or value == math.inf:
+        return "not known" if value is None else "equal"
+    return f"{value:.9g}" if scale.metric == "cosine" else number(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+SHAPES = ("circle", "line", "path", "polyline", "rect")  # of SVG, which close themselves
 MARKS = {"PASSED": "✓", "FAILED": "✗", "INCONCLUSIVE": "?"}
 
 
@@ -14,7 +15,7 @@ def element(tag: str, *inside: str, **attributes: object) -> str:
     shown = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
-    return f"<{tag}{shown}>{''.join(inside)}</{tag}>"
+    return f"<{tag}{shown}/>" if tag in SHAPES and not inside else f"<{tag}{shown}>{''.join(inside)}</{tag}>"
 
 
 def _attribute(name: str, value: object) -> str:
@@ -56,7 +57,7 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], fir
     head = element("tr", *(element("th", text(name), scope="col") for name in heads))
     body = [_cells([*cells], first) for cells in rows]
     shown = element("table", element("caption", text(caption)), element("thead", head), element("tbody", *body))
-    return element("div", shown, class_="wide", tabindex=0, role="region", aria_label=caption)
+    return element("div", shown, class_="wide", tabindex=0, role="group", aria_label=caption)
 
 
 def _cells(cells: list[str], first: str) -> str:

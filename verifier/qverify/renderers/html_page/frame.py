@@ -9,7 +9,8 @@ from importlib.resources import files
 from qverify.renderers.html_page.elements import element, text
 
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
 )
 LONGEST = 200  # characters of a page's title
 
@@ -34,7 +35,7 @@ def page(title: str, top: str, sections: Iterable[Section]) -> str:
         "meta", name="viewport", content="width=device-width, initial-scale=1"
     )
     head += _void("meta", http_equiv="Content-Security-Policy", content=POLICY)
-    head += element("title", text(title)) + element("style", _asset("style.css"))
+    head += element("title", text(title)) + element("style", _asset("style.css") + _asset("drawn.css"))
     main = element("main", *map(_section, shown), id="main")
     body = f"{top}{_contents(shown)}{main}{element('script', _asset('script.js'))}"
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'

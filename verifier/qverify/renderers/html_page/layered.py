@@ -43,7 +43,8 @@ def draw(boxes: Mapping[str, Box], edges: Sequence[tuple[str, str]], label: str)
     lines = [_edge(layers, level, boxes, a, b) for a, b in layers.edges]
     drawn = [_box(box, layers.x[name], _top(level[name])) for name, box in boxes.items()]
     size = {"width": f"{wide:.0f}", "height": f"{high:.0f}", "viewBox": f"0 0 {wide:.0f} {high:.0f}"}
-    return element("svg", *lines, *drawn, role="group", aria_label=label, class_="graph", **size)
+    style = {"role": "group", "aria_label": label, "class_": "graph", "fill": "#1b1f24", "font_size": 12}
+    return element("svg", *lines, *drawn, **style, **size)
 
 
 def _place(names: list[str], edges: Sequence[tuple[str, str]]) -> _Layers:
@@ -109,21 +110,15 @@ def _edge(layers: _Layers, level: Mapping[str, int], boxes: Mapping[str, Box], a
     half = (top + bottom) / 2
     path = f"M{start:.0f} {top:.0f}C{start:.0f} {half:.0f} {end:.0f} {half:.0f} {end:.0f} {bottom:.0f}"
     path += "" if b in boxes else f"V{bottom + HEIGHT:.0f}"
-    return element("path", d=path, fill="none", stroke="#8b949e", stroke_width="1.5", class_="edge")
+    return element("path", d=path, fill="none", stroke="#8b949e", class_="edge")
 
 
 def _box(box: Box, x: float, y: float) -> str:
-    colour, width = COLOURS[box.state], 3 if box.here else 1.5
-    frame = element(
-        "rect", x=f"{x:.0f}", y=f"{y:.0f}", width=WIDTH, height=HEIGHT, rx=6, fill="#ffffff", stroke=colour,
-        stroke_width=width, class_=f"box {box.state}",
-    )  # fmt: skip
-    drawn = [element("title", text(box.title)), frame]
+    corner = {"x": f"{x:.0f}", "y": f"{y:.0f}", "width": WIDTH, "height": HEIGHT, "rx": 6}
+    paint = {"fill": "#fff", "stroke": COLOURS[box.state], "stroke_width": 3 if box.here else None}
+    drawn = [element("title", text(box.title)), element("rect", class_=f"box {box.state}", **corner, **paint)]
     for at, line in enumerate(box.lines):
         shown = text(shorten(line, LETTERS if at == 0 else LETTERS + 4))
-        style = {"font_weight": "600"} if at == 0 else {}
-        drawn.append(
-            element("text", shown, x=f"{x + 9:.0f}", y=f"{y + 19 + 18 * at:.0f}", font_size=12,
-                    fill="#1b1f24", class_=f"word{at}", **style)
-        )  # fmt: skip
+        name = {"font_weight": "600", "class_": "name"} if at == 0 else {}
+        drawn.append(element("text", shown, x=f"{x + 9:.0f}", y=f"{y + 19 + 18 * at:.0f}", **name))
     return element("a", *drawn, href=box.link) if box.link else element("g", *drawn, role="img", aria_label=box.title)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qverify.renderers.html_page import around, curve, run_facts, tensors
+from qverify.renderers.html_page import around, curve, run_facts, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.summary_lines import summary_lines
@@ -21,6 +21,7 @@ def render(report: Report) -> str:
     sections = [
         _blamed(report, network),
         *(_pair(pair, at, network, len(report.boards)) for at, pair in ordered),
+        *tensor_drawings.sections(report, [at for at, _ in ordered]),
         _graph(network),
         Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
@@ -103,7 +104,7 @@ def _pair(pair: Pair, at: int, network: around.Network | None, boards: int) -> S
         element("p", f"First divergence: {code(first.tensor)} ({text(first.op)})") if first else "",
         listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
     ]
-    drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network))]
+    drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), tensor_drawings.anchors(pair, at))]
     if pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
         said = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
         drawn = [element("details", element("summary", said), *drawn, class_="folded")]

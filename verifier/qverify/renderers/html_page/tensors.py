@@ -11,11 +11,14 @@ HEADS = ("#", "tensor", "op", "type", "verdict", "differ", "max |a-b|", "LSB", "
 MOST_BARS = 41
 
 
-def table(pair: Pair, anchor: str, graphs: Mapping[str, str]) -> str:
+def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[str, str]) -> str:
     """Returns the table of a pair, which the script sorts and filters. anchor: the beginning of its rows' ids. graphs:
-    tensor to the id of the drawing of the graph around it."""
+    tensor to the id of the drawing of the graph around it. drawings: tensor to the id of its own drawing."""
     heads = [element("th", element("button", text(name), type="button"), scope="col") for name in HEADS]
-    rows = [_row(row, at, f"{anchor}{at}", graphs.get(row.name, "")) for at, row in enumerate(pair.tensors)]
+    rows = [
+        _row(row, at, f"{anchor}{at}", graphs.get(row.name, ""), drawings.get(row.name, ""))
+        for at, row in enumerate(pair.tensors)
+    ]
     head = element("thead", element("tr", *heads))
     caption = element(
         "caption", f"{text(pair.a)} ~ {text(pair.b)}: {len(rows)} tensors; {text(pair.gate)}; {text(pair.scope)}"
@@ -25,19 +28,19 @@ def table(pair: Pair, anchor: str, graphs: Mapping[str, str]) -> str:
         element("table", caption, head, element("tbody", *rows), class_="tensors"),
         class_="wide",
         tabindex=0,
-        role="region",
+        role="group",
         aria_label=f"tensors of {pair.a} ~ {pair.b}",
     )
 
 
-def _row(row: TensorRow, at: int, anchor: str, graph: str) -> str:
+def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
     metrics, forced = row.metrics, row.forced
     share = row.failing if row.failing is not None else metrics.get("mismatched")
     cells = [
         _cell(str(at), at),
         element(
             "th",
-            element("details", element("summary", text(row.name)), _details(row, graph)),
+            element("details", element("summary", text(row.name)), _details(row, graph, drawing)),
             scope="row",
             data_value=row.name,
         ),
@@ -68,11 +71,14 @@ def _metric(row: TensorRow, name: str) -> str:
     return _cell(number(value), value if isinstance(value, (int, float)) else "")
 
 
-def _details(row: TensorRow, graph: str) -> str:
+def _details(row: TensorRow, graph: str, drawing: str) -> str:
     known = [("why", text(row.why))] if row.why else []
     known += [("graph", element("a", "what it reads and what reads it", href=f"#{graph}"))] if graph else []
+    known += [("drawn", element("a", "density, differences, maps, values", href=f"#{drawing}"))] if drawing else []
     known += [("covers", text(", ".join(row.covers)))] if row.covers else []
-    known += [(name, number(v)) for name, v in row.metrics.items() if not isinstance(v, dict) and v is not None]
+    known += [("bytes", "the same on both sides")] if row.bit_equal else []
+    metrics = {} if row.bit_equal else row.metrics
+    known += [(name, number(v)) for name, v in metrics.items() if not isinstance(v, dict) and v is not None]
     if row.forced is not None:
         f = row.forced
         worst = "" if f.max_lsb is None else f", up to {f.max_lsb} LSB"
@@ -105,7 +111,7 @@ def _bars(histogram: dict[str, int]) -> str:
         )
         bars.append(bar + element("text", f"{lsb:+d}", x=f"{(at + 0.5) * width:.1f}", y=104, text_anchor="middle"))
     drawn = element("svg", *bars, viewBox="0 0 640 108", role="img", aria_label="differences in LSB", class_="bars")
-    words = f"differences in LSB (a - b); {equal} elements agree" + (
+    words = f"differences in LSB (b - a); {equal} elements agree" + (
         f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else ""
     )
     return element("figure", drawn, element("figcaption", words))

@@ -11,6 +11,7 @@ from qverify.renderers.html_page.explained import explanation
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.losses import losses, what_if
 from qverify.renderers.html_page.page import when
+from qverify.report.document import NetworkUnit
 from qverify.report.triage_document import OutputRow, Rung, Stage, Triage
 
 PASSES = {"PASSED": "passes", "FAILED": "fails", "INCONCLUSIVE": "not known"}
@@ -24,7 +25,7 @@ JUDGED = {
 
 def render(found: Triage) -> str:
     """Returns the page as HTML. found: with every text printable."""
-    rungs = [(_rung(rung, at), rung.verdict) for at, rung in enumerate(found.rungs)]
+    rungs = [(_rung(rung, at, found.units), rung.verdict) for at, rung in enumerate(found.rungs)]
     sections = [
         Section("ladder", "The ladder", _ladder(found)),
         *(rung for rung, verdict in rungs if verdict != "PASSED"),
@@ -79,9 +80,11 @@ def _cause(one: Any) -> str:
     return f"Confirmed by experiments on the board: {said}"
 
 
-def _rung(rung: Rung, at: int) -> Section:
+def _rung(rung: Rung, at: int, units: list[NetworkUnit]) -> Section:
     name = f"{rung.a} ~ {rung.b}"
-    return Section(f"r{at}", f"{name}: {rung.verdict}", _evidence(rung), f"{text(name)}: {verdict(rung.verdict)}")
+    return Section(
+        f"r{at}", f"{name}: {rung.verdict}", _evidence(rung, units), f"{text(name)}: {verdict(rung.verdict)}"
+    )
 
 
 def _ladder(found: Triage) -> str:
@@ -89,7 +92,7 @@ def _ladder(found: Triage) -> str:
     stages, last, items = {s.name: s for s in found.stages}, "", list[str]()
     for at, rung in enumerate(found.rungs):
         items += [_stage(stages.get(rung.a), rung.a)] if rung.a != last else []
-        link = element("a", f"{text(rung.a)} ~ {text(rung.b)}", href=f"#r{at}") if _evidence(rung) else ""
+        link = element("a", f"{text(rung.a)} ~ {text(rung.b)}", href=f"#r{at}") if _evidence(rung, found.units) else ""
         worst = triage_text.worst_output(rung)
         said = f"{verdict(rung.verdict)} {text(rung.gate)}" + (f": {text(worst)}" if worst else "")
         items.append(element("li", f"{said} {link}", class_=f"rung {rung.verdict.lower()}"))
@@ -104,7 +107,7 @@ def _stage(stage: Stage | None, name: str) -> str:
     return element("li", f"{element('strong', text(name))}{source}{state}", class_="stage")
 
 
-def _evidence(rung: Rung) -> str:
+def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
     """Returns what a rung rests on: outputs, first divergence, what fails when recomputed, the graph there."""
     known = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
     first = rung.first_divergence
@@ -118,7 +121,7 @@ def _evidence(rung: Rung) -> str:
     known += [("next step", text(rung.next_step))] if rung.next_step else []
     heads = ("output", "gate holds", "elements", "max |a-b|", "cosine", "RMSE", "SQNR dB", "judged")
     outputs = table("final outputs", heads, [_output(o) for o in rung.outputs]) if rung.outputs else ""
-    graphs = "".join(around.neighbourhood(n) for n in rung.neighbourhoods)
+    graphs = "".join(around.neighbourhood(n, units) for n in rung.neighbourhoods)
     return facts(known) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
 
 

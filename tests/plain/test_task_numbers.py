@@ -70,6 +70,7 @@ def test_frames_that_only_the_board_has_wrong_in_every_format(digits, labels, tm
     wrong = task["only_board_wrong"]
     assert shares["board"] < 0.5 < shares["simulator"] and len(wrong) >= 5
     assert all(row["answers"]["board"] != row["label"] == row["answers"]["simulator"] for row in wrong)
+    assert "Task numbers" in files["html"].read_text(encoding="utf-8")
     for shown in (text, *(p.read_text(encoding="utf-8").replace("\\", "") for n, p in files.items() if n != "json")):
         assert f"{round(shares['board'] * 10)} of 10" in shown
         assert f"{len(wrong)} frames that only the board has wrong" in shown

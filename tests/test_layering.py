@@ -73,6 +73,7 @@ HOMES = {
     "onnxruntime": (
         "onnx_model/engine.py",
         "onnx_model/run_in_interpreter.py",
+        "onnx_model/run_reference_engine.py",
         "qverify_worker/runtimes/onnxruntime.py",
     ),
     "click": ("cli/",),
@@ -95,7 +96,8 @@ HOMES = {
         "qverify_worker/board_lock.py",
     ),  # what Windows lacks is nowhere on the way of a command
     "msvcrt": ("qverify_agents/file_lock.py",),
-    **{name: ("nowhere",) for name in ("pty", "tty", "termios", "resource", "pwd", "grp")},
+    **{name: ("nowhere",) for name in ("pty", "tty", "termios", "pwd", "grp")},
+    "resource": ("onnx_model/run_reference_engine.py",),
 }
 
 

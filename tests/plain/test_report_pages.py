@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import random
+import re
 import xml.etree.ElementTree as xml
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.plain.chromium import USABLE, WHY_NOT, Chromium
 from tests.plain.test_report_formats import NASTY, Page
 from tests.plain.three_sides import three, wrong_at
 
-SHAPES = {"polyline": "fill", "path": "fill", "line": "stroke"}  # black, or nothing, where a viewer allows no styles
+SHAPES = {"polyline": "fill", "line": "stroke"}  # black, or nothing, where a viewer allows no styles
 EXAMPLE = Path(example.__file__).parent
 FAULTY = "relu2_QuantizeLinear_Output"
 in_a_browser = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
@@ -87,7 +88,9 @@ def test_the_page_of_a_run_is_closed_in_itself():
     for heading in ("Around the blamed node", "The graph, node by node", "Coverage ledger", "How it was judged"):
         assert heading in shown
     assert "onnx_n2 of the original ONNX" in shown
-    assert sum(tag == "details" and "open" in a for tag, a in page.tags) == 2  # one metric of each curve
+    assert (
+        sum(tag == "details" and "open" in a and a.get("class") == "curves" for tag, a in page.tags) == 2
+    )  # one metric of each
     assert [a.get("data-differs") for tag, a in page.tags if tag == "tr" and a.get("id") == "t0-0"] == ["0"]
 
 
@@ -201,6 +204,13 @@ def test_a_browser_clicks_through_the_page(tmp_path):
         assert page.run("location.hash") == row_after(row)
         section = f"document.getElementById('{row}').closest('section')"
         names = f"[...{section}.querySelectorAll('tbody tr:not([hidden]) th summary')].map((s) => s.textContent)"
+        for kind, drawn in (("free", ".line.free, .dot"), ("again", ".line.again, path.again, .ring")):
+            parts = f"[...{section}.querySelectorAll('details[open] svg.curve')[0].querySelectorAll('{drawn}')]"
+            shown = f"{parts}.filter((part) => getComputedStyle(part).display !== 'none').length"
+            assert page.run(shown) >= 4
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
+            assert page.run(shown) == 0
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
         page.run(f"{section}.querySelectorAll('thead button')[6].click()")
         assert page.run(names) == ["n1", "n2", "y"]
         page.run(f"{section}.querySelectorAll('thead button')[6].click()")
@@ -308,3 +318,35 @@ def test_the_command_that_repeats_a_report_has_no_reports():
     words = ["verify", "-m", "a b.onnx", "--html", "x", "--report", "json=-", "--csv=y", "-i", "--json"]
     assert repeating_command(words) == "qverify verify -m 'a b.onnx' -i"
     assert repeating_command([]) == ""
+
+
+def large(frames: int = 1) -> Report:
+    """A run of 200 nodes with long names, of which all fail on the board, in each of these frames."""
+    report = failed()
+    names = [f"model/backbone/stage{at // 20}/block{at}/Conv_output_0_QuantizeLinear_Output" for at in range(200)]
+    report.units = [NetworkUnit(n, "conv", [f"{n}_node"], names[at - 1 : at], [n]) for at, n in enumerate(names)]
+    pairs = list(report.pairs)
+    for pair in pairs:
+        bad = pair.tensors[1]
+        pair.tensors = [replace(bad, name=name, node=name, covers=[f"{name}_node"]) for name in names]
+    report.pairs = [replace(pair, frame=frame) for frame in range(frames) for pair in pairs]
+    if frames > 1:
+        row = {"verdict": "FAILED", "why": "", "failing": 200, "max_abs": 1.0, "board": None, "board_lost": False}
+        report.frames = [{"frame": at, "source": f"{at}.png", **row} for at in range(frames)]
+    return report
+
+
+def test_the_page_of_200_nodes_leaves_room_for_drawings():
+    text = render(visible(large()))
+    assert len(text.encode()) < 1_800_000  # of 3 MB; the drawings take what is left
+    check_links(Page(text))
+
+
+def test_of_many_frames_the_first_pairs_have_their_tensors():
+    text = render(visible(large(frames=10)))
+    page = Page(text)
+    check_links(page)
+    rows = [a for tag, a in page.tags if tag == "tr" and str(a.get("id")).startswith("t")]
+    assert len(rows) == 2400 and text.count("would make the page too large") == 30 - 12
+    lines = re.findall(r'<ul class="lines">(.*?)</ul>', text)[0]
+    assert lines.count("<li>") == 3 and "10 of 10 frames" in lines

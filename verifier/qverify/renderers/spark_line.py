@@ -18,7 +18,7 @@ def draw(report: Report, view: View) -> str:
     if not differing:
         return ""
     pair = next((p for p in reversed(differing) if p.verdict != "PASSED"), differing[-1])
-    marks = BLOCKS if _can_show(BLOCKS, view.encoding) else ASCII
+    marks = BLOCKS if view.blocks else ASCII
     most = max(int(report.decimals.get("digits", 0)), 1)
     before = f"matching digits, {name_pair(pair)}: "
     after = f"  {marks[-1]} equal {marks[-2]} {most}+ {marks[0]} 0"
@@ -52,11 +52,3 @@ def _level(row: TensorRow, most: int) -> int | None:
         return None
     highest = len(BLOCKS) - 1
     return highest if digits is None else round((highest - 1) * min(max(digits, 0), most) / most)
-
-
-def _can_show(text: str, encoding: str) -> bool:
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

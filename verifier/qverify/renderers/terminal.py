@@ -8,6 +8,7 @@ from typing import Any
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import (
+    blamed_tensor,
     drafts,
     heading,
     pair_facts,
@@ -40,6 +41,8 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
     parts.append(draft)
+    if view.wrapped:
+        parts.append(blamed_tensor.render(report, view))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
         parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))

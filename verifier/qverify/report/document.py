@@ -301,8 +301,8 @@ class Report:
     criteria: str = ""
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
-    tasks: list[TaskNumbers] = field(default_factory=list)
     input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
+    tasks: list[TaskNumbers] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

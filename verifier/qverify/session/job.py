@@ -73,8 +73,8 @@ class Job:
         self._runner = runner_for(request.board, request.runner)
         self.models, self._vendor = open_with_board_model(request, self._runner)
         sides = {
-            "reference": self.models.compiled is not None,
-            "simulator": request.run_sim,
+            "reference": self.models.compiled is not None or self.models.engine is not None,
+            "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
         }
         if sum(sides.values()) < fewest_sides:
@@ -91,8 +91,8 @@ class Job:
                 "--paranoid is for boards that run qvrt; repeat the run with other inputs (--seed) instead"
             )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
-        if request.reference_python and self._spread is None:
-            raise UsageError("--reference-python takes part in --reference-spread; give that, too")
+        if request.reference_python and self._spread is None and not request.reference_engine:
+            raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
         self._host = HostSides(self.models)
         self._board: Any = None
         self._earlier_traffic = Counter[str]()  # of connections that ended: a broken frame is followed by another

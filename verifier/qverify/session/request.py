@@ -35,3 +35,4 @@ class Request:
     runner: tuple[tuple[str, str], ...] = ()  # of --runner, --runtime, --runner-option; before those of the inventory
     reference_timeout_s: float = 900.0  # for each of their runs
     task: TaskRequest | None = None  # of --labels and --task-metric
+    reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python

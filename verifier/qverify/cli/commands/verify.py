@@ -92,8 +92,15 @@ if TYPE_CHECKING:
     "--reference-python",
     multiple=True,
     metavar="COMMAND",
-    help="another Python with onnxruntime and numpy that takes part in --reference-spread, such as 'venv/bin/python' of an older "
+    help="another Python with onnxruntime and numpy that takes part in --reference-spread, or runs --reference-engine, such as 'venv/bin/python' of an older "
     "onnxruntime, or ARM kernels (scripts/arm_reference of a clone makes them); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
+)
+@click.option(
+    "--reference-engine",
+    multiple=True,
+    metavar="ENGINE",
+    help="what runs an ONNX with a vendor's own operators: lib:PATH (custom operators for onnxruntime; may be repeated), "
+    "module:callable or FILE.py:callable, or onnxruntime, that of --reference-python",
 )
 @click.option(
     "--reference-timeout",
@@ -101,7 +108,7 @@ if TYPE_CHECKING:
     type=Finite(0.1, 1e6),
     default=900.0,
     show_default=True,
-    help="seconds for each run of --reference-python",
+    help="seconds for each run of --reference-python or --reference-engine",
 )
 @click.option(
     "--capture",
@@ -128,6 +135,7 @@ def command(
     spot_seed: int | None,
     reference_spread: bool,
     reference_python: tuple[str, ...],
+    reference_engine: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
     view: View,
@@ -174,6 +182,7 @@ def command(
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
         task=task,
+        reference_engine=reference_engine,
     )
     job = VerifyJob(request, boards, several)
     if hand_over(job):

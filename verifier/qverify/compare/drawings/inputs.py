@@ -61,7 +61,7 @@ def _picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | No
     low, high = float(small.min()), float(small.max())
     shades = (small / (high - low) - low / (high - low)) * 255 if high > low else np.zeros_like(small)
     whole = np.repeat(shades, 3, axis=2) if channels == 1 else shades
-    words = f"{width} x {height}" + (f", every {step}th pixel" if step > 1 else "")
+    words = f"{width} x {height}" + (f", one pixel of {step} x {step}" if step > 1 else "")
     more = f", the first of {value.shape[0]}" if value.ndim == 4 and value.shape[0] > 1 else ""
     order = ", channels in the order in which they were fed" if channels == 3 else ""
     return np.clip(np.rint(whole), 0, 255).astype(

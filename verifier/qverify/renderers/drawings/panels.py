@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 import numpy.typing as npt
 
 from qverify.renderers.drawings.shapes import LEVELS, Box, Cells, Figure, Line, Words
 from qverify.report.drawings import Density, ErrorMap, ErrorMaps, TensorDrawing, ValueHistogram
 
-WIDE, HIGH = 420, 220  # of histograms
-MAP = 196  # the longer side of a map
+WIDE, HIGH = 356, 220  # of a figure, of a histogram
+MAP = 160  # the longer side of a map
 
 
 def figures(drawing: TensorDrawing, a: str, b: str) -> list[Figure]:
@@ -25,8 +27,8 @@ def density(drawn: Density, a: str, b: str) -> Figure:
     total, on = int(drawn.counts.sum()), int(np.trace(drawn.counts))
     share = f"{100 * on / total:.4g} %" if total else "none"
     label = f"density of {a} against {b}: {share} of {total} elements in cells on the diagonal"
-    caption = f"Density: {a} to the right, {b} upwards; darker is more elements (logarithm); {share} on the diagonal"
-    figure, left, side = Figure(300, 262, label, caption), 56, 220
+    caption = f"Density: {a} to the right, {b} upwards; the stronger, the more elements (logarithm); {share} in cells on the diagonal"
+    figure, left, side = Figure(WIDE, 262, label, caption), 64, 226
     figure.shapes.append(Line(((left, 10 + side), (left + side, 10)), "grid", dashed=True))
     figure.shapes.append(Cells(left, 10, side, side, _shades(np.log1p(drawn.counts[::-1])), "mark"))
     figure.frame(left, 10, side, side)
@@ -58,7 +60,7 @@ def differences(drawn: TensorDrawing, a: str, b: str) -> Figure:
     more = f"; {drawn.others} elements with rarer differences are not drawn" if drawn.others else ""
     figure = Figure(WIDE, HIGH, label, f"Differences {b} - {a} in {unit}: {share}{more}")
     step = (WIDE - 16) / max(len(drawn.differences), 9)
-    every = -(-len(drawn.differences) // 9)
+    every = ceil(len(drawn.differences) * max(len(name) + 1 for name, _ in drawn.differences) * 6.5 / WIDE)
     for at, (name, number) in enumerate(drawn.differences):
         if number:
             high, x = max(1.5, (HIGH - 62) * number / largest[1]), 8 + at * step
@@ -79,7 +81,7 @@ def maps(drawn: ErrorMaps, unit: str, a: str, b: str) -> Figure:
     height, width = drawn.plane
     scale = MAP / max(height, width)
     wide, high = max(12.0, width * scale), max(12.0, height * scale)
-    step = max(wide, 176) + 16
+    step = WIDE / 2
     columns = 2 if len(drawn.maps) > 1 else 1
     rows = -(-len(drawn.maps) // columns)
     cell = drawn.maps[0].cells.shape
@@ -88,11 +90,9 @@ def maps(drawn: ErrorMaps, unit: str, a: str, b: str) -> Figure:
     plane = f"the tensor in rows of {width}" if drawn.folded else f"height {height} x width {width}"
     top = drawn.maps[0]
     label = f"where {a} and {b} differ: {plane}{channels}; {_places(top)}; largest {_worst(top, unit)}"
-    figure = Figure(
-        columns * step + 8, rows * (high + 38) + 4, label, f"Where they differ, |a - b|: {plane}{down}{channels}"
-    )
+    figure = Figure(WIDE, rows * (high + 38) + 4, label, f"Where they differ, |a - b|: {plane}{down}{channels}")
     for at, one in enumerate(drawn.maps):
-        x, y = 8 + at % columns * step, 20 + at // columns * (high + 38)
+        x, y = 1 + at % columns * step, 20 + at // columns * (high + 38)
         name = (
             "channel " + str(one.channel)
             if one.channel is not None
@@ -131,11 +131,10 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
         said = "; ".join(f"{n}: {c[0]} elements at its lower, {c[1]} at its upper end" for n, c in ends if c)
         label, caption = f"{label}; {said}", f"{caption}; {said}"
     figure, floor, room = Figure(WIDE, HIGH, label, caption), HIGH - 26, HIGH - 50
-    span = (high - low) or 1.0
     left, width = 12.0, WIDE - 24.0
-    bin_width = max((drawn.high - drawn.low) / span * width / len(drawn.a), 0.0)
-    begin = left + (drawn.low - low) / span * width
-    bin_width = bin_width or 4.0
+    half = (high / 2 - low / 2) or 1.0  # halves, as the whole range may be beyond float64
+    begin = left + (drawn.low / 2 - low / 2) / half * width
+    bin_width = (drawn.high / 2 - drawn.low / 2) / half * width / len(drawn.a) or 4.0
     top = float(np.log1p(max(int(drawn.a.max()), 0 if drawn.b is None else int(drawn.b.max())))) or 1.0
     for at, number in enumerate(drawn.a.tolist()):
         if number:
@@ -154,7 +153,7 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
         figure.shapes.append(Line(tuple(points), "bad"))
     if drawn.quantized is not None:
         for end in drawn.quantized:
-            x = left + (end - low) / span * width
+            x = left + (end / 2 - low / 2) / half * width
             figure.shapes.append(Line(((x, 14), (x, floor)), "quiet", dashed=True))
     figure.shapes += [
         Line(((left, floor), (left + width, floor)), "grid"),

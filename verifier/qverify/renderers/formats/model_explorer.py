@@ -6,6 +6,8 @@ import json
 import math
 
 from qverify.renderers.report_text import write_report
+from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import render
 from qverify.report.document import Report, TensorRow
 from qverify.report.triage_document import Triage
 
@@ -23,7 +25,7 @@ def write(report: Report, path: str) -> None:
         for key in dict.fromkeys((row.name, row.node, *row.covers)):
             if key:
                 results[key] = {"value": value, "bgColor": COLOURS[verdict], "textColor": "#1b1f24"}
-    _write({"results": results}, path)
+    _write(results, {"qverify": summary_lines(report)}, path)
 
 
 def write_triage(triage: Triage, path: str) -> None:
@@ -34,7 +36,7 @@ def write_triage(triage: Triage, path: str) -> None:
             if key:
                 results[key] = {"value": _finite(loss.sqnr_db)}
     stops = [{"stop": 0, "bgColor": "#f7c6c2"}, {"stop": 1, "bgColor": "#d7f0dd"}]
-    _write({"results": results, "gradient": stops}, path)
+    _write(results, {"gradient": stops, "qverify": render(triage).splitlines()}, path)
 
 
 def _worst(report: Report) -> dict[str, tuple[TensorRow, float, str]]:
@@ -53,5 +55,8 @@ def _finite(value: float) -> float:
     return -EQUAL if math.isnan(value) else min(max(value, -EQUAL), EQUAL)
 
 
-def _write(document: dict[str, object], path: str) -> None:
+def _write(results: dict[str, dict[str, object]], others: dict[str, object], path: str) -> None:
+    """Writes the document. others: what stands beside the results; Model Explorer ignores what it does not know."""
+    results.pop("results", None)  # by that name inside, Model Explorer takes the file for another kind
+    document = {"results": results, **others}
     write_report(json.dumps(document, indent=1, allow_nan=False) + "\n", path)

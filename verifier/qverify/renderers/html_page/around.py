@@ -70,7 +70,7 @@ def _worst(states: Iterable[str]) -> str:
 
 def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
     """Returns the network as the pairs of the worst frame and board saw it; None without units. anchor: the id of a row,
-    by the number of its pair and of the row."""
+    by the number of its pair and of the row; "" where it is not on the page."""
     if not report.units or not report.pairs:
         return None
     order = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -80,7 +80,8 @@ def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | Non
     rows: dict[str, str] = {}
     for at, pair in sorted(kept, key=lambda k: order[k[1].verdict]):
         for number, row in enumerate(pair.tensors):
-            rows.setdefault(row.name, anchor(at, number))
+            if id_of := anchor(at, number):
+                rows.setdefault(row.name, id_of)
     return Network(report.units, [pair for _, pair in kept], rows)
 
 
@@ -156,7 +157,8 @@ def _said(network: Network, at: int, short: bool) -> list[str]:
 
 def _words(network: Network, at: int) -> str:
     unit = network.units[at]
-    rows = [("reads", _tensors(network, unit.inputs)), ("computes", _tensors(network, unit.outputs))]
+    rows = [("reads", _tensors(network, unit.inputs))]
+    rows += [("computes", _tensors(network, unit.outputs))] if unit.outputs != [unit.node] else []
     readers = [o for n in unit.outputs for r in network.readers.get(n, []) for o in network.units[r].outputs[:1]]
     rows += [("read by", _tensors(network, dict.fromkeys(readers)))] if readers else []
     covers = ", ".join(element("code", text(name)) for name in unit.covers)

@@ -11,7 +11,7 @@ from qverify.report.document import Forced, Pair, TensorRow
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 260, 62, 20, 20
 COLOURS = {"passed": "#116329", "failed": "#b3261e", "inconclusive": "#7a4b00", "plain": "#57606a"}
-GRID, LINE, AGAIN, PAPER = "#c9d1d9", "#57606a", "#0b57a4", "#ffffff"
+GRID, LINE, AGAIN = "#c9d1d9", "#57606a", "#0b57a4"
 METRICS = ("sqnr_db", "max_lsb", "cosine")
 WORDS = "up is better, the uppermost line is equality"
 FREE = " Circles and the solid line: free-running."
@@ -93,7 +93,7 @@ def figures(entries: Sequence[Entry], what: str, group: str) -> str:
     that no other curve of the page has."""
     drawn = [(scale, _figure(entries, scale, what)) for scale in SCALES]
     shown = [(scale, figure) for scale, figure in drawn if figure]
-    return "".join(
+    folded = [
         element(
             "details",
             element("summary", f"error along the network: {text(scale.name)}"),
@@ -103,7 +103,21 @@ def figures(entries: Sequence[Entry], what: str, group: str) -> str:
             class_="curves",
         )
         for at, (scale, figure) in enumerate(shown)
-    )
+    ]
+    return (_choice() if any(one.again for one in entries) else "") + "".join(folded)
+
+
+def _choice() -> str:
+    """Returns what a script shows: which of the two lines is drawn."""
+    labels = [
+        element(
+            "label",
+            element("input", type="checkbox", checked=True, class_=f"show-{kind}").removesuffix("</input>"),
+            f" {name}",
+        )
+        for kind, name in (("free", "free-running"), ("again", "recomputed"))
+    ]
+    return element("p", *labels, class_="tools", hidden=True)
 
 
 def _entry(row: TensorRow, link: str) -> Entry:
@@ -140,7 +154,8 @@ def _figure(entries: Sequence[Entry], scale: Scale, what: str) -> str:
     drawn = [*_grid(scale)]
     drawn += [_line(places, [one.free.get(scale.metric) for one in entries], scale, "free")]
     drawn += [_line(places, [one.again.get(scale.metric) for one in entries], scale, "again")]
-    drawn += [_point(one, x, wide, scale) for one, x in zip(entries, places, strict=True)]
+    points = [_point(one, x, wide, scale) for one, x in zip(entries, places, strict=True)]
+    drawn.append(element("g", *points, fill="none", pointer_events="all"))
     label = f"{scale.said} of {len(entries)} tensors in running order, {what}; arrow keys go from one to the next"
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": WIDTH, "height": HEIGHT}
     svg = element("svg", *drawn, role="group", aria_label=label, class_="curve", **size)
@@ -175,14 +190,13 @@ def _line(places: Sequence[float], values: Sequence[float | None], scale: Scale,
 
 def _point(one: Entry, place: float, wide: float, scale: Scale) -> str:
     """Returns the link of a tensor: its column, which is clicked, its square, ring and circle."""
-    left = {"x": f"{place - wide / 2:.1f}", "y": 0, "width": f"{wide:.1f}", "height": HEIGHT}
-    shapes = [element("rect", fill=PAPER, fill_opacity=0, class_="column", **left)]
+    shapes = [element("rect", x=f"{place - wide / 2:.1f}", width=f"{wide:.1f}", height=HEIGHT, class_="column")]
     free, again = one.free.get(scale.metric), one.again.get(scale.metric)
     x = f"{place:.1f}"
     if again is not None:
         y = _y(again, scale)
-        corner = {"x": f"{place - 3:.1f}", "y": f"{y - 3:.1f}", "width": 6, "height": 6}
-        shapes.append(element("rect", fill=AGAIN, class_="again", **corner))
+        square = f"M{place - 3:.1f} {y - 3:.1f}h6v6h-6z"
+        shapes.append(element("path", d=square, fill=AGAIN, class_="again"))
         ring = {"fill": "none", "stroke": COLOURS["failed"], "stroke_width": 2, "class_": "ring"}
         shapes += [element("circle", cx=x, cy=f"{y:.1f}", r=9, **ring)] if one.ring else []
     if free is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qverify.renderers.frame_lines import verdicts_over_frames
 from qverify.renderers.html_page import around, curve, run_facts, task_numbers, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
@@ -9,6 +10,8 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.verdict_lines import CAUSES, common_weakenings, line
 from qverify.report.document import Blame, Pair, Report
 
+MOST_ROWS = 2500  # tensors of all pairs
+LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 
@@ -17,11 +20,11 @@ def render(report: Report) -> str:
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
     ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
-    network = around.networks(report, lambda pair, row: f"t{pair}-{row}")
-    sections = [
-        _blamed(report, network),
-        *(_pair(pair, at, network, len(report.boards)) for at, pair in ordered),
-        *tensor_drawings.sections(report, [at for at, _ in ordered]),
+    whole = _drawn(ordered)
+    network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
+    first = [_blamed(report, network)]
+    first += [_pair(pair, at, network, len(report.boards), at in whole) for at, pair in ordered]
+    rest = [
         _graph(network),
         Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
@@ -30,16 +33,28 @@ def render(report: Report) -> str:
         *run_facts.sections(report),
         Section("notes", "Everything the report says", listed(summary_lines(report))),
     ]
+    room = LARGEST - sum(len(section.inside.encode()) for section in (*first, *rest))
+    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], max(room, LEAST))
+    sections = [*first, *drawn, *rest]
     return page(title, _top(report, models), sections)
+
+
+def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
+    """Returns the numbers of the pairs whose tensors are on the page: the first one, and others while there is room."""
+    kept, room = set[int](), MOST_ROWS
+    for at, pair in ordered:
+        if not kept or len(pair.tensors) <= room:
+            kept.add(at)
+            room -= len(pair.tensors)
+    return kept
 
 
 def _top(report: Report, models: str) -> str:
     common = common_weakenings(report)
+    lines = verdicts_over_frames(report) if report.frames else [(p.verdict, line(p, common)) for p in report.pairs]
     said = [
-        element(
-            "li", element("span", MARKS[p.verdict], class_=f"verdict {p.verdict.lower()}"), " ", text(line(p, common))
-        )
-        for p in report.pairs
+        element("li", element("span", MARKS[found], class_=f"verdict {found.lower()}"), " ", text(words))
+        for found, words in lines
     ]
     blamed = [_blame(b) for b in report.blamed]
     if report.verdict == "FAILED" and not blamed:
@@ -87,8 +102,9 @@ def _of(network: around.Network | None) -> str:
     return around.LEGEND + (f"; as of frame {frame}" if frame else "")
 
 
-def _pair(pair: Pair, at: int, network: around.Network | None, boards: int) -> Section:
-    """Returns the section of one pair. boards: how many the run had; its title names the board of several."""
+def _pair(pair: Pair, at: int, network: around.Network | None, boards: int, whole: bool) -> Section:
+    """Returns the section of one pair. boards: how many the run had; its title names the board of several.
+    whole: with its tensors."""
     words = (pair.board if boards > 1 else "", f"frame {pair.frame}" if pair.frame else "")
     title = f"{pair.a} ~ {pair.b}{''.join(f', {word}' for word in words if word)}"
     heading = f"{text(title)}: {verdict(pair.verdict)}"
@@ -106,7 +122,10 @@ def _pair(pair: Pair, at: int, network: around.Network | None, boards: int) -> S
         listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
     ]
     drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), tensor_drawings.anchors(pair, at))]
-    if pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
+    if not whole:
+        left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
+        drawn = [element("p", text(left), class_="under")]
+    elif pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
         said = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
         drawn = [element("details", element("summary", said), *drawn, class_="folded")]
     else:

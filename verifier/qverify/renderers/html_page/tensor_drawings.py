@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from qverify.renderers.drawings import panels, svg
+from qverify.renderers.drawings.files import place_of
 from qverify.renderers.drawings.png import pixels
 from qverify.renderers.drawings.shapes import Figure
 from qverify.renderers.html_page.elements import element, number, text
@@ -12,7 +13,8 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
-MOST_BYTES = 1_600_000  # of all drawings, so that the page stays under 3 MB
+FEWEST_BYTES = 300_000  # of the drawings, whatever else the page has
+PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
 
@@ -21,21 +23,23 @@ def anchors(pair: Pair, number_of: int) -> dict[str, str]:
     return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int]) -> list[Section]:
+def sections(report: Report, order: list[int], room: int) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
-    pairs."""
+    pairs. room: bytes that both may take, though the drawings get FEWEST_BYTES in any case."""
     inputs = "".join(map(_input, report.input_drawings))
-    return [Section("drawn", "Tensors, drawn", _tensors(report, order)), Section("inputs", "Inputs", inputs)]
+    title = "Inputs of the first frame" if report.frames else "Inputs"
+    drawn = _tensors(report, order, max(room - len(inputs), FEWEST_BYTES))
+    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", title, inputs)]
 
 
-def _tensors(report: Report, order: list[int]) -> str:
+def _tensors(report: Report, order: list[int], room: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    shown, room, left = list[str](), MOST_BYTES, list[str]()
+    shown, left, several = list[str](), list[str](), len(report.boards) > 1
     for pair, at in drawn:
-        one = _tensor(report.pairs[pair], pair, at, first=not shown)
+        one = _tensor(report.pairs[pair], pair, at, several, first=not shown)
         if len(one) > room:
             left.append(one)
-            shown.append(_left_out(report.pairs[pair], pair, at))
+            shown.append(_left_out(report.pairs[pair], pair, at, several))
         else:
             shown.append(one)
             room -= len(one)
@@ -44,26 +48,28 @@ def _tensors(report: Report, order: list[int]) -> str:
     return rule + "".join(shown) if shown else ""
 
 
-def _left_out(pair: Pair, number_of: int, at: int) -> str:
-    said = element("p", _head(pair, pair.drawings[at]), text("; the page would be too large, --plots DIR draws it"))
+def _left_out(pair: Pair, number_of: int, at: int, several: bool) -> str:
+    said = element(
+        "p", _head(pair, pair.drawings[at], several), text("; the page would be too large, --plots DIR draws it")
+    )
     return element("div", said, id=f"d{number_of}-{at}", class_="drawn")
 
 
-def _head(pair: Pair, d: TensorDrawing) -> str:
-    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
+def _head(pair: Pair, d: TensorDrawing, several: bool) -> str:
+    place = place_of(pair, several)
     name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} characters)"
     differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
     return element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
 
 
-def _tensor(pair: Pair, number_of: int, at: int, first: bool) -> str:
+def _tensor(pair: Pair, number_of: int, at: int, several: bool, first: bool) -> str:
     d = pair.drawings[at]
-    head = _head(pair, d)
+    head = _head(pair, d, several)
     facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
     figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]
     table = _first(d.first, pair.a, pair.b, d.name[:LONGEST]) if d.first else ""
-    inside = [element("p", text(facts), class_="under"), element("div", *figures, class_="drawings"), table]
+    inside = [element("p", text(facts), class_="under"), element("div", *figures, table, class_="drawings")]
     return element(
         "details", element("summary", element("h3", head)), *inside, id=f"d{number_of}-{at}", class_="drawn", open=first
     )
@@ -96,8 +102,11 @@ def _input(drawn: InputDrawing) -> str:
     if drawn.picture is not None:
         height, width, _ = drawn.picture.shape
         data = base64.b64encode(pixels(drawn.picture)).decode()
+        scale = max(1, round(PICTURE / max(height, width)))
         said = f"the input {name} as a picture"
-        picture = element("img", src=f"data:image/png;base64,{data}", alt=said, width=width, height=height)
+        picture = element(
+            "img", src=f"data:image/png;base64,{data}", alt=said, width=width * scale, height=height * scale
+        )
         caption = element("figcaption", text(f"As it was fed, as a picture: {drawn.shown}"))
         shown.append(element("figure", picture.removesuffix("</img>"), caption))
     if drawn.values is not None:

@@ -7,12 +7,14 @@ import csv
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 import qverify
 from qverify import errors, example
 from qverify.cli.main import main
 from qverify.renderers import formats
+from qverify.report.schema import report_schema
 
 from tests.ops.qdq import Qdq
 
@@ -65,7 +67,9 @@ def test_frames_that_only_the_board_has_wrong_in_every_format(digits, labels, tm
     files = {name: tmp_path / f"r{formats.page(name).SUFFIX}" for name in ("json", "html", "junit", "csv", "markdown")}
     assert main([*words, *(w for n, p in files.items() for w in ("--report", f"{n}={p}"))]) == 1
     text = capsys.readouterr().out
-    (task,) = json.loads(files["json"].read_text())["tasks"]
+    document = json.loads(files["json"].read_text())
+    jsonschema.validate(document, report_schema())
+    (task,) = document["tasks"]
     shares = {side["side"]: side["values"]["top-1"] for side in task["sides"]}
     wrong = task["only_board_wrong"]
     assert shares["board"] < 0.5 < shares["simulator"] and len(wrong) >= 5

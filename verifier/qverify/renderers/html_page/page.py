@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify.renderers.frame_lines import verdicts_over_frames
-from qverify.renderers.html_page import around, curve, run_facts, tensor_drawings, tensors
+from qverify.renderers.html_page import around, curve, run_facts, task_numbers, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.summary_lines import summary_lines
@@ -27,6 +27,7 @@ def render(report: Report) -> str:
     first += [_pair(pair, at, network, several, ids[at], at in whole) for at, pair in ordered]
     rest = [
         _graph(network),
+        Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),

@@ -40,13 +40,15 @@ def judge_all(
     progress: Progress | None = None,
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
+    recomputes: bool = True,
 ) -> Report:
     """Returns the report of every two sides. The float side belongs to triage and is not paired. UsageError where two
     recordings are of one side, or fewer than two sides are given.
 
     recordings: by label, each of another side. run_unit: by side. pull: for the board. inputs: the graph's. distrusted:
     as for culprits. located: filled with the results of forcing, pair by pair; pairs whose gate passes are then forced
-    everywhere, too."""
+    everywhere, too. recomputes: False where no side can run a node: then a node is only judged, from equal inputs,
+    where the gate has failed one of its outputs."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
@@ -66,7 +68,8 @@ def judge_all(
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}, known))
-            matrix[(a.side, b.side)] = _force_pair(forcing[-1], units, progress, located is not None)
+            forced = units if recomputes else [u for u in units if _fails(one, u)]
+            matrix[(a.side, b.side)] = _force_pair(forcing[-1], forced, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
             one.pair.others = other_differences(one)
@@ -130,6 +133,10 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
         if name in judged.rows:
             judged.rows[name].forced = verdict
     return verdicts
+
+
+def _fails(judged: Judged, unit: Unit) -> bool:
+    return any(o in judged.rows and judged.rows[o].verdict == "FAILED" for o in unit.outputs)
 
 
 def _reachable(force: Forcing, unit: Unit) -> bool:
@@ -265,6 +272,7 @@ def combine(reports: list[Report]) -> Report:
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
         input_drawings=first.input_drawings,
         units=first.units,
+        tasks=[t for r in reports for t in r.tasks],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import drafts, heading
+from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.verdict_lines import common_weakenings, line_over
@@ -41,7 +41,8 @@ def render(report: Report, view: View = PLAIN) -> str:
     lines = "\n".join(view.paint(said, verdict) for verdict, said in verdicts_over_frames(report))
     if view.detail == "quiet":
         return lines
-    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), draft, lines) if p)
+    tasks = "\n\n".join(view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks)
+    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, draft, lines) if p)
 
 
 def verdicts_over_frames(report: Report) -> list[tuple[Verdict, str]]:

@@ -13,6 +13,7 @@ from qverify.renderers import (
     heading,
     pair_facts,
     spark_line,
+    task_lines,
     tensor_table,
     vendor_lines,
     verdict_lines,
@@ -38,11 +39,13 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
+    parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
     parts.append(draft)
+    if view.wrapped:
+        parts.append(blamed_tensor.render(report, view))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
         parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))
-    parts.append(blamed_tensor.render(report, view))
     parts.append(vendor_lines.render(report))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 

@@ -218,6 +218,46 @@ class NotRun:
     why: str
 
 
+@dataclass(slots=True)
+class TaskSide:
+    """A side's task numbers. frames: how many of the run's it has a value for. values: by name (top-1, top-5, a metric),
+    the mean over those frames; a share from 0 to 1 of the frames that are right, where the metric says right or wrong."""
+
+    side: str
+    frames: int
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskFrame:
+    """A frame that the board alone has wrong. label: as given, "" without one. answers: by side, the class it found, or
+    right or wrong."""
+
+    frame: int
+    source: str
+    label: str
+    answers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskNumbers:
+    """What the sides are worth at the network's task (--labels, --task-metric); never part of a verdict. metric:
+    classification, or as given. labels: the file's name, "" without one. output: of which classes were taken, "" for a
+    metric of the user's. frames: how many ran. sides: float, where its model was given, reference, simulator, board.
+    only_board_wrong: the frames that the board has wrong and every other side right. right_or_wrong: whether the metric
+    tells that of a frame. board: its address, null without one."""
+
+    metric: str
+    labels: str
+    output: str
+    frames: int
+    sides: list[TaskSide] = field(default_factory=list)
+    only_board_wrong: list[TaskFrame] = field(default_factory=list)
+    right_or_wrong: bool = True
+    notes: list[str] = field(default_factory=list)
+    board: str | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Report:
     """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
@@ -230,7 +270,8 @@ class Report:
     reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
     addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8). criteria: the vendor
     whose thresholds the gates are (--criteria), or "". units: the network, in running order; empty where no model was given.
-    command: the one that makes this report again, without the options of reports; "" where no command made it."""
+    command: the one that makes this report again, without the options of reports; "" where no command made it. tasks: of
+    --labels or --task-metric, one for each board."""
 
     verdict: Verdict
     blame: Blame | None
@@ -261,6 +302,7 @@ class Report:
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
     input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
+    tasks: list[TaskNumbers] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:

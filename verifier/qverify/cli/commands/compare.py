@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.judging import judging_options
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
@@ -97,5 +98,8 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
     dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
-    report = compare_dumps(dumps, replace(options, drawings=reports.drawings))
+    options = replace(options, drawings=reports.drawings)
+    if hand_over((dumps, options)):
+        return 0
+    report = compare_dumps(dumps, options)
     return emit(report, terminal.render(report, [], view), reports)

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @click.option("--dequantize", is_flag=True, help="write real values (float32) instead of stored integers")
+@click.option(
+    "--reference-engine",
+    multiple=True,
+    metavar="ENGINE",
+    help="with --side reference, what runs an ONNX with a vendor's own operators, as in the main job",
+)
+@click.option("--reference-python", multiple=True, metavar="COMMAND", help="the Python that runs the reference engine")
 @input_options
 @link_options(runtime=False)
 @runner_options
@@ -33,6 +40,8 @@ def command(
     shapes: tuple[str, ...],
     output: str,
     dequantize: bool,
+    reference_engine: tuple[str, ...],
+    reference_python: tuple[str, ...],
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
@@ -45,9 +54,10 @@ def command(
     paths = model.split(",")
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
-    recording, written = infer(
-        paths, side, BoardAddress(board, deadline_s, reach, runner), inputs, output, parse_shapes(shapes), dequantize
-    )
+    if reference_python and not reference_engine:
+        raise click.UsageError("--reference-python runs --reference-engine; give that, too")
+    address, engine = BoardAddress(board, deadline_s, reach, runner), (reference_engine, reference_python)
+    recording, written = infer(paths, side, address, inputs, output, parse_shapes(shapes), dequantize, engine)
     tensors = count(written, "tensor")
     say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))
     return 0 if recording.state == "complete" else 3

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
 from qverify.cli.runner_options import runner_options
 from qverify.cli.view_options import QUIET, screen
@@ -174,6 +175,8 @@ def command(
         keep=keep,
     )
     _check_reducing(reduce, build, opened is None and board is not None)
+    if hand_over(request):
+        return 0
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch)
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")

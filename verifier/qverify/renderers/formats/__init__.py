@@ -3,8 +3,8 @@
 SUFFIX                       the suffix of its files, such as ".json"
 write(report, path)          writes the whole file or none of it; "-" is stdout. UsageError where it cannot be written
 write_triage(triage, path)   the same for the results of `qverify triage`; left out where the format cannot express them
-DRAWS                        True where the format draws tensors; left out where it does not
 write_difference(found, path)  the same for those of `qverify report diff`; left out likewise
+DRAWS                        True where the format draws tensors; left out where it does not
 
 The file name is the registry."""
 
@@ -33,3 +33,12 @@ def page(name: str) -> Page:
     if name not in names():
         raise UsageError(f"report format: got {name!r}, wanted one of {', '.join(names())}")
     return cast(Page, load_page(__name__, name.replace("-", "_"), ("SUFFIX", "write")))
+
+
+def by_suffix(path: str) -> str:
+    """Returns the name of the format whose files end like this. UsageError where there is none."""
+    found = [name for name in names() if path.endswith(page(name).SUFFIX)]
+    if not found:
+        endings = ", ".join(page(name).SUFFIX for name in names())
+        raise UsageError(f"{path}: got no format, wanted a file that ends in {endings}, or one of {', '.join(names())}")
+    return max(found, key=lambda name: len(page(name).SUFFIX))

@@ -10,14 +10,14 @@ from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.tables import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
 from qverify.report.difference import Difference
-from qverify.report.document import Pair, Report, TensorRow, plain
+from qverify.report.document import Report, plain
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
-FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
-FORCED = ("forced", "forced_max_lsb")
+NAMES = ("board", "tensor")  # columns of foreign text
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
 NUMBERS = ("-inf",)  # texts that begin so and are none
 
@@ -25,14 +25,20 @@ NUMBERS = ("-inf",)  # texts that begin so and are none
 def write(report: Report, path: str) -> None:
     """Writes the rows in running order, the pairs one after another."""
     report = visible(report)
-    metrics = sorted({name for pair in report.pairs for row in pair.tensors for name in row.metrics})
+    columns, table = tensor_rows(report)
     text = io.StringIO()
     text.writelines(f"# {line}\n" for line in summary_lines(report))
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*FIRST, *FORCED, *metrics])
-    for pair in report.pairs:
-        rows.writerows(_row(pair, row, metrics) for row in pair.tensors)
+    rows.writerow(columns)
+    rows.writerows([_entry(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
     write_report(text.getvalue(), path)
+
+
+def _entry(column: str, value: object) -> object:
+    """Returns a value as the file has it; nothing is an empty cell."""
+    if column in NAMES:
+        return _cell(str(value))
+    return "" if value is None else int(value) if isinstance(value, bool) else value
 
 
 TRIAGED = (
@@ -106,26 +112,6 @@ def write_difference(found: Difference, path: str) -> None:
         values = (plain(getattr(row, name)) for name in COLUMNS)
         rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
-
-
-def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:
-    forced = row.forced
-    shown = [
-        f"{pair.a}~{pair.b}",
-        pair.frame,
-        _cell(pair.board or ""),
-        _cell(row.name),
-        row.op,
-        row.dtype,
-        "x".join(map(str, row.shape)),
-        row.verdict,
-        int(row.bit_equal),
-        row.elements,
-        "" if row.failing is None else row.failing,
-    ]
-    shown += [forced.verdict, forced.max_lsb] if forced is not None else ["", ""]
-    values = (plain(row.metrics.get(name)) for name in metrics)
-    return [*shown, *("" if v is None or isinstance(v, dict) else v for v in values)]
 
 
 def _cell(name: str) -> str:

@@ -27,6 +27,7 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "line": re.compile(r" pty$"),
     "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),
+    "ARM board with Python": re.compile(r"systems/test_qemu_python\.py$"),  # 1.5 GB of memory each
     "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once
 }
 # These have tests of 10 s and more.

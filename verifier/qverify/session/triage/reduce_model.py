@@ -215,7 +215,7 @@ class _Search:
             return None
         done = replace(part, nodes=nodes)
         assumed = [name for name in values if name in self._assumed]
-        write_bundle(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
+        write_bundle(done.folder, paths, outcome, self._request, nodes, assumed)
         return done
 
     def _value(self, name: str) -> Array:

@@ -12,6 +12,7 @@ from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.view_options import QUIET, screen
 
 if TYPE_CHECKING:
@@ -104,14 +105,16 @@ OF_A_RUN = {
     "--build-cmd",
     "build",
     metavar="COMMAND",
-    help="with --reduce: command that makes {bin} of {onnx}, for boards without dumps",
+    help="command that makes the board's {model} of {onnx}: on a board with a runner, locates the first node that goes wrong by "
+    "bisection, with no dumps; with --reduce, builds the parts",
 )
 @click.option(
     "--capture", "keep", metavar="DIR", help="keep everything the run saw, experiments included, to triage it again"
 )
 @report_options("write_triage")
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -137,6 +140,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
@@ -149,6 +153,8 @@ def command(
     order = stages.split(",") if stages is not None else []
     opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
     _check_sources(paths, order, opened)
+    _check_reducing(reduce, build, opened is None and board is not None)
+    paths, board_model, build = _with_runner(paths, board, runner, build, reduce, app_output)
     request = TriageRequest(
         paths,
         stages=order,
@@ -168,10 +174,12 @@ def command(
         repeat=repeat,
         capture=opened,
         keep=keep,
+        runner=runner,
+        board_model=tuple(board_model),
+        build=None if reduce else build,
     )
-    _check_reducing(reduce, build, opened is None and board is not None)
     with progress_bars() as watch:
-        triage, failing = run_triage(request, watch)
+        triage, failing = run_triage(request, watch, lambda line: click.echo(line, err=True))
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")
     rendered = text.render(triage, view)
     if reduce is None:
@@ -197,6 +205,28 @@ def _check_sources(paths: list[str], order: list[str], opened: Capture | None) -
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
+
+
+def _with_runner(
+    paths: list[str],
+    board: str | None,
+    runner: tuple[tuple[str, str], ...],
+    build: str | None,
+    reduce: str | None,
+    app_output: str | None,
+) -> tuple[list[str], list[str], str | None]:
+    """Returns the files of the stages, the model of a board that runs something else, and the build command. UsageError
+    for options that do not fit the board."""
+    from qverify.session.runner import runner_for
+    from qverify.session.triage.locate_by_builds import split_board_model
+
+    if runner_for(board, runner) is None:
+        if build is not None and reduce is None:
+            raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
+        return paths, [], build
+    if app_output is not None:
+        raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
+    return (*split_board_model(paths), build) if paths else (paths, [], build)
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:

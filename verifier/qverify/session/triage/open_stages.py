@@ -43,7 +43,7 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     if stages and board is not None and "board" not in stages:
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
-    kinds = {path: _kind(path) for path in paths}
+    kinds = {path: stage_kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"] or [p for p in paths if kinds[p] == "tflite"]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
@@ -62,7 +62,8 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     return files
 
 
-def _kind(path: str) -> str:
+def stage_kind(path: str) -> str:
+    """Returns the kind of a file of -m: as kind_of, or dump. BadFileError for anything else."""
     if os.path.isdir(path) or path.endswith(".npz"):
         return "dump"
     return kind_of(path, read_model(path)[: 1 << 31])

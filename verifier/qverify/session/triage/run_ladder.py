@@ -104,7 +104,7 @@ class Ladder:
             return CapturedJob(request.capture, models, self.files.run_sim)
         alone = bool(self.files.originals or self.files.dumps or request.app_output)
         wanted = Request(
-            self.files.models,
+            [*self.files.models, *request.board_model],
             request.board,
             self.files.run_sim,
             inputs=request.inputs,
@@ -113,6 +113,7 @@ class Ladder:
             allow_other_model=request.allow_other_model,
             reach=request.reach,
             capture=request.keep,
+            runner=request.runner,
         )
         return Job(wanted, 1 if alone else 2)
 
@@ -145,11 +146,11 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the
-        stage after it."""
-        chain = [s.name for s in self.report.stages if s.kind != "dump"]
-        pairs = list(pairwise(chain))
-        return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
+        """Returns the pairs of stages to compare. A dump or a board of another runtime is compared with the reference, as is
+        the stage after a dump."""
+        other = ("dump", "board") if isinstance(self.job, Job) and self.job.foreign else ("dump",)
+        chain = [s.name for s in self.report.stages if s.kind not in other]
+        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other)]
 
     def close(self) -> None:
         """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""

@@ -23,7 +23,7 @@ MOST_DRAWS = 10  # for each fault
 
 def main(words: list[str]) -> int:
     """Prints how many of the planted faults were located; exit status 1 where one was not."""
-    options = argparse.ArgumentParser(description=__doc__)
+    options = argparse.ArgumentParser(prog="scripts/bench builds", description=__doc__)
     options.add_argument("--seed", type=int, default=1, help="of the faults and of the inputs")
     options.add_argument("--count", type=int, default=50, help="faults of each network")
     options.add_argument("--gate", default="cosine:0.999", help="of reference ~ board")

@@ -27,6 +27,8 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("sides", "triage"),
         ("session", "renderers"),
         ("cli",),
+        ("api",),
+        ("pytest_plugin",),
     ),
     "qverify_agents": (
         ("printable", "this_user", "file_lock", "host_system", "process_group", "schemes"),
@@ -66,7 +68,7 @@ NEVER = {  # beyond the floors
     "qverify.inputs": ("qverify.ops", "qverify.compare", "qverify.report"),
     "qverify.compare": ("qverify.onnx_model",),  # it is handed functions, never a model that runs
 }
-SPEAK_TO_BOARDS = ("cli", "session", "sides")
+SPEAK_TO_BOARDS = ("api", "cli", "session", "sides")  # api: only to turn their errors into its own
 HOMES = {
     "onnxruntime": (
         "onnx_model/engine.py",
@@ -85,6 +87,8 @@ HOMES = {
     "threadpoolctl": ("arithmetic/workers.py",),
     "paramiko": ("links/ssh.py", "ssh/authentication.py", "ssh/host_settings.py"),
     "serial": ("links/serial_line.py",),
+    "pandas": ("qverify/extras.py",),
+    "pytest": ("qverify/pytest_plugin.py",),
     "PIL": ("qverify/extras.py",),
     "cv2": ("qverify/extras.py",),
     "fcntl": (

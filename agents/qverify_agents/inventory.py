@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qverify_agents.address import Address, merged, parse
+from qverify_agents.address import WRAPPERS, Address, merged, parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
@@ -72,8 +72,18 @@ def boards() -> dict[str, InventoryEntry]:
 
 
 def resolve_wrapped(text: str) -> str:
-    """Returns the address of a wrapped board: of `desk` in `finals:desk`; the first if tags match several."""
-    return resolve(text)[0] if text else "local"
+    """Returns the address of a wrapped board: of `desk` in `finals:desk`; the first if tags match several. Raises
+    BadAddress for a board of the inventory that wraps itself."""
+    if not text:
+        return "local"
+    address, names = resolve(text)[0], [text.partition("?")[0]]
+    inner = address
+    while (outer := parse(inner)).scheme in WRAPPERS and outer.rest:
+        names.append(outer.rest.partition("?")[0])
+        if names[-1] in names[:-1]:
+            raise BadAddress(f"boards.toml: {' wraps '.join(names)}, so it names no board")
+        inner = resolve(outer.rest)[0]
+    return address
 
 
 def _read(path: Path) -> dict[str, InventoryEntry]:

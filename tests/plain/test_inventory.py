@@ -259,6 +259,14 @@ def test_a_wrapped_board_may_be_one_of_the_inventory(inventory, digits, capsys):
     assert f"blame: board at {node}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [[], ["plan"], ["triage"]])
+def test_a_board_that_wraps_itself_is_one_line(command, inventory, digits, capsys):
+    inventory.write_text('[boards.x]\nuri = "finals:y"\n[boards.y]\nuri = "faulty:x?fault=bitflip@a"\n')
+    assert main([*command, "-m", str(digits / "digits_quant.onnx"), "-b", "x"]) == 2
+    errors = capsys.readouterr().err
+    assert "boards.toml: y wraps x wraps y, so it names no board" in errors and errors.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", ["local", "ssh", "qemu", "a:b", "10.0.0.5/24"])
 def test_a_name_cannot_stand_for_a_kind_of_board(name, tmp_path, monkeypatch):
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
+from qverify.compare.drawings import choose
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
@@ -18,7 +19,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.document import Blame, Forced, NetworkUnit, Pair, Report, TensorRow, worst
 from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
@@ -80,7 +81,11 @@ def judge_all(
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _keep_rows(one, options)
-    return _make_report([j.pair for j in judged], blamed, recordings, options)
+    with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
+    choose.draw(with_forced, graph, blamed[0] if blamed else None, options.drawings)
+    report = _make_report([j.pair for j in judged], blamed, recordings, options)
+    report.units = [_describe_unit(unit) for unit in units]
+    return report
 
 
 def _share(recordings: list[Recording]) -> None:
@@ -178,8 +183,15 @@ def _keep_rows(judged: Judged, options: Options) -> None:
     """Keeps the rows of the report, in graph order: all with dump_all, else the final outputs and those that fail."""
     rows: list[TensorRow] = [r for r in judged.rows.values() if options.dump_all or r.final or r.verdict != "PASSED"]
     judged.pair.tensors = rows
+    shown = {r.name for r in rows}
+    judged.pair.same_bytes = {n: same for n, same in known_bytes(judged).items() if n not in shown}
     if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
         judged.pair.cause = "unlocated"
+
+
+def _describe_unit(unit: Unit) -> NetworkUnit:
+    covers = dict.fromkeys(name for node in unit.nodes for name in node.covers)
+    return NetworkUnit(unit.nodes[-1].name, unit.op, list(covers), list(unit.inputs), list(unit.outputs))
 
 
 def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
@@ -258,6 +270,9 @@ def combine(reports: list[Report]) -> Report:
         date=first.date,
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
+        input_drawings=first.input_drawings,
+        units=first.units,
+        tasks=[t for r in reports for t in r.tasks],
     )
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
-from qverify.session.engine_models import open_engine_models
 from qverify.session.host_sides import HostSides
-from qverify.session.models import open_models
 from qverify.session.request import Request
+from qverify.session.runner import connect_board, open_with_board_model, runner_for
 from qverify.sides.dumps.write_arrays import check_writable_dump, write_arrays
 from qverify.tensors.recording import Recording
 
@@ -18,11 +17,12 @@ from qverify.tensors.recording import Recording
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
     """A board to reach. uri: its address. deadline_s: for each of its answers. options: of the address, given
-    separately."""
+    separately. runner: what runs there, as for Request."""
 
     uri: str
     deadline_s: float = 120.0
     options: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()
 
 
 def infer(
@@ -39,13 +39,21 @@ def infer(
     --reference-python give. Returns the side's recording and the
     number of tensors."""
     check_writable_dump(output)
-    if engine[0]:
-        if side != "reference" or len(paths) > 1:
-            raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
-        asked = Request(paths, shapes=shapes or {}, reference_engine=engine[0], reference_python=engine[1])
-        models = open_engine_models(asked, paths[0])
-    else:
-        models = open_models(paths, shapes)
+    if engine[0] and (side != "reference" or len(paths) > 1):
+        raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
+    runner = runner_for(board.uri, board.runner) if side == "board" else None
+    request = Request(
+        paths,
+        board.uri if side == "board" else None,
+        deadline_s=board.deadline_s,
+        shapes=shapes or {},
+        reach=board.options,
+        runner=board.runner,
+        reference_engine=engine[0],
+        reference_python=engine[1],
+        allow_other_model=runner is not None,
+    )
+    models, vendor = open_with_board_model(request, runner)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator
@@ -56,9 +64,7 @@ def infer(
             raise UsageError("--side reference needs the quantized ONNX in -m")
         recording = HostSides(models).reference().run(prepared)
     else:
-        from qverify.session.open_board import open_board
-
-        connected = open_board(models, board.uri, board.deadline_s, board.options)
+        connected = connect_board(request, runner, vendor, models)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
@@ -50,6 +51,8 @@ def make_report(
         recomputes=models.engine is None,
     )
     _complete(report, models, prepared, ran)
+    if options.drawings:
+        report.input_drawings = draw_inputs(prepared)
     return report
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
+from qverify.session.task.task_request import TaskRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,4 @@ class Request:
     runner: tuple[tuple[str, str], ...] = ()  # of --runner, --runtime, --runner-option; before those of the inventory
     reference_timeout_s: float = 900.0  # for each of their runs
     reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python
+    task: TaskRequest | None = None  # of --labels and --task-metric

@@ -23,6 +23,7 @@ from qverify.session.request import Request
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
+    from qverify.sides.board import Board
     from qverify.sides.runner_board import RunnerBoard
 
 MANIFEST = ".built.json"  # beside a vendor's model: what it was built from
@@ -148,6 +149,18 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
         request.reach,
         hashlib.sha256(models.binary).hexdigest(),
     )
+
+
+def connect_board(
+    request: Request, runner: RunnerChoice | None, vendor: BoardModel | None, models: Models
+) -> Board | RunnerBoard:
+    """Connects the board, whatever runs there. LinkError where it cannot be reached."""
+    from qverify.session.open_board import open_board
+
+    assert request.board is not None
+    if runner is not None and vendor is not None:
+        return runner_board(request, runner, vendor, models)
+    return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
 
 
 def describe_runner(report: Report, board: Recording | None) -> None:

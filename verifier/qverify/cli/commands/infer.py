@@ -9,6 +9,7 @@ import click
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 )
 @click.option("--reference-python", multiple=True, metavar="COMMAND", help="the Python that runs the reference engine")
 @input_options
-@link_options()
+@runner_options
+@link_options(runtime=False)
 def command(
     model: str,
     side: str,
@@ -43,6 +45,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.plural import count
     from qverify.session.infer import BoardAddress, infer
@@ -53,7 +56,7 @@ def command(
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
     if reference_python and not reference_engine:
         raise click.UsageError("--reference-python runs --reference-engine; give that, too")
-    address, engine = BoardAddress(board, deadline_s, reach), (reference_engine, reference_python)
+    address, engine = BoardAddress(board, deadline_s, reach, runner), (reference_engine, reference_python)
     recording, written = infer(paths, side, address, inputs, output, parse_shapes(shapes), dequantize, engine)
     tensors = count(written, "tensor")
     say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
 from qverify.cli.runner_options import runner_options
 from qverify.cli.view_options import QUIET, screen
@@ -113,8 +114,8 @@ OF_A_RUN = {
 )
 @report_options("write_triage")
 @input_options
-@link_options(runtime=False)
 @runner_options
+@link_options(runtime=False)
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -154,7 +155,7 @@ def command(
     opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
     _check_sources(paths, order, opened)
     _check_reducing(reduce, build, opened is None and board is not None)
-    paths, board_model, build = _with_runner(paths, board, runner, build, reduce, app_output)
+    _check_runner(board, runner, build, reduce, app_output)
     request = TriageRequest(
         paths,
         stages=order,
@@ -170,14 +171,15 @@ def command(
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
         reach=reach,
+        runner=runner,
         explain_s=explain_s,
         repeat=repeat,
         capture=opened,
         keep=keep,
-        runner=runner,
-        board_model=tuple(board_model),
         build=None if reduce else build,
     )
+    if hand_over(request):
+        return 0
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch, lambda line: click.echo(line, err=True))
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")
@@ -207,26 +209,21 @@ def _check_sources(paths: list[str], order: list[str], opened: Capture | None) -
         )
 
 
-def _with_runner(
-    paths: list[str],
+def _check_runner(
     board: str | None,
     runner: tuple[tuple[str, str], ...],
     build: str | None,
     reduce: str | None,
     app_output: str | None,
-) -> tuple[list[str], list[str], str | None]:
-    """Returns the files of the stages, the model of a board that runs something else, and the build command. UsageError
-    for options that do not fit the board."""
+) -> None:
+    """Raises UsageError for options that do not fit what runs on the board."""
     from qverify.session.runner import runner_for
-    from qverify.session.triage.locate_by_builds import split_board_model
 
     if runner_for(board, runner) is None:
         if build is not None and reduce is None:
             raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
-        return paths, [], build
-    if app_output is not None:
+    elif app_output is not None:
         raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
-    return (*split_board_model(paths), build) if paths else (paths, [], build)
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:

@@ -1,4 +1,4 @@
-"""Triage of boards that run something else: which file of -m is the board's, and the bisection by --build-cmd."""
+"""The bisection by --build-cmd of a triage whose board runs something else."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ from qverify.session.request import Request
 from qverify.session.runner import runner_for
 from qverify.session.triage.bisect_builds import Tell, add_to_rung, bisect
 from qverify.session.triage.built_cuts import BuiltCuts
-from qverify.session.triage.open_stages import stage_kind
 from qverify.triage.ladder import RungGate
-
-
-def split_board_model(paths: list[str]) -> tuple[list[str], list[str]]:
-    """Returns the files of the host's stages, and the board's model: the last file, which may be of any kind, after a
-    quantized ONNX; none where that ONNX is both."""
-    *others, last = paths
-    has_quantized = any(stage_kind(path) == "quant.onnx" for path in others)
-    return (others, [last]) if has_quantized else (paths, [])
 
 
 def locate(models: Models, failing: Request, rung: Rung, gate: RungGate | None, build: str, tell: Tell) -> None:

@@ -10,6 +10,7 @@ from qverify.errors import UsageError
 from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
+from qverify.session.runner import runner_for
 
 SIDES = ("simulator", "board")
 
@@ -43,7 +44,7 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     if stages and board is not None and "board" not in stages:
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
-    kinds = {path: stage_kind(path) for path in paths}
+    kinds = {path: _kind(path) for path in paths}
     quantized = [p for p in paths if kinds[p] == "quant.onnx"] or [p for p in paths if kinds[p] == "tflite"]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
@@ -62,8 +63,15 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     return files
 
 
-def stage_kind(path: str) -> str:
-    """Returns the kind of a file of -m: as kind_of, or dump. BadFileError for anything else."""
+def split_board_model(
+    models: list[str], board: str | None, runner: tuple[tuple[str, str], ...]
+) -> tuple[list[str], list[str]]:
+    """Returns the files of -m, and apart the board's own: the last one, of any kind, where a runner drives the board."""
+    driven = len(models) > 1 and runner_for(board, runner) is not None
+    return (models[:-1], models[-1:]) if driven else (models, [])
+
+
+def _kind(path: str) -> str:
     if os.path.isdir(path) or path.endswith(".npz"):
         return "dump"
     return kind_of(path, read_model(path)[: 1 << 31])

@@ -17,8 +17,7 @@ class TriageRequest:
     board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
     simulator ~ board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
-    which everything the run saw is kept. runner: as in Request. board_model: what a runner runs, where that is not the
-    quantized ONNX. build: a command that makes the runner's model of {onnx}, to locate what fails."""
+    which everything the run saw is kept. build: a command that makes the runner's model of {onnx}, to locate what fails."""
 
     models: list[str]
     _: KW_ONLY
@@ -34,11 +33,10 @@ class TriageRequest:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
     reach: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()  # what runs on the board, as for Request
     explain_s: float = 20.0
     repeat: int = 1
     relax_board: bool = False
     capture: Capture | None = None
     keep: str | None = None
-    runner: tuple[tuple[str, str], ...] = ()
-    board_model: tuple[str, ...] = ()
     build: str | None = None

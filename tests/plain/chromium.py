@@ -19,7 +19,7 @@ QUIET = ("--disable-background-networking", "--disable-component-update", "--dis
 
 
 class Chromium:
-    """One browser with one page. requests: addresses that the page asked for, itself left out. logged: what the console
+    """One browser with one page. requests: addresses that the page asked for, itself and what it has within (data:) left out. logged: what the console
     got, exceptions included."""
 
     def __init__(self, folder: Path, width: int = 1280, height: int = 900):
@@ -79,7 +79,8 @@ class Chromium:
         name, told = event.get("method", ""), event.get("params", {})
         self._events.append(name)
         if name == "Network.requestWillBeSent" and told["type"] != "Document":
-            self.requests.append(told["request"]["url"])
+            address = told["request"]["url"]
+            self.requests += [] if address.startswith("data:") else [address]
         if name == "Runtime.exceptionThrown":
             self.logged.append(str(told["exceptionDetails"]))
         if name == "Runtime.consoleAPICalled":

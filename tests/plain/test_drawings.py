@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from qverify.cli.main import main
 from qverify.compare.drawings.draw_tensor import FIRST, draw_tensor
 from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.drawings.inputs import draw_inputs
@@ -22,6 +23,7 @@ from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
+from tests.plain.test_report_formats import NASTY, Page
 from tests.plain.three_sides import side, three, two, wrong_at
 
 DRAW = Options(dump_all=True, drawings=True)
@@ -92,6 +94,24 @@ def test_every_shape_can_be_drawn(shape):
     assert all(svg.document(f).startswith("<svg") for f in panels.figures(drawn, "a", "b"))
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (np.array([[0, 1], [0, 1]], bool), np.array([[0, 1], [1, 1]], bool)),
+        (np.array([[0, 2**63 - 1]], np.int64), np.array([[-(2**63), 5]], np.int64)),
+        (np.array([[0, 2**64 - 1]], np.uint64), np.array([[1, 5]], np.uint64)),
+        (np.array([[-1.7e308, 1.7e308]]), np.array([[1.7e308, -1.7e308]])),
+        (np.array([[1, 2, 3]], np.int8), np.array([[1, 2, 3.5]], np.float32)),
+        (np.array([[5e-324, 0]]), np.array([[0, 5e-324]])),
+    ],
+)
+def test_values_at_the_ends_of_their_types_are_drawn(a, b):
+    drawn = draw(a, b)
+    assert drawn.differing == int((a != b).sum()) == len(drawn.first)
+    texts = [svg.document(f) for f in panels.figures(drawn, "a", "b")]
+    assert texts and not any(word in text for text in texts for word in ('"nan', '"inf', '"-inf', " nan", ",nan"))
+
+
 def test_drawings_change_no_verdict_and_no_json():
     plain, drawn = (three(board=wrong_at("n2"), options=o) for o in (Options(dump_all=True), DRAW))
     drawn.date = plain.date
@@ -146,6 +166,17 @@ def test_plots_are_files_that_open_and_stay_in_their_folder(tmp_path):
     assert not [p for p in files if p.name.startswith(".")]
 
 
+def test_names_of_any_bytes_are_text_where_they_are_drawn(tmp_path):
+    a, b = (side(name, **{n: [1.0, last] for n in NASTY}) for name, last in (("reference", 2.0), ("board", 2.5)))
+    formats.page("html").write(two(a, b, DRAW), str(tmp_path / "r.html"))
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1 and text.count("x" * 10_000) < 10
+    assert "\x1b" not in text and "\u202e" not in text and "new\nline" not in text
+    drawn = [at for tag, at in page.tags if tag == "details" and at.get("class") == "drawn"]
+    assert len(drawn) == len(NASTY) == len({at["id"] for at in drawn})
+
+
 def test_pixels_are_a_png():
     image = pytest.importorskip("PIL.Image")
     picture = RNG.integers(0, 256, (5, 9, 3)).astype(np.uint8)
@@ -154,12 +185,27 @@ def test_pixels_are_a_png():
 
 def test_the_terminal_shows_where_the_blamed_tensor_differs():
     report = three(board=wrong_at("n2"))
-    plain, blocks = terminal.render(report, []), terminal.render(report, [], View(blocks=True))
+    plain, blocks = (terminal.render(report, [], View(wrapped=True, blocks=b)) for b in (False, True))
     for text, mark in ((plain, "#"), (blocks, "█")):
         assert "n2, reference ~ board: 1 of 40 elements differ" in text and f"+1 LSB {mark}" in text
         assert f"  |   {mark}   |" in text and plain.isascii()
-    quiet = terminal.render(report, [], View(detail="quiet"))
-    assert "|" not in quiet.replace("|a-b|", "") and "elements differ" not in terminal.render(three(), [])
+    for view in (View(), View(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
+        assert "  |   " not in terminal.render(report, [], view)
+    assert "elements differ" not in terminal.render(three(), [], View(wrapped=True))
+
+
+def test_plots_are_written_by_a_comparison_and_refused_before_it(tmp_path, capsys):
+    pytest.importorskip("PIL.Image")
+    arrays = {"y": np.arange(12.0).reshape(3, 4)}
+    for name, more in (("a", 0.0), ("b", 0.5)):
+        np.savez(tmp_path / f"{name}.npz", y=arrays["y"] + more)
+    words = ["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--plots"]
+    assert main([*words, str(tmp_path / "plots")]) == 1
+    assert [p.name for p in sorted((tmp_path / "plots").iterdir())] == ["000-A-B-y.png", "000-A-B-y.svg"]
+    assert "12 of 12 elements differ" in (tmp_path / "plots" / "000-A-B-y.svg").read_text()
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "a.npz")]) == 2
+    assert "--plots: wanted a folder, got" in capsys.readouterr().err
 
 
 def test_the_page_draws_each_tensor_and_stays_small(tmp_path):

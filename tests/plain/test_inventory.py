@@ -119,8 +119,10 @@ def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, di
     capsys.readouterr()
     assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
     said = capsys.readouterr().err
-    assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in said
-    assert said.count("\n") == 1
+    assert "runner command tells no times of them" in said and said.count("\n") == 1
+    with pytest.raises(BadAddress) as caught:
+        connect("chip", 5)
+    assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,16 @@ def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, 
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local?runtime=./evil"\n')
     with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
         runtime_of("desk", {})
+
+
+def test_a_soak_compares_it_with_its_own_first_run(digits, capsys):
+    assert main(["soak", "-m", str(digits / "digits_quant.onnx"), *ON, "--for", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "0 wrong" in said and "compared with the board's own first run" in said
+
+
+def test_infer_writes_every_tensor(digits, tmp_path):
+    words = ["infer", "-m", str(digits / "digits_quant.onnx"), *ON, "--side", "board", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    names = {n.name for n in open_models([str(digits / "digits_quant.onnx")]).graph.nodes}
+    assert {t["name"] for t in json.loads((tmp_path / "out" / "dump.json").read_text())["tensor"]} == names

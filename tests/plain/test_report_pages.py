@@ -204,6 +204,13 @@ def test_a_browser_clicks_through_the_page(tmp_path):
         assert page.run("location.hash") == row_after(row)
         section = f"document.getElementById('{row}').closest('section')"
         names = f"[...{section}.querySelectorAll('tbody tr:not([hidden]) th summary')].map((s) => s.textContent)"
+        for kind, drawn in (("free", ".line.free, .dot"), ("again", ".line.again, path.again, .ring")):
+            parts = f"[...{section}.querySelectorAll('details[open] svg.curve')[0].querySelectorAll('{drawn}')]"
+            shown = f"{parts}.filter((part) => getComputedStyle(part).display !== 'none').length"
+            assert page.run(shown) >= 4
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
+            assert page.run(shown) == 0
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
         page.run(f"{section}.querySelectorAll('thead button')[6].click()")
         assert page.run(names) == ["n1", "n2", "y"]
         page.run(f"{section}.querySelectorAll('thead button')[6].click()")

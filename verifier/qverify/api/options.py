@@ -78,6 +78,7 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     paranoid: bool
     spot_seed: int | None
     reference_spread: bool
+    reference_engine: Some
     reference_python: Some
     reference_timeout: float
     capture: Path | None

@@ -41,10 +41,11 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
     parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
     parts.append(draft)
+    if view.wrapped:
+        parts.append(blamed_tensor.render(report, view))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
         parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))
-    parts.append(blamed_tensor.render(report, view))
     parts.append(vendor_lines.render(report))
     return "\n\n".join([*(p for p in parts if p), verdict_lines.render(report, view)])
 

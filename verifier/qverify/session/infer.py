@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
+from qverify.session.engine_models import open_engine_models
 from qverify.session.host_sides import HostSides
 from qverify.session.request import Request
 from qverify.session.runner import connect_board, open_with_board_model, runner_for
@@ -39,21 +40,24 @@ def infer(
     --reference-python give. Returns the side's recording and the
     number of tensors."""
     check_writable_dump(output)
-    if engine[0] and (side != "reference" or len(paths) > 1):
-        raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
     runner = runner_for(board.uri, board.runner) if side == "board" else None
     request = Request(
         paths,
-        board.uri if side == "board" else None,
+        board.uri,
         deadline_s=board.deadline_s,
         shapes=shapes or {},
         reach=board.options,
         runner=board.runner,
+        allow_other_model=runner is not None,
         reference_engine=engine[0],
         reference_python=engine[1],
-        allow_other_model=runner is not None,
     )
-    models, vendor = open_with_board_model(request, runner)
+    if engine[0]:
+        if side != "reference" or len(paths) > 1:
+            raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
+        models, vendor = open_engine_models(request, paths[0]), None
+    else:
+        models, vendor = open_with_board_model(request, runner)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator

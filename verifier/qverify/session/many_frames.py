@@ -179,7 +179,7 @@ class KeptReports:
     def add(self, report: Report, row: dict[str, Any]) -> None:
         """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
         if self.reports:  # what all frames have in common is reported once
-            report.sides, report.canary, report.no_integer_reference = [], {}, []
+            report.sides, report.canary, report.no_integer_reference, report.input_drawings = [], {}, [], []
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))
         if len(self._whole) > WHOLE:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 )
 @click.option("--reference-python", multiple=True, metavar="COMMAND", help="the Python that runs the reference engine")
 @input_options
-@runner_options
 @link_options(runtime=False)
+@runner_options
 def command(
     model: str,
     side: str,

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "json_path", metavar="FILE", help="write all times as JSON; - for stdout, without the table")
 @input_options
-@runner_options
 @link_options(runtime=False)
+@runner_options
 def command(
     models: str,
     board: str,

@@ -39,8 +39,8 @@ def _open_at_once(path: str, flags: int) -> int:
 )
 @click.option("--log", "path", metavar="FILE", help="append one JSON object per run, after one that describes the soak")
 @input_options
-@runner_options
 @link_options(runtime=False)
+@runner_options
 def command(
     models: str,
     board: str,

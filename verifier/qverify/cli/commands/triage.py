@@ -114,8 +114,8 @@ OF_A_RUN = {
 )
 @report_options("write_triage")
 @input_options
-@runner_options
 @link_options(runtime=False)
+@runner_options
 def command(
     capture: str | None,
     models: tuple[str, ...],

@@ -181,8 +181,8 @@ def command(
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
-        reference_engine=reference_engine,
         task=task,
+        reference_engine=reference_engine,
     )
     job = VerifyJob(request, boards, several)
     if hand_over(job):

@@ -122,8 +122,9 @@ def _bars(steps: Counter[int]) -> tuple[list[tuple[str, int]], int]:
 def _real_bars(counts: npt.NDArray[np.int64], span: Span) -> tuple[list[tuple[str, int]], int]:
     if not span.known or not counts.any():
         return [], 0
-    width = (span.high - span.low) / len(counts)
-    return [(f"{span.low + (at + 0.5) * width:+.3g}", int(n)) for at, n in enumerate(counts)], 0
+    shares = [(at + 0.5) / len(counts) for at in range(len(counts))]
+    names = (f"{span.low * (1 - share) + span.high * share:+.3g}" for share in shares)
+    return [(name, int(n)) for name, n in zip(names, counts, strict=True)], 0
 
 
 def _values(

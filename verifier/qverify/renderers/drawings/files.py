@@ -43,7 +43,7 @@ def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
         for drawing in pair.drawings:
             yield (
                 f"{pair.a}-{pair.b}-{drawing.name}",
-                sheet(_title(pair, drawing), panels.figures(drawing, pair.a, pair.b)),
+                sheet(_title(pair, drawing, len(report.boards) > 1), panels.figures(drawing, pair.a, pair.b)),
             )
     for one in report.input_drawings:
         if one.values is not None:
@@ -51,10 +51,15 @@ def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
             yield f"input-{one.name}", sheet(f"input {_shortened(one.name)}", [figure], columns=1)
 
 
-def _title(pair: Pair, drawing: TensorDrawing) -> str:
-    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
+def _title(pair: Pair, drawing: TensorDrawing, several: bool) -> str:
     counted = f"{drawing.differing} of {drawing.elements} elements differ" if drawing.differing else "equal"
-    return f"{_shortened(drawing.name)} {drawing.op}, {pair.a} ~ {pair.b}{place}: {counted}"
+    return f"{_shortened(drawing.name)} {drawing.op}, {pair.a} ~ {pair.b}{place_of(pair, several)}: {counted}"
+
+
+def place_of(pair: Pair, several: bool) -> str:
+    """Returns the words that tell a pair from others of the same sides: its board, where there are several, and frame."""
+    words = (pair.board if several else "", f"frame {pair.frame}" if pair.frame else "")
+    return "".join(f", {word}" for word in words if word)
 
 
 def _shortened(name: str) -> str:

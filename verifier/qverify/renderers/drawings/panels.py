@@ -27,9 +27,7 @@ def density(drawn: Density, a: str, b: str) -> Figure:
     total, on = int(drawn.counts.sum()), int(np.trace(drawn.counts))
     share = f"{100 * on / total:.4g} %" if total else "none"
     label = f"density of {a} against {b}: {share} of {total} elements in cells on the diagonal"
-    caption = (
-        f"Density: {a} to the right, {b} upwards; darker is more elements (logarithm); {share} in cells on the diagonal"
-    )
+    caption = f"Density: {a} to the right, {b} upwards; the stronger, the more elements (logarithm); {share} in cells on the diagonal"
     figure, left, side = Figure(WIDE, 262, label, caption), 64, 226
     figure.shapes.append(Line(((left, 10 + side), (left + side, 10)), "grid", dashed=True))
     figure.shapes.append(Cells(left, 10, side, side, _shades(np.log1p(drawn.counts[::-1])), "mark"))
@@ -133,11 +131,10 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
         said = "; ".join(f"{n}: {c[0]} elements at its lower, {c[1]} at its upper end" for n, c in ends if c)
         label, caption = f"{label}; {said}", f"{caption}; {said}"
     figure, floor, room = Figure(WIDE, HIGH, label, caption), HIGH - 26, HIGH - 50
-    span = (high - low) or 1.0
     left, width = 12.0, WIDE - 24.0
-    bin_width = max((drawn.high - drawn.low) / span * width / len(drawn.a), 0.0)
-    begin = left + (drawn.low - low) / span * width
-    bin_width = bin_width or 4.0
+    half = (high / 2 - low / 2) or 1.0  # halves, as the whole range may be beyond float64
+    begin = left + (drawn.low / 2 - low / 2) / half * width
+    bin_width = (drawn.high / 2 - drawn.low / 2) / half * width / len(drawn.a) or 4.0
     top = float(np.log1p(max(int(drawn.a.max()), 0 if drawn.b is None else int(drawn.b.max())))) or 1.0
     for at, number in enumerate(drawn.a.tolist()):
         if number:
@@ -156,7 +153,7 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
         figure.shapes.append(Line(tuple(points), "bad"))
     if drawn.quantized is not None:
         for end in drawn.quantized:
-            x = left + (end - low) / span * width
+            x = left + (end / 2 - low / 2) / half * width
             figure.shapes.append(Line(((x, 14), (x, floor)), "quiet", dashed=True))
     figure.shapes += [
         Line(((left, floor), (left + width, floor)), "grid"),

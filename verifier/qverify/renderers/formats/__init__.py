@@ -3,8 +3,8 @@
 SUFFIX                       the suffix of its files, such as ".json"
 write(report, path)          writes the whole file or none of it; "-" is stdout. UsageError where it cannot be written
 write_triage(triage, path)   the same for the results of `qverify triage`; left out where the format cannot express them
-DRAWS                        True where the format draws tensors; left out where it does not
 write_difference(found, path)  the same for those of `qverify report diff`; left out likewise
+DRAWS                        True where the format draws tensors; left out where it does not
 
 The file name is the registry."""
 

@@ -93,7 +93,7 @@ def figures(entries: Sequence[Entry], what: str, group: str) -> str:
     that no other curve of the page has."""
     drawn = [(scale, _figure(entries, scale, what)) for scale in SCALES]
     shown = [(scale, figure) for scale, figure in drawn if figure]
-    return "".join(
+    folded = [
         element(
             "details",
             element("summary", f"error along the network: {text(scale.name)}"),
@@ -103,7 +103,21 @@ def figures(entries: Sequence[Entry], what: str, group: str) -> str:
             class_="curves",
         )
         for at, (scale, figure) in enumerate(shown)
-    )
+    ]
+    return (_choice() if any(one.again for one in entries) else "") + "".join(folded)
+
+
+def _choice() -> str:
+    """Returns what a script shows: which of the two lines is drawn."""
+    labels = [
+        element(
+            "label",
+            element("input", type="checkbox", checked=True, class_=f"show-{kind}").removesuffix("</input>"),
+            f" {name}",
+        )
+        for kind, name in (("free", "free-running"), ("again", "recomputed"))
+    ]
+    return element("p", *labels, class_="tools", hidden=True)
 
 
 def _entry(row: TensorRow, link: str) -> Entry:

@@ -11,7 +11,7 @@ from qverify.renderers.verdict_lines import CAUSES, common_weakenings, line
 from qverify.report.document import Blame, Pair, Report
 
 MOST_ROWS = 2500  # tensors of all pairs
-LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page without its inputs; of its drawings, whatever else there is
+LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 

@@ -23,11 +23,11 @@ for (const section of document.querySelectorAll("section.pair")) {
     const rows = [...body.rows].sort((a, b) => order(key(a), key(b)) * (down && key(a) !== "" && key(b) !== "" ? -1 : 1));
     body.append(...rows);
   };
-  section.querySelector(".tools").hidden = false;
   words.addEventListener("input", show);
   differing.addEventListener("change", show);
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => sort(column)));
 }
+for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
 for (const curve of document.querySelectorAll("svg.curve")) { // one stop of the tab key, arrow keys within
   const points = [...curve.querySelectorAll("a")];
   points.forEach((point, at) => point.setAttribute("tabindex", at ? "-1" : "0"));

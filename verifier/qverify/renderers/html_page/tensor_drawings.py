@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from qverify.renderers.drawings import panels, svg
+from qverify.renderers.drawings.files import place_of
 from qverify.renderers.drawings.png import pixels
 from qverify.renderers.drawings.shapes import Figure
 from qverify.renderers.html_page.elements import element, number, text
@@ -12,7 +13,7 @@ from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
-PAGE = 2_800_000  # bytes of a page, which stays under 3 MB
+FEWEST_BYTES = 300_000  # of the drawings, whatever else the page has
 PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
@@ -22,24 +23,23 @@ def anchors(pair: Pair, number_of: int) -> dict[str, str]:
     return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
 
 
-def sections(report: Report, order: list[int], room: int = PAGE) -> list[Section]:
+def sections(report: Report, order: list[int], room: int) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
-    pairs. room: bytes that the drawings may take."""
+    pairs. room: bytes that both may take, though the drawings get FEWEST_BYTES in any case."""
     inputs = "".join(map(_input, report.input_drawings))
-    return [
-        Section("drawn", "Tensors, drawn", _tensors(report, order, min(room, PAGE) - len(inputs))),
-        Section("inputs", "Inputs", inputs),
-    ]
+    title = "Inputs of the first frame" if report.frames else "Inputs"
+    drawn = _tensors(report, order, max(room - len(inputs), FEWEST_BYTES))
+    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", title, inputs)]
 
 
-def _tensors(report: Report, order: list[int], most: int) -> str:
+def _tensors(report: Report, order: list[int], room: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
-    shown, room, left = list[str](), most, list[str]()
+    shown, left, several = list[str](), list[str](), len(report.boards) > 1
     for pair, at in drawn:
-        one = _tensor(report.pairs[pair], pair, at, first=not shown)
+        one = _tensor(report.pairs[pair], pair, at, several, first=not shown)
         if len(one) > room:
             left.append(one)
-            shown.append(_left_out(report.pairs[pair], pair, at))
+            shown.append(_left_out(report.pairs[pair], pair, at, several))
         else:
             shown.append(one)
             room -= len(one)
@@ -48,21 +48,23 @@ def _tensors(report: Report, order: list[int], most: int) -> str:
     return rule + "".join(shown) if shown else ""
 
 
-def _left_out(pair: Pair, number_of: int, at: int) -> str:
-    said = element("p", _head(pair, pair.drawings[at]), text("; the page would be too large, --plots DIR draws it"))
+def _left_out(pair: Pair, number_of: int, at: int, several: bool) -> str:
+    said = element(
+        "p", _head(pair, pair.drawings[at], several), text("; the page would be too large, --plots DIR draws it")
+    )
     return element("div", said, id=f"d{number_of}-{at}", class_="drawn")
 
 
-def _head(pair: Pair, d: TensorDrawing) -> str:
-    place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
+def _head(pair: Pair, d: TensorDrawing, several: bool) -> str:
+    place = place_of(pair, several)
     name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} characters)"
     differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
     return element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
 
 
-def _tensor(pair: Pair, number_of: int, at: int, first: bool) -> str:
+def _tensor(pair: Pair, number_of: int, at: int, several: bool, first: bool) -> str:
     d = pair.drawings[at]
-    head = _head(pair, d)
+    head = _head(pair, d, several)
     facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
     figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]

@@ -101,6 +101,7 @@ class RunnerBoard:
             recording.missing = dict.fromkeys(recording.specs, recording.why)
         if self._connection.recovered:
             recording.settings["recovered"] = self._connection.recovered
+            recording.notes.append(self._connection.recovered)
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
         self._values = recording.tensors

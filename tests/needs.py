@@ -16,7 +16,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
         r"^(models|links)/|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
-        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?)\.py"
+        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|triage_by_builds|runner(_\w+)?)\.py"
     ),
 }
 QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick

@@ -146,11 +146,10 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the
-        stage after it."""
-        chain = [s.name for s in self.report.stages if s.kind != "dump"]
-        pairs = list(pairwise(chain))
-        return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
+        """Returns the pairs of stages to compare. What another runtime gave is compared with the reference."""
+        other = ("dump", "board") if isinstance(self.job, Job) and self.job.foreign else ("dump",)
+        chain = [s.name for s in self.report.stages if s.kind not in other]
+        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other)]
 
     def close(self) -> None:
         """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""

@@ -15,7 +15,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
         r"^(models|links)/|/test_(every_place|wheel|streams|forensics_of_(ops|memory)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_python"
-        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
+        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|attributes_of_schemas|error_bounds|random_graphs"
         r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?)\.py"
     ),
 }
@@ -30,9 +30,11 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once
 }
 # These have tests of 10 s and more.
-LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
+LONG = re.compile(
+    r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown|attributes_of_schemas)\.py"
+)
 AT_ONCE = {  # tests of one file that a worker is given together, by the first that fits
-    re.compile(r"^models/"): 1000,  # each compiles a network that the others of its file need, too
+    re.compile(r"^models/|test_attributes_of_schemas\.py"): 1000,  # what one compiles the others of its file need, too
     LONG: 1,
     re.compile("|".join(pattern.pattern for pattern in NEEDS.values())): 4,
     re.compile(""): 16,

@@ -9,15 +9,19 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qverify_agents.address import Address, merged, parse
+from qverify_agents.address import WRAPPERS, Address, merged, parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import home
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import RUNTIMES
 
-KEYS = {"uri", "tags", "runner", "profile", "power", "reset", "host_key", "user", "cache", "arch", *WORKER_OPTIONS}
+HOST_COMMANDS = ("reset", "power_cycle", "power")  # command lines of this host; power: the earlier name of power_cycle
+KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_key", "user", "cache", "arch"} | set(
+    WORKER_OPTIONS
+)
 OURS, ANY = "qvrt", "any"
+RESET_WAIT_S, MOST_WAIT_S = 60.0, 3600.0
 RunnerWords = tuple[tuple[str, str], ...]
 PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of somebody else's repository
 
@@ -25,7 +29,7 @@ PROJECT = Path("boards.toml")  # of the current folder, which may be a clone of 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
     """One [boards.NAME] table. uri: an address as for -b. tags: soc, firmware ... power, reset: command lines of this
-    host. foreign: the key and value that name another runtime than qvrt, "" where there is none. runner: how that one is
+    host; power is also written power_cycle. reset_wait_s: how long the board may take to answer after one. foreign: the key and value that name another runtime than qvrt, "" where there is none. runner: how that one is
     run, as pairs of a key and a value; a table's value is NAME=VALUE, a pair for each."""
 
     name: str
@@ -37,6 +41,7 @@ class InventoryEntry:
     options: dict[str, str] = field(default_factory=dict)
     foreign: str = ""
     runner: RunnerWords = ()
+    reset_wait_s: float = RESET_WAIT_S
 
     @property
     def address(self) -> str:
@@ -67,8 +72,18 @@ def boards() -> dict[str, InventoryEntry]:
 
 
 def resolve_wrapped(text: str) -> str:
-    """Returns the address of a wrapped board: of `desk` in `finals:desk`; the first if tags match several."""
-    return resolve(text)[0] if text else "local"
+    """Returns the address of a wrapped board: of `desk` in `finals:desk`; the first if tags match several. Raises
+    BadAddress for a board of the inventory that wraps itself."""
+    if not text:
+        return "local"
+    address, names = resolve(text)[0], [text.partition("?")[0]]
+    inner = address
+    while (outer := parse(inner)).scheme in WRAPPERS and outer.rest:
+        names.append(outer.rest.partition("?")[0])
+        if names[-1] in names[:-1]:
+            raise BadAddress(f"boards.toml: {' wraps '.join(names)}, so it names no board")
+        inner = resolve(outer.rest)[0]
+    return address
 
 
 def _read(path: Path) -> dict[str, InventoryEntry]:
@@ -113,14 +128,25 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     )
     foreign = f"runner = {_shown(table['runner'])}" if "runner" in table else foreign
     board = InventoryEntry(
-        name, text["uri"], str(path), tags, text.get("power", ""), text.get("reset", ""), options, foreign, runner
+        name,
+        text["uri"],
+        str(path),
+        tags,
+        text.get("power_cycle", text.get("power", "")),
+        text.get("reset", ""),
+        options,
+        foreign,
+        runner,
+        _wait_s(where, text.get("reset_wait", str(RESET_WAIT_S))),
     )
     try:
         address = parse(board.address)
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
     trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
-    if not trusted and (by := "runner" if runner else _runs_commands(address)):
+    if not trusted and (
+        by := "runner" if runner else _runs_commands(address) or next((k for k in HOST_COMMANDS if k in text), "")
+    ):
         raise BadAddress(
             f"{where}: {by} would run commands that this folder chooses. "
             f"Next: move the entry to ~/.config/qverify/boards.toml, or name this file by QVERIFY_BOARDS={path}"
@@ -135,6 +161,16 @@ def _runs_commands(address: Address) -> str:
     named = [k for k in ("ssh_config", "python", "delegate") if k in address.options]
     own = address.options.get("runtime", RUNTIMES[0]) not in RUNTIMES
     return named[0] if named else "runtime" if own else ""
+
+
+def _wait_s(where: str, text: str) -> float:
+    """Returns the seconds of reset_wait."""
+    seconds = float(text) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else -1.0
+    if not 0 < seconds <= MOST_WAIT_S:
+        raise BadAddress(
+            f"{where} reset_wait = {_shown(text)}: wanted seconds above 0, at most {MOST_WAIT_S:g}, in quotes"
+        )
+    return seconds
 
 
 def _runner(where: str, value: object) -> RunnerWords:
@@ -179,6 +215,12 @@ def runner_of(text: str) -> tuple[str, RunnerWords]:
         names = ", ".join(b.name for b in fitting)
         raise BadAddress(f"-b {text}: boards that are run in different ways: {names}. Next: name one")
     return (f"{fitting[0].file}: [boards.{fitting[0].name}]", fitting[0].runner) if fitting else ("", ())
+
+
+def entry_of(text: str) -> InventoryEntry | None:
+    """Returns the only board of the inventory that -b names; None for an address, and for tags of several boards."""
+    fitting = _fitting(text) or []
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _fitting(text: str) -> list[InventoryEntry] | None:

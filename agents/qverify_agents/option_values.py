@@ -91,6 +91,7 @@ VALUES = {
     "memory": BYTES,
     "memory_limit": matching(r"[0-9]+[bkmgBKMG]?", "a size such as 256m"),
     "mirror": TEXT,
+    "root": TEXT,
     "mode": one_of("console", "direct"),
     "offers": one_of("finals"),
     "packs": FLAG,

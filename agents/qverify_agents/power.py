@@ -1,4 +1,4 @@
-"""Resets a board: an emulated one by its monitor, another by the command in its inventory entry."""
+"""Resets a board: an emulated one by its monitor, another by the command in its inventory entry; and one that hangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
-from qverify_agents.inventory import ANY, boards, resolve
+from qverify_agents.inventory import ANY, boards, entry_of, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.protocol.client import Agent
@@ -35,7 +35,7 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
             raise BoardUnreachable(f"{name} is not up; qverify boards up {name}")
         machine.reset(emulated, deadline)
     else:
-        _run_command(name, deadline)
+        _run_command(name, _known_command(name), deadline)
     _wait_until_restarted(name, deadline, before, start, options)
     return time.monotonic() - start
 
@@ -70,11 +70,53 @@ def _said(agent: Agent) -> float | None:
     return float(up) if isinstance(up, int) and abs(up) < MOST_S else None
 
 
-def _run_command(name: str, deadline: Deadline) -> None:
+def recover(name: str, up_s: float | None, options: Mapping[str, str] | None = None) -> str:
+    """Resets a board that hangs by its inventory entry: by the reset command, and by the power cycle where there is none or
+    the board does not answer after it. up_s: its uptime now, None where that is not known. Returns a line on what was
+    done; "" where the entry has no command. Raises BoardUnreachable where the board does not answer again."""
+    board = entry_of(name)
+    commands = [(k, c) for k, c in (("reset", board.reset), ("power cycle", board.power)) if c] if board else []
+    failed = ""
+    for kind, command in commands:
+        assert board is not None
+        start, deadline = time.monotonic(), Deadline(board.reset_wait_s, name)
+        try:
+            _run_command(name, command, deadline)
+            more = _wait_until_answering(name, deadline, up_s, start, options)
+        except BoardUnreachable as error:
+            failed = f"{failed}{kind}: {error}; "
+            continue
+        took = time.monotonic() - start
+        return f"{failed}{kind} by {command!r} of {board.file}, the board answers after {took:.1f} s{more}"
+    if commands:
+        raise BoardUnreachable(f"{name} hangs, and does not come back: {failed.rstrip('; ')}")
+    return ""
+
+
+def _wait_until_answering(
+    name: str, deadline: Deadline, up_s: float | None, start: float, options: Mapping[str, str] | None
+) -> str:
+    """Waits until the board was restarted; a command may also reset only a part of it, such as the accelerator. Returns
+    what is to be said of that. Raises BoardUnreachable where the board does not answer."""
+    try:
+        _wait_until_restarted(name, deadline, up_s, start, options)
+        return ""
+    except BoardUnreachable:
+        with connect(name, ASK_S, options, runs=ANY) as agent:
+            up = _said(agent)
+        return "" if up is None else f" (it was not restarted: up for {up:.0f} s)"
+
+
+def _known_command(name: str) -> str:
+    """Returns the command that resets a board. Raises BadAddress where there is none."""
     board = boards().get(name)
     command = (board.reset or board.power) if board is not None else ""
     if not command:
         raise BadAddress(f"{name}: boards.toml has no reset or power command for it")
+    return command
+
+
+def _run_command(name: str, command: str, deadline: Deadline) -> None:
     try:
         status, output = _run(command, deadline.left())
     except subprocess.TimeoutExpired:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,13 +30,15 @@ class Settings:
 
 
 class Model(Protocol):
-    """inputs: name, dtype and dims of each, in order; a dim of 0 is not fixed. outputs: names in order. report: what the
-    runtime says of its last run, such as nodes by provider."""
+    """inputs: name, dtype and dims of each, in order; a dim of 0 is not fixed. outputs: names in order. run: returns at
+    least the `wanted` ones. report: what the runtime says of its last run, such as nodes by provider."""
 
     inputs: list[tuple[str, np.dtype[Any], tuple[int, ...]]]
     outputs: list[str]
+    seconds: dict[str, float]
 
-    def run(self, values: dict[str, Array]) -> dict[str, Array]: ...
+    def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]: ...
+    def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]: ...
     def report(self) -> dict[str, Any]: ...
 
 

@@ -9,16 +9,16 @@ from pkgutil import iter_modules
 from typing import Any, Literal
 
 from qverify.compare import metrics
-from qverify.report import document, schema, spread, triage_document
+from qverify.report import difference, document, schema, spread, triage_document
 
 from scripts.documents.escaped import escaped
 
 
-def page(kind: Literal["report", "triage"]) -> str:
+def page(kind: Literal["report", "triage", "diff"]) -> str:
     """Returns a table of fields for the document and for each object in it."""
-    whole = schema.report_schema() if kind == "report" else schema.triage_schema()
+    whole = schema.SCHEMAS[kind]()
     name = str(whole["title"])
-    lines = _table(name, "Report" if kind == "report" else "Triage", whole, kind)
+    lines = _table(name, {"report": "Report", "triage": "Triage", "diff": "Difference"}[kind], whole, kind)
     for part, body in whole["$defs"].items():
         lines += _table(part, part, body, kind)
     return "\n".join(lines)
@@ -110,7 +110,7 @@ def _metrics() -> dict[str, str]:
 
 
 def _dataclass(name: str) -> type | None:
-    for module in (document, triage_document, spread):
+    for module in (document, triage_document, spread, difference):
         found = vars(module).get(name)
         if inspect.isclass(found):
             return found

@@ -31,6 +31,7 @@ GENERATED = {  # a marker in a page: what takes its place
     "<!-- generated: command line -->": cli_reference.page,
     "<!-- generated: report -->": lambda: schema_reference.page("report"),
     "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
+    "<!-- generated: diff -->": lambda: schema_reference.page("diff"),
 }
 LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?images/([\w-]+\.svg)" ?/?>')

@@ -36,11 +36,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def verify(name: str, tmp_path: Path, options: str, *words: str) -> tuple[int, dict]:
-    """Returns exit status and report of the main job with the network's .tflite and the ONNX of its weights."""
+def verify(name: str, tmp_path: Path, options: str, *words: str, offers: str = "") -> tuple[int, dict]:
+    """Returns exit status and report of the main job with the network's .tflite and the ONNX of its weights. offers:
+    "finals:" for a board that shows its outputs alone."""
     onnx, tflite = (next((MODELS / name).glob(pattern)) for pattern in ("*_tfl_*_qdq.onnx", "*.tflite"))
     report = tmp_path / "report.json"
-    board = f"local?runtime=litert{options}"
+    board = f"{offers}local?runtime=litert{options}"
     status = main(["-m", f"{onnx},{tflite}", "-b", board, "-r", "True", "-q", "--json", str(report), *words])
     return status, json.loads(report.read_text())
 
@@ -105,9 +106,14 @@ def test_a_delegate_that_cannot_be_loaded_is_one_line(tmp_path, capsys):
     assert "delegate /nonexistent/libvx_delegate.so" in capsys.readouterr().out
 
 
-def test_under_xnnpack_only_the_outputs_are_judged(tmp_path):
-    """Inner tensors of a delegate are never written."""
+def test_under_xnnpack_every_tensor_is_seen_each_node_by_itself(tmp_path):
+    """Final outputs are those of the joined nodes; alone they are all that is compared."""
     _, report = verify("resnet8_cifar10", tmp_path, "&kernels=xnnpack")
+    pair = board_pair(report)
+    assert pair["coverage"]["compared"] > 10 and report["blame"] is None
+    assert any("nodes ran on XNNPACK" in n for n in report["notes"])
+    assert any("joined, as in use" in n for n in report["notes"])
+    _, report = verify("resnet8_cifar10", tmp_path, "&kernels=xnnpack", offers="finals:")
     assert board_pair(report)["coverage"]["compared"] == 1
 
 

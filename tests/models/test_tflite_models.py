@@ -32,7 +32,7 @@ NAMES = [
     "resnet8_cifar10",
     "vww_96",
 ]
-EXACT = {"conv", "fully_connected", "lookup", "reshape", "concat", "arg_max"}  # the others: at most 1 LSB
+WITHIN_ONE = {"softmax"}  # LiteRT computes it in fixed point; every other op is equal
 
 
 def file_of(name: str) -> str:
@@ -40,7 +40,7 @@ def file_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_node_is_equal_or_one_step_apart(name):
+def test_every_node_is_equal(name):
     models = open_models([file_of(name)])
     reference, simulator = HostSides(models).reference(), Simulator(models.graph)
     prepared = random_inputs(models.graph, 0)
@@ -51,7 +51,7 @@ def test_every_node_is_equal_or_one_step_apart(name):
         for output in unit.outputs:
             apart = int(np.abs(made[output].astype(np.int64) - values[output].astype(np.int64)).max())
             seen[unit.op] = max(seen.get(unit.op, 0), apart)
-    assert seen and all(most == 0 for op, most in seen.items() if op in EXACT)
+    assert seen and all(most == 0 for op, most in seen.items() if op not in WITHIN_ONE)
     assert max(seen.values()) <= 1
 
 

@@ -143,3 +143,35 @@ def test_a_rounding_of_its_own_is_checked(wrong: int, said: str, tmp_path: Path)
         timeout=60,
     )
     assert done.returncode != 0 and said in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "op, spoil, said",
+    [
+        ("add", lambda c: c.__setitem__((0, 0), -1), "multiplier 0 is -1"),
+        ("add", lambda c: c.__setitem__((0, 1), -(2**31)), "multiplier 1 is -2147483648"),
+        ("add", lambda c: c.__setitem__((1, 2), 31), "its shift 31"),
+        ("average_pool", lambda c: c.__setitem__(0, 65537), "its rq is 65537"),
+        ("resize_linear", lambda c: c.__setitem__(0, 2049), "weight 0 is 2049"),
+    ],
+)
+def test_parameters_in_litert_arithmetic_are_checked(op: str, spoil: Any, said: str, tmp_path: Path) -> None:
+    """The last node of the op whose last input is one of these forms is spoilt."""
+    made = RandomNodes("gemmlowp", 5)
+    RANDOM_NODES[op](made)
+    graph, rank = made.graph(), {"add": 2}.get(op, 1)
+    node = next(n for n in reversed(graph.nodes) if _integers(graph.constants[n.inputs[-1] or ""], rank))
+    spoil(graph.constants[node.inputs[-1] or ""])
+    (tmp_path / "model.bin").write_bytes(encode(graph))
+    done = subprocess.run(
+        [str(binary(False)), "model_info", "--model_file=model.bin"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode != 0 and said in done.stderr
+
+
+def _integers(value: np.ndarray[Any, Any], rank: int) -> bool:
+    return value.dtype == np.int32 and value.ndim == rank

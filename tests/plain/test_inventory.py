@@ -119,8 +119,10 @@ def test_commands_that_run_qvrt_refuse_the_board_of_a_runner(inventory, line, di
     capsys.readouterr()
     assert main(["perf", "-m", str(digits / "digits_quant.onnx"), "-b", "chip"]) == 2
     said = capsys.readouterr().err
-    assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in said
-    assert said.count("\n") == 1
+    assert "runner command tells no times of them" in said and said.count("\n") == 1
+    with pytest.raises(BadAddress) as caught:
+        connect("chip", 5)
+    assert f"{inventory}: [boards.chip] {key}: this command drives qvrt, onnxruntime, litert alone" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +259,14 @@ def test_a_wrapped_board_may_be_one_of_the_inventory(inventory, digits, capsys):
     node = "relu2_QuantizeLinear_Output"
     assert main(["-m", str(digits / "digits_quant.onnx"), "-b", f"faulty:one?fault=plus_one@{node}"]) == 1
     assert f"blame: board at {node}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [[], ["plan"], ["triage"]])
+def test_a_board_that_wraps_itself_is_one_line(command, inventory, digits, capsys):
+    inventory.write_text('[boards.x]\nuri = "finals:y"\n[boards.y]\nuri = "faulty:x?fault=bitflip@a"\n')
+    assert main([*command, "-m", str(digits / "digits_quant.onnx"), "-b", "x"]) == 2
+    errors = capsys.readouterr().err
+    assert "boards.toml: y wraps x wraps y, so it names no board" in errors and errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["local", "ssh", "qemu", "a:b", "10.0.0.5/24"])

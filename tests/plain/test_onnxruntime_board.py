@@ -115,9 +115,35 @@ def test_what_has_no_model_to_run_is_refused(digits, tmp_path, capsys):
     assert "runs a .tflite; give it in -m" in capsys.readouterr().err
 
 
-def test_perf_says_that_it_has_no_times(digits, capsys):
-    assert main(["perf", "-m", str(digits / "digits_quant.onnx"), *ON]) == 3
-    assert "tells no times of nodes" in capsys.readouterr().err
+def test_perf_shows_the_runtimes_own_times_of_each_node(digits, tmp_path):
+    times = tmp_path / "perf.json"
+    words = ["perf", "-m", str(digits / "digits_quant.onnx"), *ON, "--runs", "3", "--json", str(times)]
+    assert main(words) == 0
+    document = json.loads(times.read_text())
+    graph = open_models([str(digits / "digits_quant.onnx")]).graph
+    assert [n["name"] for n in document["nodes"]] == [n.name for n in graph.nodes]
+    assert all(n["highest_s"] > 0 for n in document["nodes"])
+    assert document["runs"] == 3 and document["notes"] == ["times of onnxruntime: its own profile"]
+
+
+def test_the_first_run_of_the_main_job_tells_the_times_of_its_nodes(digits, tmp_path):
+    _, report = verify(digits, tmp_path)
+    (side,) = [s for s in report["sides"] if s["name"] == "board"]
+    nodes = {n.name for n in open_models([str(digits / "digits_quant.onnx")]).graph.nodes}
+    assert set(side["node_seconds"]) == nodes and all(s > 0 for s in side["node_seconds"].values())
+
+
+def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
+    from qverify_worker.runtimes.onnxruntime import _times
+
+    def event(name: str, at: int, took: int) -> dict:
+        return {"cat": "Node", "name": f"{name}_kernel_time", "ts": at, "dur": took, "args": {"node_index": name}}
+
+    first = [event("Transpose", 0, 5), event("qverify.1.7_token_2", 5, 10), event("qverify.0.3", 15, 1)]
+    second = [event("Transpose", 100, 2), event("qverify.1.7_token_2", 105, 20), event("qverify.0.3", 130, 2)]
+    other = [{"cat": "Session", "name": "model_run", "ts": 0, "dur": 99}, "noise", event("qverify.9.1", 140, 4)]
+    found = _times([*second, *other, *first], ["a", "b"])
+    assert found == [pytest.approx({"b": 15e-6, "a": 1e-6}), pytest.approx({"b": 22e-6, "a": 2e-6})]
 
 
 def test_an_inventory_names_the_runtime(tmp_path, monkeypatch):
@@ -137,3 +163,16 @@ def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, 
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local?runtime=./evil"\n')
     with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
         runtime_of("desk", {})
+
+
+def test_a_soak_compares_it_with_its_own_first_run(digits, capsys):
+    assert main(["soak", "-m", str(digits / "digits_quant.onnx"), *ON, "--for", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "0 wrong" in said and "compared with the board's own first run" in said
+
+
+def test_infer_writes_every_tensor(digits, tmp_path):
+    words = ["infer", "-m", str(digits / "digits_quant.onnx"), *ON, "--side", "board", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    names = {n.name for n in open_models([str(digits / "digits_quant.onnx")]).graph.nodes}
+    assert {t["name"] for t in json.loads((tmp_path / "out" / "dump.json").read_text())["tensor"]} == names

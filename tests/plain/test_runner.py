@@ -157,3 +157,70 @@ def test_a_board_alone_is_no_comparison(run: Run, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["-m", str(run.onnx), "--runner", "tool {model} {input}"]) == 2
     assert "give -b BOARD" in capsys.readouterr().err
+
+
+def test_triage_takes_the_runners_board(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    line = (
+        f"{shlex.quote(sys.executable)} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
+    )
+    words = ["triage", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--explain", "1", "--runner"]
+    assert main([*words, f"{line} --spoil pool1_QuantizeLinear_Output"]) == 1
+    assert "pool1_QuantizeLinear_Output" in capsys.readouterr().out
+    assert main([*words, line]) == 0
+
+
+def test_infer_writes_what_the_runner_gave(run: Run, tmp_path: Path) -> None:
+    line = (
+        f"{shlex.quote(sys.executable)} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
+    )
+    out = tmp_path / "out"
+    words = ["infer", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--side", "board", "--runner", line]
+    assert main([*words, "-o", str(out)]) == 0
+    assert {p.name for p in out.glob("*.npy")} == {p.name for p in run.golden.glob("*.npy")}
+
+
+def test_a_soak_compares_a_runner_with_its_own_first_run(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tool spoils a node every time but the first."""
+    line = (
+        f"{shlex.quote(sys.executable)} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
+    )
+    mark = tmp_path / "mark"
+    words = ["soak", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--for", "2", "--runner"]
+    assert main([*words, line]) == 0
+    assert "0 wrong" in (said := capsys.readouterr().out) and "compared with the board's own first run" in said
+    later = f"spoil=; [ ! -e {mark} ] || spoil='--spoil prob'; touch {mark}; {line} $spoil"
+    assert main([*words, later]) == 1
+    assert "the first at prob" in capsys.readouterr().out
+
+
+def test_perf_of_a_runner_is_one_line(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where only the inventory names it: qvrt must not run in its place."""
+    assert main(["perf", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--runner", "tool {input}"]) == 2
+    assert "runner command tells no times of" in capsys.readouterr().err
+
+
+def test_a_capture_of_a_runner_is_judged_again_and_kept_as_a_baseline(run: Run, tmp_path: Path) -> None:
+    capture, file = str(tmp_path / "capture"), str(tmp_path / "baseline.json")
+    assert run("-r", "--capture", capture) == 0
+    assert main(["baseline", "save", file, capture]) == 0 and main(["baseline", "check", file, capture]) == 0
+
+
+def test_several_frames_are_one_call_each(digits: Path, tmp_path: Path) -> None:
+    """The runner is qvrt itself: each frame is computed anew."""
+    import numpy as np
+    from qverify_agents.binaries import host_architecture, runtime_path
+
+    frames, report, model = tmp_path / "frames", tmp_path / "R.json", tmp_path / "model.bin"
+    frames.mkdir()
+    for number in range(2):
+        drawn = np.random.default_rng(number).random((1, 1, 8, 8), np.float32)
+        np.save(frames / f"{number}.npy", drawn)
+    assert main(["compile", str(digits / "digits_quant.onnx"), "-o", str(model)]) == 0
+    program = runtime_path(host_architecture(), False)
+    runner = f"{program} infer --model_file={{model}} --input_file={{input}} --enable_dump=1 --dump_dir={{out}}"
+    words = ["-m", f"{digits / 'digits_quant.onnx'},{model}", "-b", "local", "--runner", runner, "-i", str(frames)]
+    assert main([*words, "--json", str(report)]) == 0
+    rows = json.loads(report.read_text())["frames"]
+    assert [row["verdict"] for row in rows] == ["PASSED", "PASSED"]

@@ -4,6 +4,7 @@ QVerifyError                 one line for the user: what, where, got, wanted, ne
  +- UsageError      exit 2   a mistake in the request
  |   +- UndescribedError      pixels for an input that needs a description
  |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
+ |   +- TaskError             a metric, a label or a float model that no task number can be made with
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several of these at once, a line each
@@ -32,6 +33,10 @@ class UndescribedError(UsageError):
 
 
 class MissingExtraError(UsageError):
+    pass
+
+
+class TaskError(UsageError):
     pass
 
 

@@ -12,6 +12,7 @@ EXTRAS = {  # by the module's first word: its name in messages, the extra that i
     "cv2": ("OpenCV", "images"),
     "ai_edge_litert": ("LiteRT", "litert"),
     "flatbuffers": ("flatbuffers", "litert"),  # LiteRT brings it
+    "pandas": ("pandas", "frames"),
 }
 
 

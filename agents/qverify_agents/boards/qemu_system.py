@@ -9,20 +9,30 @@ from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation.image import Image, image
 from qverify_agents.emulation.machine import RunningMachine, running, start, stop
+from qverify_agents.emulation.python_board import with_python
 from qverify_agents.errors import BadAddress, NotOnThisHost
 from qverify_agents.host_system import why_not_here
+from qverify_agents.worker import MODULES, is_worker
 
-OPTIONS: frozenset[str] = frozenset({"link", "mirror"})
+OPTIONS: frozenset[str] = frozenset({"link", "mirror", "root"})
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
     """Returns the board's address for a link, started if necessary, and a function that stops it. ?link=serial: its
-    console. Raises NotOnThisHost elsewhere than on Linux."""
+    console. A runtime that needs Python, and ?root=DIR, a folder of scripts/arm_reference, get a machine of their own that has
+    it. Raises NotOnThisHost elsewhere than on Linux."""
     check_host(address.rest)
     built, link = image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
         raise BadAddress(f"-b qemu:{address.rest}?link=serial: {built.kind.no_console}. Next: leave link=serial out")
-    existing = running(address.rest)
+    root, worker = address.options.get("root", ""), is_worker(address)
+    needs_python = bool(root) or (worker and "python" not in address.options)
+    if root and link != "ssh":
+        raise BadAddress(f"-b qemu:{address.rest}: root={root} is for link=ssh")
+    if needs_python and link == "ssh":
+        runtime = address.options["runtime"] if worker else ""
+        built = with_python(built, runtime, MODULES.get(runtime, ()), root)
+    existing = None if built.python else running(address.rest)
     cold = link == "serial" and not built.kind.restores_console
     machine = existing or start(built, deadline, ends_with_us=True, cold=cold)
 

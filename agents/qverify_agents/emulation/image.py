@@ -181,11 +181,16 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A built image in its folder."""
+    """A built image in its folder. python: the file of an initramfs that has Python, too; "" for the plain one."""
 
     folder: Path
     kind: Kind
     architecture: str
+    python: str = ""
+
+    @property
+    def initrd(self) -> str:
+        return self.python or "initrd.gz"
 
     @property
     def host_key(self) -> str:
@@ -232,7 +237,7 @@ def _build(wanted: Image, mirror: str | None) -> None:
     entries, kernel, modules = _contents(debs, kernels[0])
     entries |= _modules(modules)
     entries |= _own_files(wanted.folder)
-    data = newc(_merged(entries))
+    data = newc(merged(entries))
     _write(wanted.folder / "vmlinuz", kernel)
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as out:
@@ -338,7 +343,7 @@ def _key(path: Path) -> tuple[bytes, bytes]:
     return kept, path.with_name(f"{path.name}.pub").read_bytes()
 
 
-def _merged(entries: dict[str, Entry]) -> dict[str, Entry]:
+def merged(entries: dict[str, Entry]) -> dict[str, Entry]:
     """Returns the entries with bin, sbin and lib as links into usr, whether the distribution has merged them or not."""
     tops = ("bin", "sbin", "lib", "lib64")
     moved = {f"usr/{name}" if name.split("/")[0] in tops else name: entry for name, entry in entries.items()}

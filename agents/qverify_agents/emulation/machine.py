@@ -25,7 +25,7 @@ from qverify_agents.process_group import KILL, own_group
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 BOOT_S = 120.0
 RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged
-MEMORY_MB, READY = 256, b"QVBOARD-READY"
+MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +199,22 @@ def _command(image: Image, folder: Path, port: int) -> list[str]:
     """Returns qemu's command line. It runs in the folder and names files without it, as a comma would end a name in
     most options."""
     s390x = image.architecture == "s390x"
+    freed = " init_on_free=1" if image.python else ""  # zeros are no part of a snapshot
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
         *image.kind.machine,
-        *("-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults", "-no-user-config"),
-        *("-kernel", str(image.folder.absolute() / "vmlinuz"), "-initrd", str(image.folder.absolute() / "initrd.gz")),
-        *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on"),
+        *(
+            "-smp",
+            "1",
+            "-m",
+            str(MEMORY_PYTHON_MB if image.python else MEMORY_MB),
+            "-display",
+            "none",
+            "-nodefaults",
+            "-no-user-config",
+        ),
+        *("-kernel", str(image.folder.absolute() / "vmlinuz"), "-initrd", str(image.folder.absolute() / image.initrd)),
+        *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on{freed}"),
         *("-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22", "-device", network),
         *("-qmp", "unix:qmp.sock,server=on,wait=off", "-pidfile", f"{folder}/qemu.pid"),  # by which it is known
         *("-chardev", "pty,id=con,logfile=console.log"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ TYPES = {
 }
 MOST_PROFILE = 256 << 20  # bytes of a profile that are read
 CPU = "CPUExecutionProvider"
+OWNER = re.compile(r"qverify\.(\d{1,9})\.")
 
 
 def version() -> str:
@@ -47,7 +50,8 @@ def open_model(data: bytes, settings: Settings) -> OnnxModel:
 
 
 class OnnxModel:
-    """A Model (model.py). Its first run is profiled, which shows the provider of each node."""
+    """A Model (model.py). Its first run is profiled, which shows the provider and the time of each node. A node that the
+    host calls qverify.K.N belongs to output K."""
 
     def __init__(self, data: bytes, settings: Settings):
         import onnxruntime as ort
@@ -58,6 +62,7 @@ class OnnxModel:
         self._folder = tempfile.TemporaryDirectory(prefix="qverify-profile-")
         self._session: Any = self._open(os.path.join(self._folder.name, "profile"))
         self._placement: Counter[str] | None = None
+        self.seconds: dict[str, float] = {}
         self.inputs = [(i.name, self._dtype(i), _dims(i.shape)) for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
 
@@ -92,30 +97,73 @@ class OnnxModel:
             raise RequestError(UNSUPPORTED, f"input {value.name}: of type {value.type}, which is not supported")
         return np.dtype(TYPES[kind])
 
-    def run(self, values: dict[str, Array]) -> dict[str, Array]:
+    def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]:
         """Returns the outputs by name. Raises RequestError where onnxruntime fails."""
+        self.seconds = {}
         try:
-            made = self._session.run(self.outputs, values)
+            return self._run(self._session, values)
+        finally:
+            if self._placement is None:
+                events = self._end_profile(self._session)
+                self._placement = _placement(events)
+                self.seconds = next(iter(_times(events, self.outputs)), {})
+                self._folder.cleanup()
+
+    def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]:
+        """Returns, for each of these runs of a session of its own, after a first one, the seconds of each output's nodes."""
+        with tempfile.TemporaryDirectory(prefix="qverify-profile-") as folder:
+            session = self._open(os.path.join(folder, "profile"))
+            for _ in range(runs + 1):
+                self._run(session, values)
+            return _times(self._end_profile(session), self.outputs)[1:]
+
+    def _run(self, session: Any, values: dict[str, Array]) -> dict[str, Array]:
+        try:
+            made = session.run(self.outputs, values)
         except Exception as error:
             raise RequestError(INTERNAL, f"onnxruntime fails: {_first_line(error)}") from error
-        finally:
-            self._end_profile()
         return {name: np.asarray(value) for name, value in zip(self.outputs, made)}  # noqa: B905 (strict= is of Python 3.10)
 
-    def _end_profile(self) -> None:
-        if self._placement is not None:
-            return
-        self._placement = Counter()
+    @staticmethod
+    def _end_profile(session: Any) -> list[Any]:
+        """Returns the events of the session's profile; [] for one that cannot be read."""
         with contextlib.suppress(OSError, ValueError):
-            path = self._session.end_profiling()
+            path = session.end_profiling()
             if os.path.getsize(path) <= MOST_PROFILE:
                 with open(path, encoding="utf-8") as file:
-                    self._placement = _placement(json.load(file))
-        self._folder.cleanup()
+                    events = json.load(file)
+                return events if isinstance(events, list) else []
+        return []
 
     def report(self) -> dict[str, Any]:
         """Returns how many nodes each provider ran, as onnxruntime's profile of the first run says."""
         return {"nodes_by_provider": dict(sorted((self._placement or Counter()).items()))}
+
+
+def _times(events: list[Any], outputs: list[str]) -> list[dict[str, float]]:
+    """Returns, run by run, the seconds of the nodes of each output. What onnxruntime added, as a change of layout, belongs
+    to the named node that runs next, if there is one."""
+    ran = [e for e in events if isinstance(e, dict) and e.get("cat") == "Node" and _is_kernel(e)]
+    runs: list[dict[str, float]] = []
+    often, owner, early = Counter[str](), "", 0.0
+    for event in sorted(ran, key=lambda e: float(e.get("ts", 0))):
+        key = f"{event['name']} {event['args'].get('node_index')}"
+        often[key] += 1
+        if often[key] > len(runs):
+            runs.append({})
+            owner, early = "", 0.0
+        seconds, found = float(event.get("dur", 0)) / 1e6, OWNER.search(str(event["name"]))
+        if found is None or int(found[1]) >= len(outputs):
+            early += seconds
+            continue
+        owner = outputs[int(found[1])]
+        runs[-1][owner] = runs[-1].get(owner, 0.0) + seconds + early
+        early = 0.0
+    return runs
+
+
+def _is_kernel(event: dict[str, Any]) -> bool:
+    return str(event.get("name", "")).endswith("_kernel_time") and isinstance(event.get("args"), dict)
 
 
 def _placement(events: Any) -> Counter[str]:
@@ -123,7 +171,7 @@ def _placement(events: Any) -> Counter[str]:
     seen: dict[str, str] = {}
     for event in events if isinstance(events, list) else []:
         about = event.get("args") if isinstance(event, dict) and event.get("cat") == "Node" else None
-        if isinstance(about, dict) and str(event.get("name", "")).endswith("_kernel_time") and "provider" in about:
+        if isinstance(about, dict) and _is_kernel(event) and "provider" in about:
             seen[f"{event['name']} {about.get('node_index')}"] = str(about["provider"])
     return Counter(seen.values())
 

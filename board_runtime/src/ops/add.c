@@ -1,4 +1,5 @@
-/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))), or ((A-za)Ma + (B-zb)Mb) >> t + zy in the integer modes. */
+/* y = clip(RNE(fma(A, r1, fma(B, r2, F)))), or ((A-za)Ma + (B-zb)Mb) >> t + zy, or each operand scaled by itself and then
+   their sum, in the integer modes. */
 #include "op.h"
 #include "../arithmetic/requantize.h"
 #include "../arithmetic/float32.h"
@@ -21,6 +22,19 @@ static int32_t limited(const adding *w, double v) {
   return (int32_t)qv_round_f64(v);
 }
 
+#define LEFT_SHIFT 20 /* before the operands are scaled one by one */
+
+/* value times one multiplier as in gemmlowp; the sign of the multiplier is that of the result. */
+static int64_t scaled(int64_t value, int32_t multiplier, int32_t shift) {
+  int64_t y = qv_integer_scale(QV_GEMMLOWP, 0, value, multiplier < 0 ? -multiplier : multiplier, shift);
+  return multiplier < 0 ? -y : y;
+}
+
+static int64_t scaled_sum(const int32_t *r, int64_t da, int64_t db) {
+  const int64_t one = (int64_t)1 << LEFT_SHIFT;
+  return scaled(scaled(da * one, r[0], r[3]) + scaled(db * one, r[1], r[4]), r[2], r[5]);
+}
+
 static int32_t one(const adding *w, int32_t a, int32_t b) {
   if (w->rq->dtype == QV_F32) {
     const float *r = w->rq->constant;
@@ -36,7 +50,7 @@ static int32_t one(const adding *w, int32_t a, int32_t b) {
     return (int32_t)qv_round_f64(total) + (int32_t)zero;
   }
   const int32_t *r = w->rq->constant;
-  v = qv_sum_shift(w->rounding, da * r[0] + db * r[1], r[2]) + zero;
+  v = (w->rq->rank == 2 ? scaled_sum(r, da, db) : qv_sum_shift(w->rounding, da * r[0] + db * r[1], r[2])) + zero;
   return (int32_t)(v < w->low ? w->low : v > w->high ? w->high : v);
 }
 
@@ -85,6 +99,18 @@ static void run_of_bytes(void *user, int64_t a, int64_t b, int64_t y, int64_t st
   else v->kernels->add(&v->pairs, first, second, step_a, step_b, length, (uint8_t *)v->py + y);
 }
 
+/* An int32 rq: two multipliers and a shift, or [2, 3], a multiplier and a shift for each operand and for their sum. */
+static qv_status check_integers(qv_model *m, const qv_node *n, const qv_tensor *rq) {
+  const int32_t *r = rq->constant;
+  if (rq->rank == 1) return r[2] >= 1 && r[2] <= 62 ? QV_OK : qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", r[2]);
+  if (!qv_is_8bit(qv_in(m, n, 0)) || !qv_is_8bit(qv_in(m, n, 1)))
+    return qv_fail_operands(m, n, "inputs of 8 bits beside an rq of three multipliers");
+  for (int k = 0; k < 3; k++)
+    if (r[k] < (k == 1 ? -INT32_MAX : 0) || r[3 + k] < -(1 << 20) || r[3 + k] > 30)
+      return qv_fail(m, n, QV_E_FORMAT, "multiplier %d is %d, its shift %d, wanted 0 or more and %d to 30", k, r[k], r[3 + k], -(1 << 20));
+  return QV_OK;
+}
+
 static qv_status add_check(qv_model *m, qv_node *n) {
   qv_status status = qv_arity(m, n, 3, 1, 3);
   if (status != QV_OK) return status;
@@ -94,14 +120,14 @@ static qv_status add_check(qv_model *m, qv_node *n) {
     return qv_fail_operands(m, n, "two inputs and an output quantized with one scale each, and a constant rq");
   int exact = m->rounding == QV_REF_EXACT;
   if (exact ? !((rq->dtype == QV_F32 && rq->elements == 3) || (rq->dtype == QV_F64 && rq->elements == 2))
-            : !(rq->dtype == QV_I32 && rq->elements == 3))
-    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", exact ? "3 float32 or 2 float64" : "3 int32", (int)m->rounding);
+            : !(rq->dtype == QV_I32 && ((rq->rank == 1 && rq->elements == 3) || (rq->rank == 2 && rq->shape[0] == 2 && rq->shape[1] == 3))))
+    return qv_fail_operands(m, n, "an rq of %s in rounding mode %d", exact ? "3 float32 or 2 float64" : "int32 (3) or (2, 3)",
+                            (int)m->rounding);
   for (int i = 0; exact && i < rq->elements; i++) {
     double v = rq->dtype == QV_F64 ? ((const double *)rq->constant)[i] : (double)((const float *)rq->constant)[i];
     if (v - v != 0) return qv_fail(m, n, QV_E_FORMAT, "requantization scale %d is %g, wanted a finite one", i, v);
   }
-  if (!exact && (((const int32_t *)rq->constant)[2] < 1 || ((const int32_t *)rq->constant)[2] > 62))
-    return qv_fail(m, n, QV_E_FORMAT, "its shift is %d, wanted 1 to 62", ((const int32_t *)rq->constant)[2]);
+  if (!exact && (status = check_integers(m, n, rq)) != QV_OK) return status;
   if (qv_word(n, 1) < qv_qmin(y->dtype) || qv_word(n, 2) > qv_qmax(y->dtype) || qv_word(n, 1) > qv_word(n, 2))
     return qv_fail(m, n, QV_E_FORMAT, "activation limits %d and %d, wanted in order and within %d to %d", qv_word(n, 1), qv_word(n, 2),
                    qv_qmin(y->dtype), qv_qmax(y->dtype));

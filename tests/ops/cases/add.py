@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from qverify.arithmetic.multipliers import add_parameters
+from qverify.arithmetic.multipliers import add_parameters, parameters
 
 from tests.ops.qdq import Qdq, reference
 from tests.ops.random_nodes import RandomNodes
@@ -35,3 +35,20 @@ def random_nodes(r: RandomNodes) -> None:
     else:
         rq = add_parameters(r.rounding, ra, rb)
     r.node("add", (a, b, r.constant(rq)), y, (swap, *r.limits(y.dtype)))
+    if r.rounding != "ref-exact":
+        r.requantized += 1
+        scaled_one_by_one(r)
+
+
+def scaled_one_by_one(r: RandomNodes) -> None:
+    """Each operand with a multiplier of its own, the second one of either sign."""
+    first, second = r.broadcast()
+    a, b = (
+        r.input(dtype, shape) for dtype, shape in ((r.type("uint8", "int8"), first), (r.type("uint8", "int8"), second))
+    )
+    y = r.output(r.type(), np.broadcast_shapes(first, second))
+    sa, sb, sy = a.scale[0], b.scale[0], y.scale[0]
+    twice = 2 * max(sa, sb)
+    rq = parameters("gemmlowp", [sa / twice, sb / twice, twice / (sy * 2**20)])
+    rq[0, 1] *= r.pick(1, -1)
+    r.node("add", (a, b, r.constant(rq)), y, (r.pick(0, 1), *r.limits(y.dtype)))

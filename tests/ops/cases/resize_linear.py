@@ -15,7 +15,7 @@ def resize_linear(m: Qdq) -> None:
 
 
 def random_nodes(r: RandomNodes) -> None:
-    """On integers, rounded and truncated, and on floats."""
+    """On integers, rounded, truncated, half up and in fixed point, and on floats."""
     rows, columns, high, wide = 5, 7, r.pick(3, 11), r.pick(4, 13)
     sizes = ((rows, high), (rows, high), (columns, wide), (columns, wide))
     index = r.constant(np.concatenate([r.rng.integers(0, n, m) for n, m in sizes]).astype(np.int32))
@@ -23,5 +23,9 @@ def random_nodes(r: RandomNodes) -> None:
     x = r.input(r.type(), (2, 3, rows, columns))
     for truncate in (0, 1):
         r.node("resize_linear", (x, index, weight), r.like(x, (2, 3, high, wide)), (truncate,))
+    x = r.input(r.type("uint8", "int8"), (2, 3, rows, columns))
+    r.node("resize_linear", (x, index, weight), r.like(x, (2, 3, high, wide)), (3,))
+    whole = r.constant(r.rng.integers(-2048, 2049, 2 * (high + wide)).astype(np.int32))
+    r.node("resize_linear", (x, index, whole), r.like(x, (2, 3, high, wide)), (2,))
     floats = r.floats((2, 3, rows, columns))
     r.node("resize_linear", (floats, index, weight), r.float_output((2, 3, high, wide)), (0,))

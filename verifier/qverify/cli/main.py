@@ -29,6 +29,7 @@ COMMANDS = {
     "baseline": "save what a board computed, and report what changed since",
     "triage": "from the float ONNX to the board: the first gate that fails, and the next step",
     "compare": "compare two dumps without a board: .npy folders, .npz, captures, output of vendors' tools",
+    "report": "draw a capture again, as a page or in any other format; what changed between two runs",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",
     "doctor": "check this host: onnxruntime canary, runtimes, emulators",
@@ -153,7 +154,9 @@ def _run(name: str, words: list[str]) -> int:
 
     try:
         command: click.Command = import_module(f"qverify.cli.commands.{name}").command
-        status = command.main(words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120)
+        status = command.main(
+            words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120, obj=[name, *words]
+        )
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)

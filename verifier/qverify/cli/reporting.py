@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 if TYPE_CHECKING:
+    from qverify.report.difference import Difference
     from qverify.report.document import Report
     from qverify.report.triage_document import Triage
 
@@ -29,7 +31,10 @@ class ReportOption(click.Option):
 
 
 OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
-SHORT = {  # formats with an option of their own, on commands whose results they can express
+PLOTS = click.option(
+    "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
+)
+SHORT = {  # formats with an option of their own
     "json": "",
     "html": "one page to look at and send on",
     "junit": "for CI systems",
@@ -41,46 +46,90 @@ SHORT = {  # formats with an option of their own, on commands whose results they
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
     """Where reports are written. files: pairs of format name and path. writer: the name of the function of a format's
-    page."""
+    page. command: the one that makes the report again. plots: the folder of --plots, None without."""
 
     files: tuple[tuple[str, str], ...] = ()
     writer: str = "write"
+    command: str = ""
+    plots: str | None = None
+
+    @property
+    def drawings(self) -> bool:
+        """Whether a report draws tensors."""
+        from qverify.renderers.formats import page
+
+        return self.plots is not None or any(getattr(page(name), "DRAWS", False) for name, _ in self.files)
 
     @property
     def stdout_taken(self) -> bool:
         """Whether a report goes to stdout, which then contains nothing else."""
         return any(path == "-" for _, path in self.files)
 
-    def save(self, report: Report | Triage, stdout: bool = True) -> None:
+    def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
+        if self.writer != "write_difference":
+            cast("Report | Triage", report).command = self.command
         for name, path in self.files:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)
+        if self.plots is not None and stdout:
+            from qverify.renderers.drawings.files import write_plots
+
+            write_plots(cast("Report", report), self.plots)
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
 
-    formats = [name for name in SHORT if writer == "write" or name == "json"]
-
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def wrapper(**others: Any) -> int:
-            short = {name: others.pop(f"{name}_path") for name in formats}
+            short = {name: others.pop(f"{name}_path") for name in SHORT}
             files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
-            return command(reports=ReportFiles(files, writer), **others)
+            plots = _check_plots(others.pop("plots")) if writer == "write" else None
+            return command(reports=ReportFiles(files, writer, repeating_command(given_words()), plots), **others)
 
         decorated: Callable[..., int] = wrapper
-        for name in reversed(formats):
+        for name in reversed(SHORT):
             decorated = _short_option(name)(decorated)
-        for option in reversed(OPTIONS):
+        for option in reversed((*OPTIONS, PLOTS) if writer == "write" else OPTIONS):
             decorated = option(decorated)
         return decorated
 
     return decorate
+
+
+def _check_plots(folder: str | None) -> str | None:
+    """Returns the folder. UsageError or MissingExtraError where no plots could be written there, before anything runs."""
+    from qverify.files import check_folder_writable
+    from qverify.renderers.drawings.png import require
+
+    if folder is None:
+        return None
+    if folder == "" or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        raise click.UsageError(f"--plots: wanted a folder, got {folder or 'nothing (an unset shell variable?)'}")
+    check_folder_writable(folder)
+    require()
+    return folder
+
+
+def given_words() -> list[str]:
+    """Returns the words of the running command, its name first; none where it was not started by cli.main."""
+    words = click.get_current_context().find_root().obj
+    return list(words) if isinstance(words, (list, tuple)) else []
+
+
+def repeating_command(words: list[str]) -> str:
+    """Returns the command as a line for a shell, without the options that only say where reports go; "" without words."""
+    kept, options, skip = list[str](), ("--report", "--plots", *(f"--{name}" for name in SHORT)), False
+    for word in words:
+        where = word.partition("=")[0] in options and not skip
+        kept += [] if where or skip else [word]
+        skip = where and "=" not in word and not skip
+    return shlex.join(["qverify", *kept]) if kept else ""
 
 
 def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -151,7 +200,7 @@ def require_writable(option: str, path: str) -> None:
         raise click.UsageError(f"{option.partition(' ')[0]} {error}") from error
 
 
-def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
+def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
     verdict."""
     if not reports.stdout_taken:
@@ -160,8 +209,8 @@ def emit(report: Report | Triage, text: str, reports: ReportFiles) -> int:
     return exit_status(report)
 
 
-def exit_status(report: Report | Triage) -> int:
-    """Returns 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+def exit_status(report: Report | Triage | Difference) -> int:
+    """Returns a difference's own status; else 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
     from qverify.report.document import EXIT, Report
 
     if not isinstance(report, Report):

@@ -59,7 +59,16 @@ def screen() -> View:
     terminal = sys.stdout.isatty()
     columns = shutil.get_terminal_size((COLUMNS, 24)).columns
     click.get_current_context().color = coloured = takes_colour(sys.stdout)  # otherwise click removes them in a pipe
-    return View(max(columns, FEWEST), terminal, coloured)
+    return View(max(columns, FEWEST), terminal, coloured, blocks=takes_blocks(sys.stdout))
+
+
+def takes_blocks(stream: TextIO) -> bool:
+    """Returns whether the stream's encoding has block characters."""
+    try:
+        "\u2581\u2591\u2592\u2593\u2588".encode(stream.encoding or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
 
 
 def takes_colour(stream: TextIO) -> bool:

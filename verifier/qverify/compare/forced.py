@@ -11,6 +11,7 @@ import numpy as np
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
+from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compare.values import same_bytes
@@ -270,8 +271,12 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
     if bits_equal(made, recorded):
         return Forced("PASSED", 0 if made.dtype.kind in "iub" else None, 0, 0.0, made.size, limit.text, by, on)
     values = PairedValues(made, recorded, spec, spec)
+    context = Context("half", 5, made.size, values.integers)
+    ratio, angle = sqnr.Measure(context), cosine.Measure(context)
     largest, lsb, apart, reference = 0.0, 0, 0, 0.0
     for block in values.blocks():
+        ratio.add(block)
+        angle.add(block)
         largest = max(largest, float(block.distance.max(initial=0.0)))
         finite = np.abs(block.a[np.isfinite(block.a)])
         reference = max(reference, float(finite.max(initial=0.0)))
@@ -290,6 +295,8 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
         by,
         on,
         why,
+        sqnr_db=ratio.result(),
+        cosine=angle.result(),
     )
 
 

@@ -31,6 +31,7 @@ class Options:
     named: frozenset[str] = frozenset()  # fields the user gave, even with their default value
     frame: int = 0
     criteria: str = ""  # a vendor's, whose thresholds are in the fields above: named in the verdict line
+    drawings: bool = False  # tensors are also drawn (report/drawings.py), which no verdict reads
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
+from qverify.compare.drawings import choose
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
@@ -18,7 +19,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
-from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.document import Blame, Forced, NetworkUnit, Pair, Report, TensorRow, worst
 from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
@@ -39,13 +40,15 @@ def judge_all(
     progress: Progress | None = None,
     distrusted: Collection[str] = (),
     located: list[Located] | None = None,
+    recomputes: bool = True,
 ) -> Report:
     """Returns the report of every two sides. The float side belongs to triage and is not paired. UsageError where two
     recordings are of one side, or fewer than two sides are given.
 
     recordings: by label, each of another side. run_unit: by side. pull: for the board. inputs: the graph's. distrusted:
     as for culprits. located: filled with the results of forcing, pair by pair; pairs whose gate passes are then forced
-    everywhere, too."""
+    everywhere, too. recomputes: False where no side can run a node: then a node is only judged, from equal inputs,
+    where the gate has failed one of its outputs."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
@@ -65,7 +68,8 @@ def judge_all(
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}, known))
-            matrix[(a.side, b.side)] = _force_pair(forcing[-1], units, progress, located is not None)
+            forced = units if recomputes else [u for u in units if _fails(one, u)]
+            matrix[(a.side, b.side)] = _force_pair(forcing[-1], forced, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
             one.pair.others = other_differences(one)
@@ -77,7 +81,11 @@ def judge_all(
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
     for one in judged:
         _keep_rows(one, options)
-    return _make_report([j.pair for j in judged], blamed, recordings, options)
+    with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
+    choose.draw(with_forced, graph, blamed[0] if blamed else None, options.drawings)
+    report = _make_report([j.pair for j in judged], blamed, recordings, options)
+    report.units = [_describe_unit(unit) for unit in units]
+    return report
 
 
 def _share(recordings: list[Recording]) -> None:
@@ -127,6 +135,10 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
     return verdicts
 
 
+def _fails(judged: Judged, unit: Unit) -> bool:
+    return any(o in judged.rows and judged.rows[o].verdict == "FAILED" for o in unit.outputs)
+
+
 def _reachable(force: Forcing, unit: Unit) -> bool:
     """Returns whether b declares the unit's outputs and inputs."""
     names = [
@@ -171,8 +183,15 @@ def _keep_rows(judged: Judged, options: Options) -> None:
     """Keeps the rows of the report, in graph order: all with dump_all, else the final outputs and those that fail."""
     rows: list[TensorRow] = [r for r in judged.rows.values() if options.dump_all or r.final or r.verdict != "PASSED"]
     judged.pair.tensors = rows
+    shown = {r.name for r in rows}
+    judged.pair.same_bytes = {n: same for n, same in known_bytes(judged).items() if n not in shown}
     if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
         judged.pair.cause = "unlocated"
+
+
+def _describe_unit(unit: Unit) -> NetworkUnit:
+    covers = dict.fromkeys(name for node in unit.nodes for name in node.covers)
+    return NetworkUnit(unit.nodes[-1].name, unit.op, list(covers), list(unit.inputs), list(unit.outputs))
 
 
 def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, Recording], options: Options) -> Report:
@@ -251,6 +270,9 @@ def combine(reports: list[Report]) -> Report:
         date=first.date,
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
+        input_drawings=first.input_drawings,
+        units=first.units,
+        tasks=[t for r in reports for t in r.tasks],
     )
 
 

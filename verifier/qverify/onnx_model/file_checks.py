@@ -66,7 +66,7 @@ def _unknown(node: onnx.NodeProto) -> str:
     known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
     if not known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
         kind = f"{domain}::{node.op_type}" if domain else node.op_type
-        return f"is of the unknown operator {kind}; replace it with ONNX operators, or cut the model before it"
+        return f"is of the unknown operator {kind}; replace it with ONNX operators, cut the model before it, or name what runs it (--reference-engine)"
     if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:
         return (
             f"({node.op_type}) has no Y_zero_point, which ends onnxruntime with its process; give it a zero point of 0"

@@ -91,13 +91,13 @@ def load(
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
     check_names(model, name)
-    _initializers_are_no_inputs(model)
+    initializers_are_no_inputs(model)
     check_operators(model, name)
     check_sizes(model, name)
     sort_nodes(model.graph, name)
     split_dynamic_matmul(model)
     name_recurrent_outputs(model)
-    _fix_shapes(model, name, shapes or {})
+    fix_shapes(model, name, shapes or {})
     check_constants(model, name)
     check_valid(model, name)
     complete_shapes(model, name, shapes or {})
@@ -105,7 +105,7 @@ def load(
     return model
 
 
-def _initializers_are_no_inputs(model: onnx.ModelProto) -> None:
+def initializers_are_no_inputs(model: onnx.ModelProto) -> None:
     """Takes initializers out of the graph's inputs, where ir_version 3 had to list them; here they are constants."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in model.graph.input]
@@ -120,7 +120,7 @@ def is_quantized(model: onnx.ModelProto) -> bool:
     return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 
-def _fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
+def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     unknown = shapes.keys() - {i.name for i in inputs}

@@ -1,4 +1,5 @@
-"""y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; ((A-za)Ma + (B-zb)Mb) >> t + zy in the integer modes."""
+"""y = clip(RNE(fma(A, r1, fma(B, r2, F)))) in ref-exact; ((A-za)Ma + (B-zb)Mb) >> t + zy, or each operand
+scaled by itself and then their sum, in the integer modes."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import fma32
-from qverify.arithmetic.requantize import half_away, half_up
+from qverify.arithmetic.requantize import half_away, half_up, shifted
 from qverify.arithmetic.tables import look_up
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -17,6 +18,7 @@ from qverify.tensors.spec import TensorSpec
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
 AT_ONCE = 64  # rows of a table
+LEFT_SHIFT = 20  # before the operands are scaled one by one
 FEW = 4096  # elements that are computed faster than a table of 65536
 
 
@@ -52,9 +54,18 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
     real_a, real_b = first.astype(np.int64) - a.zero_point[0], second.astype(np.int64) - b.zero_point[0]
     if rq.dtype == np.float64:
         result = np.rint(real_a * rq[0] + real_b * rq[1])
+    elif rq.ndim == 2:
+        lifted = (_scaled(real << LEFT_SHIFT, rq[:, k]) for k, real in enumerate((real_a, real_b)))
+        result = _scaled(sum(lifted), rq[:, 2])
     else:
         result = _shift(real_a * np.int64(rq[0]) + real_b * np.int64(rq[1]), np.int64(rq[2]), graph.rounding)
     return np.clip(result + zero, low, high).astype(y.dtype)
+
+
+def _scaled(value: Any, rq: Array) -> Array:
+    """Returns value times one multiplier as in gemmlowp; the sign of the multiplier is that of the result."""
+    multiplier, shift = rq[:1].astype(np.int64), rq[1:].astype(np.int64)
+    return np.sign(multiplier) * shifted(value, np.abs(multiplier), shift, "gemmlowp", False)
 
 
 def _shift(acc: Array, shift: Any, rounding: str) -> Array:

@@ -1,5 +1,5 @@
 """ref-exact: y = clip(RNE(fl32(fl32(m/sy)+zy))), m = sequential fl32 sum of fl32(sx*(x-zx)) / count; else
-requantize(sum, S/count)."""
+requantize(sum, S/count), or a quotient of integers."""
 
 from __future__ import annotations
 
@@ -42,9 +42,16 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
             acc += tap
         if rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
+        elif rq.ndim == 1:
+            value = _quotient(acc + np.int64(rq[0]) * divisor, divisor) - np.int64(rq[0]) + zero
         else:
             multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq[:2])
             mode = rounding_of(rq, graph.rounding)
             value = shifted(acc, multiplier, shift, mode, is_wide(spec.dtype, y.dtype)) + zero
     value = np.where(count == 0, zero, value)
     return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)
+
+
+def _quotient(total: Array, count: Array) -> Array:
+    """Returns total / count, halves rounded away from zero."""
+    return np.sign(total) * ((np.abs(total) + count // 2) // count)

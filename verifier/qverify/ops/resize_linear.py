@@ -1,4 +1,5 @@
-"""y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32, weights multiplied first."""
+"""y = ((dx2*dy2*X11 + dx1*dy2*X21) + dx2*dy1*X12) + dx1*dy1*X22, every step in float32, weights multiplied first;
+truncate 2: in integers; 3: each sample times its row's weight first, half up."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 16  # elements that stay in a second-level cache
+FIXED_POINT = 2  # of truncate: weights are integers, 1024 of them make 1
+HALF_UP = 3
+HALF = 1 << 19  # of the product of two weights
 WORDS = ("truncate",)
 
 
@@ -27,27 +31,48 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     cuts = [rows, 2 * rows, 2 * rows + columns]
     row1, row2, column1, column2 = np.split(index, cuts)
     dy2, dy1, dx2, dx1 = np.split(weights_yx, cuts)
-    if spec.dtype == "float32" or node.words[0]:
+    if node.words[0] == FIXED_POINT:
+        real = x.astype(np.int64)
+    elif spec.dtype == "float32" or node.words[0]:
         real = x.astype(np.float32)
     else:
         real = float32.dequantize(x, *parameters(spec))
-    weights = [dx * dy[:, None] for dy in (dy2, dy1) for dx in (dx2, dx1)]
     left, right = (real[..., columns_].reshape(-1, real.shape[-2], columns) for columns_ in (column1, column2))
     result = np.empty((len(left), rows, columns), y.dtype)
 
     def block(planes: slice) -> None:
-        value = weights[0] * left[planes, row1]
-        for weight, side, row in zip(weights[1:], (right, left, right), (row1, row2, row2), strict=True):
-            value += weight * side[planes, row]
-        result[planes] = _stored(value, node.words[0] != 0, y)
+        corners = [side[planes, row] for row in (row1, row2) for side in (left, right)]
+        if node.words[0] == HALF_UP:
+            result[planes] = _half_up(corners, (dy2, dy1), (dx2, dx1), y)
+            return
+        weights = [dx * dy[:, None] for dy in (dy2, dy1) for dx in (dx2, dx1)]
+        value = weights[0] * corners[0]
+        for weight, corner in zip(weights[1:], corners[1:], strict=True):
+            value += weight * corner
+        result[planes] = _stored(value, node.words[0], y)
 
     run_blocks([partial(block, planes) for planes in runs(len(left), BLOCK // (rows * columns))])
     return (result.reshape(y.shape),)
 
 
-def _stored(value: Array, truncate: bool, y: TensorSpec) -> Array:
+def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:
+    """corners: of the upper row left and right, then of the lower one."""
+    limits = np.iinfo(y.dtype)
+    with np.errstate(all="ignore"):
+        upper_left, lower_left, upper_right, lower_right = (
+            (corners[2 * row + side] * dy[row][:, None]) * dx[side] for side in (0, 1) for row in (0, 1)
+        )
+        value: Array = ((upper_left + lower_left) + upper_right) + lower_right + np.float32(0.5)
+    value = np.where(np.isnan(value), limits.min, value)
+    return np.trunc(np.clip(value, limits.min, limits.max)).astype(y.dtype)
+
+
+def _stored(value: Array, truncate: int, y: TensorSpec) -> Array:
     if y.dtype == "float32":
         return value
+    if truncate == FIXED_POINT:
+        limits = np.iinfo(y.dtype)
+        return np.clip(np.sign(value) * ((np.abs(value) + HALF) >> 20), limits.min, limits.max).astype(y.dtype)
     if truncate:
         return np.trunc(value).astype(y.dtype)
     return float32.quantize(value, *parameters(y), y.dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import drafts, heading
+from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.verdict_lines import common_weakenings, line_over
@@ -38,13 +38,19 @@ def progress(verdicts: list[str], total: int) -> str:
 def render(report: Report, view: View = PLAIN) -> str:
     """Returns the summary of all frames, blame, and the verdict lines, below an empty line."""
     draft, report = drafts.render(report.drafts), visible(report)
-    by_sides: dict[tuple[str, str], list[Any]] = {}
-    for pair in report.pairs:
-        by_sides.setdefault((pair.a, pair.b), []).append(pair)
-    lines = "\n".join(_line_over(pairs, report, view) for pairs in by_sides.values())
+    lines = "\n".join(view.paint(said, verdict) for verdict, said in verdicts_over_frames(report))
     if view.detail == "quiet":
         return lines
-    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), draft, lines) if p)
+    tasks = "\n\n".join(view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks)
+    return "\n" + "\n\n".join(p for p in (view.wrap(_summarize(report)), tasks, draft, lines) if p)
+
+
+def verdicts_over_frames(report: Report) -> list[tuple[Verdict, str]]:
+    """Returns for every two sides the verdict over all frames and its line. report: with every text printable."""
+    by_sides: dict[tuple[str, str], list[Pair]] = {}
+    for pair in report.pairs:
+        by_sides.setdefault((pair.a, pair.b), []).append(pair)
+    return [_line_over(pairs, report) for pairs in by_sides.values()]
 
 
 def _summarize(report: Report) -> str:
@@ -67,8 +73,8 @@ def _summarize(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _line_over(pairs: list[Pair], report: Report, view: View) -> str:
-    """Returns the verdict line over all frames; not PASSED where a frame did not run."""
+def _line_over(pairs: list[Pair], report: Report) -> tuple[Verdict, str]:
+    """Returns verdict and line over all frames; not PASSED where a frame did not run."""
     left_out = describe_left_out(report.frames)
     verdict = worst([p.verdict for p in pairs])
     same = [p.frame for p in pairs if p.verdict == verdict]
@@ -80,4 +86,4 @@ def _line_over(pairs: list[Pair], report: Report, view: View) -> str:
     )
     facts += left_out
     least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
-    return view.paint(line_over(pairs, facts, common_weakenings(report), least), worst([least, verdict]))
+    return worst([least, verdict]), line_over(pairs, facts, common_weakenings(report), least)

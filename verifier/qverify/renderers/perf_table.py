@@ -43,5 +43,6 @@ def _totals(perf: Perf, shown: int) -> list[str]:
         f"over {count(len(perf.totals), 'run')} after {perf.warm_up} to warm up",
         f"model and inputs sent in {describe_seconds(perf.sent_s)}; first run, with loading, {describe_seconds(perf.first_run_s)}; "
         f"a later run, with the link, {describe_seconds(perf.wall_s)}",
+        *perf.notes,
         "times only: nothing was compared",
     ]

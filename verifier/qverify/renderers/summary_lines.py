@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from qverify.renderers import task_lines
 from qverify.renderers.verdict_lines import common_weakenings, line
 from qverify.report.document import Report
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Returns heading, verdict lines, blame, sides that did not run, missing tensors, frames, notes."""
+    """Returns heading, verdict lines, blame, sides that did not run, missing tensors, frames, task numbers, notes."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     common = common_weakenings(report)
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
@@ -23,4 +24,5 @@ def summary_lines(report: Report) -> list[str]:
         lines += [f"{pair_name}: {m.tensor} is missing in {m.side}: {m.why}" for m in pair.coverage.missing]
         lines += [f"{pair_name}: {note}" for note in pair.notes]
     lines += [f"frame {f.get('source', '')}: {f.get('verdict', '')}" for f in report.frames]
+    lines += [line.strip() for task in report.tasks for line in task_lines.describe(task, None)]
     return [*lines, *report.caveats, *report.notes]

@@ -7,7 +7,17 @@ from typing import Any
 
 from qverify.plural import count
 from qverify.printable import visible
-from qverify.renderers import drafts, heading, pair_facts, tensor_table, vendor_lines, verdict_lines
+from qverify.renderers import (
+    blamed_tensor,
+    drafts,
+    heading,
+    pair_facts,
+    spark_line,
+    task_lines,
+    tensor_table,
+    vendor_lines,
+    verdict_lines,
+)
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.view import View
@@ -23,11 +33,16 @@ def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
     if view.detail == "quiet":
         return verdict_lines.render(report, view)
     parts = [heading.render(report, view), tensor_table.render(report, finals, view)]
+    if view.wrapped:  # for the eyes; a pipe has nothing to search in it
+        parts.append(spark_line.draw(report, view))
     lines = [f"{n.side}: not run: {n.why}" for n in report.not_run]
     lines += [*pair_facts.describe(report.pairs, view.detail == "verbose"), *_describe_context(report)]
     lines += _describe_run(report) if view.detail == "verbose" else []
     parts.append(view.wrap("\n".join([*lines, *dict.fromkeys(report.notes)])))
+    parts += [view.wrap("\n".join(task_lines.describe(task))) for task in report.tasks]
     parts.append(draft)
+    if view.wrapped:
+        parts.append(blamed_tensor.render(report, view))
     if report.blame is not None:
         blamed = view.wrap("\n".join(blame_line(b) for b in report.blamed or [report.blame])).split("\n")
         parts.append("\n".join(view.paint(one, "heading" if one.startswith("blame: ") else "") for one in blamed))

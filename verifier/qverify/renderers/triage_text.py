@@ -36,7 +36,7 @@ LOSSES = (  # title, whether it is a name, rank: what goes first where room lack
 def render(found: Triage, view: View = PLAIN) -> str:
     """Returns the whole text; of the losses as many as view.top, or TOP."""
     draft, found = drafts.render(found.drafts), visible(found)
-    last = view.paint(_conclude(found, view), found.verdict)
+    last = view.paint(conclusion(found, view), found.verdict)
     if view.detail == "quiet":
         return last
     parts = [heading.render(found, PLAIN)]
@@ -85,7 +85,7 @@ def _draw_ladder(found: Triage, view: View) -> str:
             lines += [""] if lines else []
             lines.append(stages.get(rung.a, rung.a))
         sign = "│" if rung.verdict == "PASSED" else "╳" if rung.verdict == "FAILED" else "?"
-        worst = _describe_worst(rung)
+        worst = worst_output(rung)
         lines.append(
             f"  {sign} {MARKS[rung.verdict]:{width - 4}}  {rung.gate}{f': {worst}' if worst else ''}".rstrip(": ")
         )
@@ -94,7 +94,8 @@ def _draw_ladder(found: Triage, view: View) -> str:
     return "\n".join(lines)
 
 
-def _describe_worst(rung: Rung) -> str:
+def worst_output(rung: Rung) -> str:
+    """Returns the worst final output of a rung, in words; why there is none."""
     if not rung.outputs:
         return rung.why
     judged = [o for o in rung.outputs if o.judged != "quiet"] or rung.outputs
@@ -189,7 +190,8 @@ def _describe_what_if(found: Triage) -> str:
     return "\n".join(lines)
 
 
-def _conclude(found: Triage, view: View) -> str:
+def conclusion(found: Triage, view: View = PLAIN) -> str:
+    """Returns the last line, and the next step below."""
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
         but = f", but {count(failing, 'tensor', 'fails', 'fail')} when forced (X above)" if failing else ""

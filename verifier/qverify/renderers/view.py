@@ -13,7 +13,8 @@ COLOURS = {"PASSED": "32", "FAILED": "31", "INCONCLUSIVE": "33", "NOT RUN": "33"
 class View:
     """columns: the width that tables fit in. wrapped: other lines fit in it, too; otherwise a fact is one line, however
     long, which a pipe can search. coloured: with the colours of a terminal. detail: quiet: the verdict lines only.
-    every: every tensor. top: this many tensors, those that differ most; None: those around the first culprit."""
+    every: every tensor. top: this many tensors, those that differ most; None: those around the first culprit. blocks: the
+    output's encoding has block characters."""
 
     columns: int = 80
     wrapped: bool = False
@@ -21,6 +22,7 @@ class View:
     detail: Literal["quiet", "normal", "verbose"] = "normal"
     every: bool = False
     top: int | None = None
+    blocks: bool = False
 
     def paint(self, text: str, kind: str) -> str:
         """Returns the text in the colour of a verdict, or as a heading."""

@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
+from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.report.spread import SpreadRun
 
 SCHEMA = "qverify.report/1"
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
+DRAWN = {"drawings", "input_drawings"}  # fields for people's eyes, which the document leaves out
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -63,7 +65,8 @@ class Forced:
     """The forced verdict of one tensor: side `by` ran its unit on the inputs that side `on` recorded, and the result is
     compared with the output that `on` recorded. max_lsb: None for floats. limit: in words. Numbers are None where
     nothing was computed. not_judged: elements for which `by`, the reference, has no meaningful value, because its float32
-    intermediates overflow or underflow; there `on` was compared with the exact value alone."""
+    intermediates overflow or underflow; there `on` was compared with the exact value alone. sqnr_db, cosine: of the
+    computed and the recorded values; None where they have the same bytes, or nothing was computed."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -75,6 +78,8 @@ class Forced:
     on: str = ""
     why: str = ""
     not_judged: int = 0
+    sqnr_db: float | None = None
+    cosine: float | None = None
 
 
 @dataclass(slots=True)
@@ -159,6 +164,18 @@ class NotJudged:
 
 
 @dataclass(slots=True)
+class NetworkUnit:
+    """One unit of the network. node: its name. op. covers: the nodes of the original ONNX that it stands for. inputs: the
+    tensors it reads, constants left out. outputs: those it computes."""
+
+    node: str
+    op: str
+    covers: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Pair:
     """Two sides, compared over one frame. a, b: the sides. cause: of a verdict that is not PASSED: node,
     accumulated_rounding, coverage ... why: the same for people. bit_equal: every compared tensor has the same bytes.
@@ -167,7 +184,8 @@ class Pair:
     differs. tensors: one row for each compared one. agreement: of the final outputs' largest values. notes: further
     facts for the reader. relaxed: the ways in which the pair was judged more mildly than by default; stated in the
     verdict line. node_by_node: what was judged by recomputing. others: differences outside the scope. not_judged: elements
-    without a meaningful reference value."""
+    without a meaningful reference value. same_bytes: of the tensors without a row, whether both sides have the same bytes,
+    where that is known."""
 
     a: str
     b: str
@@ -188,6 +206,8 @@ class Pair:
     node_by_node: NodeByNode | None = None
     others: OtherDifferences | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
+    same_bytes: dict[str, bool] = field(default_factory=dict)
+    drawings: list[TensorDrawing] = field(default_factory=list, compare=False)  # what was asked for; not in JSON
 
 
 @dataclass(slots=True)
@@ -196,6 +216,46 @@ class NotRun:
 
     side: str
     why: str
+
+
+@dataclass(slots=True)
+class TaskSide:
+    """A side's task numbers. frames: how many of the run's it has a value for. values: by name (top-1, top-5, a metric),
+    the mean over those frames; a share from 0 to 1 of the frames that are right, where the metric says right or wrong."""
+
+    side: str
+    frames: int
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskFrame:
+    """A frame that the board alone has wrong. label: as given, "" without one. answers: by side, the class it found, or
+    right or wrong."""
+
+    frame: int
+    source: str
+    label: str
+    answers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskNumbers:
+    """What the sides are worth at the network's task (--labels, --task-metric); never part of a verdict. metric:
+    classification, or as given. labels: the file's name, "" without one. output: of which classes were taken, "" for a
+    metric of the user's. frames: how many ran. sides: float, where its model was given, reference, simulator, board.
+    only_board_wrong: the frames that the board has wrong and every other side right. right_or_wrong: whether the metric
+    tells that of a frame. board: its address, null without one."""
+
+    metric: str
+    labels: str
+    output: str
+    frames: int
+    sides: list[TaskSide] = field(default_factory=list)
+    only_board_wrong: list[TaskFrame] = field(default_factory=list)
+    right_or_wrong: bool = True
+    notes: list[str] = field(default_factory=list)
+    board: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,7 +269,9 @@ class Report:
     compute wrong values. link: bytes and frames that crossed it. timings: seconds by step. notes: further facts for the
     reader. dump_all: every node was judged (-r). qverify: its version. date: when it was judged, UTC, ISO 8601. boards: the
     addresses of the boards that took part. drafts: TOML of the descriptions to write, by input (INPUTS.md section 8). criteria: the vendor
-    whose thresholds the gates are (--criteria), or ""."""
+    whose thresholds the gates are (--criteria), or "". units: the network, in running order; empty where no model was given.
+    command: the one that makes this report again, without the options of reports; "" where no command made it. tasks: of
+    --labels or --task-metric, one for each board."""
 
     verdict: Verdict
     blame: Blame | None
@@ -237,6 +299,10 @@ class Report:
     boards: list[str] = field(default_factory=list)
     drafts: dict[str, str] = field(default_factory=dict)
     criteria: str = ""
+    units: list[NetworkUnit] = field(default_factory=list)
+    command: str = field(default="", compare=False)
+    input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # like Pair.drawings
+    tasks: list[TaskNumbers] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:
@@ -261,7 +327,7 @@ def plain(value: Any) -> Any:
         row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
         return row | {name: plain(metric) for name, metric in value.metrics.items()}
     if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in DRAWN}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

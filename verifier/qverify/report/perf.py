@@ -26,7 +26,7 @@ class NodeTimes:
 class Perf:
     """What a board took. facts: of the board. sent_s: until model and inputs were there. first_run_s: of the
     first run, with loading the model. wall_s: of one later run on average, with the link. totals: of each run, the sum over its nodes, in seconds.
-    nodes: in running order."""
+    nodes: in running order. notes: what the times are, on another runtime than qvrt."""
 
     board: str
     facts: dict[str, Any]
@@ -36,6 +36,7 @@ class Perf:
     totals: tuple[float, ...]
     nodes: tuple[NodeTimes, ...]
     warm_up: int
+    notes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Returns everything as JSON objects; times in seconds."""
@@ -47,7 +48,8 @@ class Perf:
             "first_run_s": self.first_run_s,
         }
         total = {"total": _spread(self.totals), "wall_s": self.wall_s}
-        return {"board": self.board, "facts": self.facts, **runs, **total, "nodes": nodes}
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {"board": self.board, "facts": self.facts, **runs, **total, "nodes": nodes, **notes}
 
 
 def _spread(seconds: tuple[float, ...]) -> dict[str, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from qverify.report import triage_document
-from qverify.report.document import SCHEMA, Report, TensorRow
+from qverify.report import difference, triage_document
+from qverify.report.difference import Difference
+from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
 from qverify.report.triage_document import Triage
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
@@ -137,6 +139,19 @@ def triage_schema() -> dict[str, Any]:
     return _make_document(Triage, triage_document.SCHEMA)
 
 
+def difference_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of `Difference.to_json()`."""
+    return _make_document(Difference, difference.SCHEMA)
+
+
+SCHEMAS = {"report": report_schema, "triage": triage_schema, "diff": difference_schema}  # by the name that is asked for
+
+
+def schema_text(name: str) -> str:
+    """Returns the JSON Schema of one of SCHEMAS as text, the same on every run."""
+    return json.dumps(SCHEMAS[name](), indent=2, sort_keys=True)
+
+
 def _make_document(kind: type, name: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     body = _describe_object(kind, definitions)
@@ -147,7 +162,7 @@ def _make_document(kind: type, name: str) -> dict[str, Any]:
 
 def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind)}
+    properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind) if f.name not in DRAWN}
     if kind is Report:
         properties |= ROWS
     if kind is Triage:

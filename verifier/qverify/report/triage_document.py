@@ -8,9 +8,18 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
-from qverify.report.document import EXIT, Blame, FirstDivergence, Verdict, plain
+from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, Verdict, plain
 
 SCHEMA = "qverify.triage/1"
+
+
+VARYING = ("seconds", "node_seconds", "spot_seed", "temperature_c", "frequency_mhz")
+
+
+def lasting_facts(side: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row of a report's `sides` without times and what else changes from run to run."""
+    settings = {name: value for name, value in side["settings"].items() if name not in VARYING}
+    return {name: value for name, value in side.items() if name not in VARYING} | {"settings": settings}
 
 
 @dataclass(slots=True)
@@ -173,7 +182,8 @@ class Triage:
     tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.
     unpaired: float tensors without a quantized counterpart, and why. unknown: what could not be determined. reduced:
     the smallest part that still differs (--reduce). caveats: of models and inputs, stated in the last line. qverify: its version. date: of the triage, UTC, ISO 8601.
-    board: its address, null without one. drafts: TOML of the descriptions to write, by input."""
+    board: its address, null without one. drafts: TOML of the descriptions to write, by input. sides: what ran on the first
+    frame, as in the main job's report, without what changes from run to run. units: the network, in running order. command: the one that makes this report again, without the options of reports."""
 
     verdict: Verdict
     broken: str | None
@@ -199,6 +209,9 @@ class Triage:
     date: str = field(default_factory=utc_text, compare=False)
     board: str | None = None
     drafts: dict[str, str] = field(default_factory=dict)
+    sides: list[dict[str, Any]] = field(default_factory=list)
+    units: list[NetworkUnit] = field(default_factory=list)
+    command: str = field(default="", compare=False)
 
     @property
     def exit_status(self) -> int:

@@ -39,6 +39,9 @@ class HostSides:
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
         """Runs the host's sides on these inputs. run_sim: whether the simulator takes part."""
         ran = SideResults()
+        if self._models.engine is not None:
+            ran.recordings["reference"] = self._models.engine.run(prepared)
+            return ran
         if self._models.compiled is not None:
             reference = self.reference()
             ran.canary = self._canary
@@ -73,7 +76,10 @@ class HostSides:
         return functions
 
     def reference(self) -> Any:
-        """Returns the reference, opened: onnxruntime's, or LiteRT's of a .tflite by itself; there must be one."""
+        """Returns the reference, opened: onnxruntime's, LiteRT's of a .tflite by itself, or an engine; there must be
+        one."""
+        if self._models.engine is not None:
+            return self._models.engine
         if self._reference is None and self._models.alone is not None:
             from qverify.sides.litert_reference import LiteRtReference
 

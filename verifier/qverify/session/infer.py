@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
+from qverify.session.engine_models import open_engine_models
 from qverify.session.host_sides import HostSides
-from qverify.session.models import open_models
+from qverify.session.request import Request
+from qverify.session.runner import connect_board, open_with_board_model, runner_for
 from qverify.sides.dumps.write_arrays import check_writable_dump, write_arrays
 from qverify.tensors.recording import Recording
 
@@ -16,11 +18,12 @@ from qverify.tensors.recording import Recording
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
     """A board to reach. uri: its address. deadline_s: for each of its answers. options: of the address, given
-    separately."""
+    separately. runner: what runs there, as for Request."""
 
     uri: str
     deadline_s: float = 120.0
     options: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()
 
 
 def infer(
@@ -31,24 +34,41 @@ def infer(
     output: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
     dequantize: bool = False,
+    engine: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
 ) -> tuple[Recording, int]:
-    """Writes the side's tensors into the folder `output`, as write_arrays() does. Returns the side's recording and the
+    """Writes the side's tensors into the folder `output`, as write_arrays() does. engine: what --reference-engine and
+    --reference-python give. Returns the side's recording and the
     number of tensors."""
     check_writable_dump(output)
-    models = open_models(paths, shapes)
+    runner = runner_for(board.uri, board.runner) if side == "board" else None
+    request = Request(
+        paths,
+        board.uri,
+        deadline_s=board.deadline_s,
+        shapes=shapes or {},
+        reach=board.options,
+        runner=board.runner,
+        allow_other_model=runner is not None,
+        reference_engine=engine[0],
+        reference_python=engine[1],
+    )
+    if engine[0]:
+        if side != "reference" or len(paths) > 1:
+            raise UsageError("--reference-engine is for --side reference with one ONNX in -m")
+        models, vendor = open_engine_models(request, paths[0]), None
+    else:
+        models, vendor = open_with_board_model(request, runner)
     prepared = prepared_inputs(models.graph, inputs)
     if side == "simulator":
         from qverify.sides.simulator import Simulator
 
         recording = Simulator(models.graph, models.islands).run(prepared)
     elif side == "reference":
-        if models.compiled is None:
+        if models.compiled is None and models.engine is None:
             raise UsageError("--side reference needs the quantized ONNX in -m")
         recording = HostSides(models).reference().run(prepared)
     else:
-        from qverify.session.open_board import open_board
-
-        connected = open_board(models, board.uri, board.deadline_s, board.options)
+        connected = connect_board(request, runner, vendor, models)
         try:
             recording = connected.run(prepared)
             if recording.state == "complete":

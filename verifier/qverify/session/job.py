@@ -25,12 +25,13 @@ from qverify.session.repeat import repeat
 from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.session.runner import describe_runner, open_with_board_model, runner_board, runner_for
+from qverify.session.runner import connect_board, describe_runner, open_with_board_model, runner_for
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
     from qverify.capture.writer import CaptureWriter
+    from qverify.session.task.task_run import TaskRun
 
 
 @dataclass(slots=True)
@@ -49,7 +50,11 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
     that fails in another way than an unreachable board, which is an outcome."""
     job = Job(request)
     try:
+        if job.task is not None:
+            job.task.begin([str(request.inputs.files)])
         outcome = job.run(request.inputs, watch=watch)
+        if job.task is not None:
+            outcome.report.tasks = [job.task.numbers()]
         job.captured(outcome.report)
         return outcome
     except (QVerifyError, LinkError) as error:
@@ -68,8 +73,8 @@ class Job:
         self._runner = runner_for(request.board, request.runner)
         self.models, self._vendor = open_with_board_model(request, self._runner)
         sides = {
-            "reference": self.models.compiled is not None,
-            "simulator": request.run_sim,
+            "reference": self.models.compiled is not None or self.models.engine is not None,
+            "simulator": request.run_sim and self.models.engine is None,
             "board": request.board is not None,
         }
         if sum(sides.values()) < fewest_sides:
@@ -86,11 +91,12 @@ class Job:
                 "--paranoid is for boards that run qvrt; repeat the run with other inputs (--seed) instead"
             )
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
-        if request.reference_python and self._spread is None:
-            raise UsageError("--reference-python takes part in --reference-spread; give that, too")
+        if request.reference_python and self._spread is None and not request.reference_engine:
+            raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
         self._host = HostSides(self.models)
         self._board: Any = None
         self._earlier_traffic = Counter[str]()  # of connections that ended: a broken frame is followed by another
+        self.task = _start_task(request, self.models, [side for side, on in sides.items() if on])
         self._capture = _start_capture(request, self.models)
 
     def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
@@ -108,6 +114,8 @@ class Job:
         if spread is not None:
             mark_spread(report, spread)
         evidence = RunEvidence(prepared, ran, pull)
+        if self.task is not None:
+            self.task.add(frame, source or str(inputs.files), evidence)
         self.repeat(report, evidence, self.request.repeat, watch)
         self.refresh(ran)
         if self.request.paranoid:
@@ -208,13 +216,8 @@ class Job:
         return self._board
 
     def _connect(self) -> Any:
-        from qverify.session.open_board import open_board
-
-        request = self.request
-        if self._board is None and self._vendor is not None:
-            self._board = runner_board(request, self._runner, self._vendor, self.models)
-        elif self._board is None and request.board is not None:
-            self._board = open_board(self.models, request.board, request.deadline_s, request.reach, request.spot_seed)
+        if self._board is None and self.request.board is not None:
+            self._board = connect_board(self.request, self._runner, self._vendor, self.models)
         return self._board
 
     def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
@@ -251,6 +254,14 @@ def unreachable_board(graph: Graph, uri: str, why: str) -> Recording:
     return Recording(
         "board", "", host=uri, specs=specs, finals=graph.outputs, missing=missing, state="did not run", why=why
     )
+
+
+def _start_task(request: Request, models: Models, sides: list[str]) -> TaskRun | None:
+    if request.task is None:
+        return None
+    from qverify.session.task.task_run import TaskRun
+
+    return TaskRun(request.task, models.graph, request, sides)
 
 
 def _start_capture(request: Request, models: Models) -> CaptureWriter | None:

@@ -10,7 +10,7 @@ from typing import Any
 from qverify_agents.errors import LinkError
 
 from qverify.compare.verdict import combine
-from qverify.errors import QVerifyError, UndescribedError, UsageError
+from qverify.errors import QVerifyError, TaskError, UndescribedError, UsageError
 from qverify.inputs.sources import ManifestEntry
 from qverify.plural import count
 from qverify.printable import printable
@@ -123,6 +123,8 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
     job, kept, rows, unreached = Job(request), KeptReports(), list[dict[str, Any]](), ""
     first_error: QVerifyError | None = None
     try:
+        if job.task is not None:
+            job.task.begin([frame.source for frame in frames])
         for number, frame in enumerate(frames):
             try:
                 if frame.wrong:
@@ -132,6 +134,8 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
                 unreached = outcome.unreached
                 rows.append(frame_row(number, frame.source, outcome.report))
                 kept.add(outcome.report, rows[-1])
+            except TaskError:
+                raise  # of the option, not of this frame
             except QVerifyError as error:
                 first_error = first_error or error
                 kept.draft(error)
@@ -149,6 +153,7 @@ def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch
             which = f"none of {len(frames)} frames could" if len(frames) > 1 else "the only frame could not"
             raise with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
         whole = kept.whole(rows)
+        whole.tasks = [job.task.numbers()] if job.task is not None else []
         job.captured(whole)
     except (QVerifyError, LinkError) as error:
         job.forget(error)
@@ -174,14 +179,15 @@ class KeptReports:
     def add(self, report: Report, row: dict[str, Any]) -> None:
         """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
         if self.reports:  # what all frames have in common is reported once
-            report.sides, report.canary, report.no_integer_reference = [], {}, []
+            report.sides, report.canary, report.no_integer_reference, report.input_drawings = [], {}, [], []
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))
         if len(self._whole) > WHOLE:
             self._whole.sort(key=lambda pair: pair[0])
             _, least = self._whole.pop()
             for pair in least.pairs:
-                pair.tensors, pair.agreement, pair.notes = [], [], []
+                pair.drawings = []
+                pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
     def whole(self, rows: list[dict[str, Any]]) -> Report:

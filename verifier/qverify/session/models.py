@@ -7,7 +7,7 @@ import os
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
 from qverify.compiler.check_units import CANCELLING
@@ -23,6 +23,9 @@ from qverify.session.model_claims import contradiction
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
+
+if TYPE_CHECKING:
+    from qverify.sides.engine_reference import EngineReference
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Models:
     caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
     tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
     alone: TfliteAlone | None = None  # the .tflite is the whole model: LiteRT on this host is the reference
+    engine: EngineReference | None = None  # of --reference-engine: there is no integer graph, and binary is empty
 
     @property
     def integer_onnx(self) -> bytes | None:

@@ -11,9 +11,11 @@ from qverify_agents.errors import LinkError
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
+from qverify.plural import count
 from qverify.report.perf import NodeTimes, Perf
 from qverify.session.models import open_models
 from qverify.session.open_board import open_board
+from qverify.session.runner import runner_for
 
 EVENTS = 65536  # of one request at most, so that answers stay small
 MOST_NODES = 4096  # that a board takes in one list (agents/PROTOCOL.md)
@@ -31,11 +33,17 @@ class PerfRequest:
     warm_up: int = 2
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()
 
 
 def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = None) -> Perf:
     """Returns the times of each node of the model on the board. Raises LinkError where the board fails, or reports no
     times of nodes."""
+    if (runner := runner_for(request.board, request.runner)) is not None:
+        raise UsageError(
+            f"perf times nodes, and runner {runner.name} tells no times of them; the main job reports the time of its whole "
+            "run, and by --runner-option timing= that of its own output"
+        )
     models = open_models(request.models)
     graph, prepared = models.graph, prepared_inputs(models.graph, request.inputs)
     board = open_board(models, request.board, request.deadline_s, request.reach)
@@ -61,6 +69,17 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
             if progress is not None:
                 progress(len(runs), request.runs)
         wall_s = (time.perf_counter() - begun) / request.runs
-        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in graph.nodes)
+        told = [n for n in graph.nodes if all(n.name in run for run in runs)]
+        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in told)
         totals = tuple(sum(run.values()) for run in runs)
-        return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up)
+        notes = _notes(board.runtime, len(graph.nodes) - len(told))
+        return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up, notes)
+
+
+def _notes(runtime: str, untold: int) -> tuple[str, ...]:
+    """Returns what the times of another runtime than qvrt are."""
+    if runtime == "qvrt":
+        return ()
+    kind = "each operator ran by itself as a model of its own" if runtime == "litert" else "its own profile"
+    lacking = (f"{count(untold, 'node')} without a time: computed with another, or on the host",) if untold else ()
+    return (f"times of {runtime}: {kind}", *lacking)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
@@ -25,6 +26,7 @@ _NOT_RUN = {
     "simulator": "-s False",
     "board": "no -b given",
 }
+_NO_GRAPH = "the reference engine gives no integer graph"
 
 
 def make_report(
@@ -46,8 +48,11 @@ def make_report(
         prepared.arrays(),
         distrusted=ran.canary.get("distrusted", ()),
         located=located,
+        recomputes=models.engine is None,
     )
     _complete(report, models, prepared, ran)
+    if options.drawings:
+        report.input_drawings = draw_inputs(prepared)
     return report
 
 
@@ -57,7 +62,8 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
         for i in prepared.inputs
     ]
     report.models = list(models.rows)
-    report.not_run = [NotRun(side, why) for side, why in _NOT_RUN.items() if side not in ran.recordings]
+    no_runs = {**_NOT_RUN, **({"simulator": _NO_GRAPH} if models.engine is not None else {})}
+    report.not_run = [NotRun(side, why) for side, why in no_runs.items() if side not in ran.recordings]
     report.plain_onnxruntime = {"outputs": ran.plain}
     report.canary = ran.canary
     report.no_integer_reference = [

@@ -7,6 +7,7 @@ from typing import Literal
 
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
+from qverify.session.task.task_request import TaskRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,5 @@ class Request:
     reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
     runner: tuple[tuple[str, str], ...] = ()  # of --runner, --runtime, --runner-option; before those of the inventory
     reference_timeout_s: float = 900.0  # for each of their runs
+    task: TaskRequest | None = None  # of --labels and --task-metric
+    reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python

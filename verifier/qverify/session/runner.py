@@ -17,11 +17,13 @@ from qverify.onnx_model.load import read_model
 from qverify.plural import count
 from qverify.report.document import Report
 from qverify.runners import RunnerChoice, choose
+from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
 from qverify.session.request import Request
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
+    from qverify.sides.board import Board
     from qverify.sides.runner_board import RunnerBoard
 
 MANIFEST = ".built.json"  # beside a vendor's model: what it was built from
@@ -60,10 +62,17 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     """Opens the files of -m. With a runner the last one is the board's model, a file of any kind, and the others give
     reference and simulator; a single file is both. UsageError where no quantized ONNX is left."""
     if runner is None:
+        if request.reference_engine:
+            _refuse_qvrt(request)
+            return open_engine_models(request, request.models[0]), None
         return open_models(request.models, request.shapes, request.allow_other_model, request.host), None
     *others, last = request.models
-    models = open_models(others or [last], request.shapes, request.allow_other_model, request.host)
-    if models.compiled is None or models.original is None:
+    if request.reference_engine:
+        _only_one(others or [last])
+        models = open_engine_models(request, (others or [last])[0])
+    else:
+        models = open_models(others or [last], request.shapes, request.allow_other_model, request.host)
+    if models.engine is None and (models.compiled is None or models.original is None):
         raise UsageError(
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
@@ -77,6 +86,21 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
         if not board.tie:
             models.caveats.append(f"nothing ties {board.name} to {source}")
     return models, board
+
+
+def _only_one(paths: list[str]) -> None:
+    if len(paths) > 1:
+        raise UsageError(f"-m {paths[1]}: with --reference-engine, -m is one ONNX, and with a runner the board's model")
+
+
+def _refuse_qvrt(request: Request) -> None:
+    """Raises UsageError where the board is to run what only an integer graph gives."""
+    _only_one(request.models)
+    if request.board is not None:
+        raise UsageError(
+            "--reference-engine: the model has operators that qvrt and qverify's onnxruntime do not know; say what runs it "
+            "on the board: --runner 'COMMAND' with -m quant.onnx,board.model (a dump of it: qverify infer and compare)"
+        )
 
 
 def _tie(path: str, data: bytes, others: list[str], models: Models, allow_other: bool) -> str:
@@ -127,9 +151,23 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
     )
 
 
+def connect_board(
+    request: Request, runner: RunnerChoice | None, vendor: BoardModel | None, models: Models
+) -> Board | RunnerBoard:
+    """Connects the board, whatever runs there. LinkError where it cannot be reached."""
+    from qverify.session.open_board import open_board
+
+    assert request.board is not None
+    if runner is not None and vendor is not None:
+        return runner_board(request, runner, vendor, models)
+    return open_board(models, request.board, request.deadline_s, request.reach, request.spot_seed)
+
+
 def describe_runner(report: Report, board: Recording | None) -> None:
     """Adds to each pair of the board what the verdict must say: how many of the nodes it gave, and values that are known
     to a printed precision only, of which equal text proves no equal bytes."""
+    if board is not None and (recovered := board.settings.get("recovered")):
+        report.caveats.append(str(recovered))
     if board is None or board.state == "did not run":
         return
     decimals: Any = board.settings.get("precision")

@@ -1,5 +1,5 @@
-"""Soak: runs one model on one board for a time, compares every run's digests with the simulator's, and logs one line
-per run."""
+"""Soak: runs one model on one board for a time, compares every run's digests with the simulator's, or those of another
+runtime than qvrt with its own first run's, and logs one line per run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 from io import FileIO
 from typing import Any
 
+from qverify_agents.connect import runtime_of
 from qverify_agents.errors import LinkError
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
-from qverify.session.models import Models, open_models
-from qverify.session.open_board import open_board
+from qverify.runners import RunnerChoice
+from qverify.session.models import Models
+from qverify.session.request import Request
+from qverify.session.runner import BoardModel, connect_board, open_with_board_model, runner_for
 from qverify.sides.board import Board
+from qverify.sides.runner_board import RunnerBoard
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -32,7 +36,7 @@ PAUSE_S = 2.0  # after a lost connection
 @dataclass(frozen=True, slots=True)
 class Soak:
     """The request for a soak. seconds: how long. every_s: from the start of one run to that of the next; 0: without a
-    pause."""
+    pause. runner: what runs on the board, as for Request."""
 
     models: list[str]
     board: str
@@ -41,6 +45,7 @@ class Soak:
     every_s: float = 0.0
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -86,33 +91,31 @@ def soak(
     which describes the soak. tell: called with the seconds passed and the result so far after each run. Ctrl-C, or a
     log that cannot be written, ends the soak, and the result so far is returned. UsageError, or the first LinkError,
     ends it before anything ran; later link errors are counted, and the board is connected again."""
-    models = open_models(request.models)
-    prepared = prepared_inputs(models.graph, request.inputs)
-    simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())
-    if simulated.state != "complete":
-        raise UsageError(f"{simulated.why}; take other inputs")
-    expected = simulated.digests
-    if not expected:
-        raise UsageError("the model has no tensor by which to check a board")
+    runs = _open(request)
+    models, prepared, expected = runs.models, runs.prepared, runs.expected
     start, result = time.monotonic(), SoakResult()
     result.scope = describe_islands(models.graph.islands) if models.islands is not None else ""
-    board: Board | None = None
+    result.scope = "compared with the board's own first run" if runs.by_first_run else result.scope
+    board: Board | RunnerBoard | None = None
     try:
-        _write({**_describe(request, models, prepared), "tensors": len(expected)}, log)
+        known = {} if runs.by_first_run else {"tensors": len(expected)}
+        _write({**_describe(request, models, prepared), **known}, log)
         while (now := time.monotonic()) - start < request.seconds or not (result.runs or result.lost):
             row: dict[str, Any] = {"t_s": round(now - start, 3), "at": _utc()}
             try:
                 if board is None:
-                    board, digests = _connect(request, models, prepared)
+                    board, digests = _connect(runs)
                 else:
                     digests, _ = board.again(None)
                 result.gone = False
+                if not expected:  # of another runtime: its first run
+                    expected |= {n: digests[n] for n in board.graph.observable() if n in digests}
                 row |= _judge(board, digests, expected, result, time.monotonic() - now)
                 if row.get("wrong") and models.islands is not None:  # what the host made may be of wrong tensors
                     board.close()
                     board = None
             except LinkError as error:
-                came = error.came if isinstance(error, _Broke) else board.came if board is not None else {}
+                came = error.came if isinstance(error, _Broke) else dict(board.came) if board is not None else {}
                 row |= _judge_cut_off(came, expected, result)
                 if not result.runs and not result.lost and not result.wrong:
                     raise
@@ -163,19 +166,56 @@ def _utc() -> str:
     return utc_text("milliseconds")
 
 
-def _connect(request: Soak, models: Models, prepared: PreparedInputs) -> tuple[Board, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """What runs again and again. expected: digests by tensor. by_first_run: they are the first run's, as another runtime
+    than qvrt may round in its own way."""
+
+    request: Request
+    runner: RunnerChoice | None
+    vendor: BoardModel | None
+    models: Models
+    prepared: PreparedInputs
+    expected: dict[str, str]
+    by_first_run: bool
+
+
+def _open(request: Soak) -> _Runs:
+    """Opens the models, prepares the inputs and simulates them. Raises UsageError."""
+    runner = runner_for(request.board, request.runner)
+    asked = Request(
+        request.models,
+        request.board,
+        inputs=request.inputs,
+        deadline_s=request.deadline_s,
+        reach=request.reach,
+        runner=request.runner,
+    )
+    models, vendor = open_with_board_model(asked, runner)
+    prepared = prepared_inputs(models.graph, request.inputs)
+    if runner is not None or runtime_of(request.board, request.reach):
+        return _Runs(asked, runner, vendor, models, prepared, {}, True)
+    simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())
+    if simulated.state != "complete":
+        raise UsageError(f"{simulated.why}; take other inputs")
+    if not simulated.digests:
+        raise UsageError("the model has no tensor by which to check a board")
+    return _Runs(asked, runner, vendor, models, prepared, simulated.digests, False)
+
+
+def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str]]:
     """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
-    LinkError where that run did not end."""
-    board = open_board(models, request.board, request.deadline_s, request.reach)
+    LinkError where that run did not end, or lacks a final output."""
+    board = connect_board(runs.request, runs.runner, runs.vendor, runs.models)
     try:
-        first = board.run(prepared)
+        first = board.run(runs.prepared)
     except BaseException:
         board.close()
         raise
-    if first.state != "complete":
+    if first.state != "complete" or first.missing:
         board.close()
-        raise _Broke(first.why, board.came)
-    computed = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in models.graph.inputs}
+        raise _Broke(first.why or next(iter(first.missing.values())), dict(board.came))
+    computed = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in runs.models.graph.inputs}
     return board, dict(first.digests) or computed
 
 
@@ -189,12 +229,13 @@ def _judge_cut_off(came: dict[str, str], expected: dict[str, str], result: SoakR
 
 
 def _judge(
-    board: Board, digests: dict[str, str], expected: dict[str, str], result: SoakResult, took_s: float
+    board: Board | RunnerBoard, digests: dict[str, str], expected: dict[str, str], result: SoakResult, took_s: float
 ) -> dict[str, Any]:
     """Returns the run's line. A tensor that the board offers but did not send is wrong, too. A run counts even if the
     board goes away right after it and has no readings."""
-    offered = expected if "per_node" in board.capabilities else [n for n in board.graph.outputs if n in expected]
-    if "per_node" not in board.capabilities:
+    every = "per_node" in board.capabilities or isinstance(board, RunnerBoard)
+    offered = expected if every else [n for n in board.graph.outputs if n in expected]
+    if not every:
         result.scope = "final outputs only: the board offers no per-node dump"
     wrong = [n for n in offered if digests.get(n) != expected[n]]
     result.runs += 1

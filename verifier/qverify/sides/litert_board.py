@@ -12,18 +12,24 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from qverify_agents.errors import LinkError
+from qverify_agents.errors import AgentError, LinkError
 
-from qverify.errors import BadFileError, UsageError
+from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.sides.board import Board
+from qverify.sides.board_events import digests_of
+from qverify.sides.runtime_board import UNSUPPORTED, placement_of, said_of
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
+from qverify.tflite_model.interpreter import cut, operators_between
+from qverify.tflite_model.read import TfliteModel, read_tflite
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 Map = Mapping[str, Mapping[str, Any]]
+TIED = "the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"
 
 
 class LiteRtBoard(Board):
@@ -53,6 +59,9 @@ class LiteRtBoard(Board):
                 "tensors (FILE.map.json beside the quantized ONNX)"
             )
         super().__init__(uri, b"", inner, deadline_s, options, spot_seed)
+        self._file, self._tensors, self._read = model, tensors, _operators_of(model)
+        if self._read is None:
+            self.capabilities -= {"inject"}
         offered = inner.observable() if "per_node" in self.capabilities else inner.outputs
         self._model = _packed(model, tensors, inner, offered)
         self._sha256 = hashlib.sha256(self._model).hexdigest()
@@ -101,17 +110,89 @@ class LiteRtBoard(Board):
         values = super().pull(list(dict.fromkeys([*(n for n in names if n not in own), *sources])))
         return {n: v for n, v in {**values, **_computed(self._outer, own.values(), values)}.items() if n in names}
 
+    def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
+        """Runs the unit's operators on the board as a .tflite of their own. Returns digests by name. Raises AgentError for a
+        unit that is none of the file's operators."""
+        part, fed = self._part(unit)
+        model, contents = hashlib.sha256(part).hexdigest(), [_content(inputs[n]) for n in fed]
+        for sha256, data in ((model, part), *contents):
+            self._agent.put(sha256, data)
+        self._values_are_of_the_run, names = False, self._visible(unit)
+        return digests_of(self._agent.run(model, [s for s, _ in contents], nodes="all", names=names, events=names))
+
+    def _part(self, unit: Unit) -> tuple[bytes, list[str]]:
+        """Returns the unit's own model and the names of its inputs in their order."""
+        names, fed = self._visible(unit), [n for n in unit.inputs if n in self._tensors]
+        model = self._read
+        given = [int(self._tensors[n]["tfl"]) for n in fed]
+        wanted = [int(self._tensors[n]["tfl"]) for n in names if n in self._tensors]
+        operators = [] if model is None else operators_between(model, set(given), wanted)
+        if model is None or not operators or len(wanted) < len(names) or len(fed) < len(unit.inputs):
+            raise AgentError(
+                UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board runs it not by itself"
+            )
+        part, index = cut(self._file, model, operators, given, wanted)
+        tensors = {n: {**self._tensors[n], "tfl": index[int(self._tensors[n]["tfl"])]} for n in (*fed, *names)}
+        ends = replace(self.graph, inputs=tuple(fed), outputs=tuple(names))
+        return _packed(part, tensors, ends, names), fed
+
+    def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Raises AgentError: a model.bin is for qvrt alone."""
+        raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
+
     def notes(self) -> list[str]:
-        """Returns what ties the .tflite to the quantized ONNX."""
-        return (
-            []
-            if self._alone
-            else ["the .tflite and the quantized ONNX are tied by the map of tensors alone (*.map.json)"]
+        """Returns what ties the .tflite to the quantized ONNX, where nodes ran, and how a delegate was made to show every
+        tensor."""
+        lines = [] if self._alone else [TIED]
+        said = said_of(self._agent.said)
+        placed = placement_of(said)
+        total = sum(placed.values())
+        shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
+        lines += [f"litert: {'; '.join(shares)}"] if placed else []
+        if not said.get("each_node_alone"):
+            return lines
+        differs = said.get("joined_differs")
+        lines.append(
+            f"the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives {'the same' if not differs else 'OTHER'} outputs"
         )
+        return lines
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Raises LinkError: LiteRT tells no times of nodes."""
-        raise LinkError(f"{self.uri}: {self.runtime} tells no times of nodes; wanted a board that runs qvrt")
+        """Runs each operator of the .tflite `runs` times as a file of its own, on random inputs: LiteRT's Python package tells
+        no times within a model. Returns the seconds by the node's name. Raises LinkError where the board fails."""
+        times: list[dict[str, float]] = [{} for _ in range(runs)]
+        drawn, self._values_are_of_the_run = np.random.Generator(np.random.PCG64(0)), False
+        for unit in units(self.graph):
+            try:
+                part, fed = self._part(unit)
+            except AgentError:
+                continue
+            specs = [self.graph.spec(n) for n in fed]
+            contents = [_content(drawn.integers(0, 100, s.shape).astype(s.numpy_dtype)) for s in specs]
+            model, name = hashlib.sha256(part).hexdigest(), unit.outputs[-1]
+            for sha256, data in ((model, part), *contents):
+                self._agent.put(sha256, data)
+            fed_hashes = [sha256 for sha256, _ in contents]
+            events = self._agent.run(model, fed_hashes, nodes=[name], digests=False, repeat=runs, names=[name])
+            for event in events:
+                if event.iteration < runs and event.elapsed_ns:
+                    times[event.iteration][unit.name] = event.elapsed_ns / 1e9
+        if not all(times):
+            raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
+        return times
+
+
+def _operators_of(model: bytes) -> TfliteModel | None:
+    """Returns the file's tensors and operators; None where this host cannot read it, so that no operator can be cut out."""
+    try:
+        return read_tflite(model, "the board's .tflite")
+    except QVerifyError:
+        return None
+
+
+def _content(value: Array) -> tuple[str, bytes]:
+    data = np.ascontiguousarray(value).tobytes()
+    return hashlib.sha256(data).hexdigest(), data
 
 
 def read_map(text: bytes, path: str) -> dict[str, dict[str, Any]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from qverify.errors import InternalError
 from qverify.model_bin.graph import Graph
@@ -17,8 +15,8 @@ from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tflite_model.convert import Converted
-from qverify.tflite_model.interpreter import Interpreter, cut
-from qverify.tflite_model.read import Operator
+from qverify.tflite_model.interpreter import Interpreter, cut, operators_between
+from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
 
 class LiteRtReference:
@@ -61,7 +59,7 @@ class LiteRtReference:
         the ONNX alone, from NHWC or to it, is computed as model.bin does."""
         given = {self._index(n): n for n in unit.inputs}
         wanted = {n: self._index(n) for n in unit.outputs}
-        operators = self._between(set(given), list(wanted.values()))
+        operators = operators_between(self._model, set(given), list(wanted.values()))
         if not operators:
             values = dict(inputs)
             for node in unit.nodes:
@@ -83,27 +81,14 @@ class LiteRtReference:
         """Returns nothing: the .tflite itself is what ran."""
         return []
 
-    def _between(self, given: set[int], wanted: Sequence[int]) -> list[Operator]:
-        """Returns the operators that make the wanted tensors from the given ones, in running order."""
-        found: dict[int, Operator] = {}
-        todo = [i for i in wanted if i not in given]
-        while todo:
-            operator = self._model.made_by.get(todo.pop())
-            if operator is not None and operator.position not in found:
-                found[operator.position] = operator
-                todo += [i for i in operator.inputs if i >= 0 and i not in given]
-        return [found[p] for p in sorted(found)]
-
     def _index(self, name: str) -> int:
         return int(self._tensors[name]["tfl"])
 
     def _as_in_file(self, name: str, value: Array) -> Array:
-        entry: dict[str, Any] = self._tensors[name]
-        axes, shape = entry["axes"], entry["shape"]
-        return np.ascontiguousarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)))
+        return as_in_file(self._tensors[name], value)
 
     def _as_in_onnx(self, name: str, value: Array) -> Array:
         entry = self._tensors[name]
         if value.size != math.prod(entry["dims"]):
             raise InternalError(f"{name}: LiteRT made {list(value.shape)}, wanted {entry['dims']}")
-        return np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])
+        return as_in_onnx(entry, value)

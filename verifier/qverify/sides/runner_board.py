@@ -8,13 +8,15 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
-from qverify_agents.errors import LinkError
+from qverify_agents.errors import LinkError, LinkTimeout
+from qverify_agents.power import recover
 from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import BadFileError, BoardError, UsageError
@@ -28,6 +30,7 @@ from qverify.runners import (
     RunnerRequest,
     RunnerResult,
 )
+from qverify.sides.board_events import number_of
 from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import Output, common_options
 from qverify.sides.runner_recording import read_folder
@@ -47,6 +50,7 @@ class RunnerBoard:
     final outputs the board must give. The constructor raises LinkError where the board cannot be reached."""
 
     slow_link = False
+    came: Mapping[str, str] = {}  # of a run that broke off: a runner sends nothing before its end
 
     def __init__(
         self,
@@ -64,8 +68,46 @@ class RunnerBoard:
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
-        self._board = CommandBoard(uri, deadline_s, options)
+        self._values: Mapping[str, Array] = {}
+        self._options, self._recovered = options, ""
+        self._board = self._connected()
+        self._since = time.monotonic()
         self.last: RunnerResult | None = None
+
+    def _connected(self) -> CommandBoard:
+        """Connects the board. One that hangs is reset once."""
+        try:
+            return CommandBoard(self.uri, self._deadline_s, self._options)
+        except LinkTimeout as error:
+            if self._recovered or not self._recover(error, None):
+                raise
+            return CommandBoard(self.uri, self._deadline_s, self._options)
+
+    def _recover(self, error: LinkTimeout, up_s: float | None) -> bool:
+        """Resets a board that hangs, once in its life, by its inventory entry. Returns whether that is done. Raises
+        LinkError where the board does not come back."""
+        try:
+            done = recover(self.uri, up_s, self._options)
+        except LinkError as lost:
+            raise LinkError(f"{error}; {lost}") from error
+        self._recovered = f"the board hung ({error}) and was reset once: {done}" if done else ""
+        return bool(done)
+
+    def _again_after_reset(self, error: LinkTimeout, prepared: PreparedInputs, dump_all: bool) -> Recording:
+        """Runs once more on a board that hung and was reset. Raises LinkError where it hangs again, or cannot be reset."""
+        if self._recovered:
+            raise LinkError(f"{error}, again after a reset") from error
+        up = self._board.agent.hello.get("uptime_s")
+        up_s = up + time.monotonic() - self._since if isinstance(up, int) and abs(up) < 1 << 62 else None
+        self._board.close()  # its lock is taken again by whoever looks whether it is back
+        if not self._recover(error, up_s):
+            raise error
+        self._board, self._since = CommandBoard(self.uri, self._deadline_s, self._options), time.monotonic()
+        self._answers.clear()
+        try:
+            return self._recording(prepared, dump_all)
+        except LinkTimeout as second:
+            raise LinkError(f"{second}, again after a reset") from second
 
     def run(
         self,
@@ -82,7 +124,10 @@ class RunnerBoard:
             "board", self._choice.name, host=self.uri, finals=self.graph.outputs, runtime=self._choice.name
         )
         try:
-            recording = self._recording(prepared, dump_all)
+            try:
+                recording = self._recording(prepared, dump_all)
+            except LinkTimeout as error:
+                recording = self._again_after_reset(error, prepared, dump_all)
         except LinkError as error:
             recording.state, recording.why = "did not run", str(error)
         except (BoardError, BadFileError) as error:
@@ -90,8 +135,11 @@ class RunnerBoard:
         if recording.state == "did not run":
             recording.tensors, recording.specs = {}, {n: self.graph.spec(n) for n in self.graph.outputs}
             recording.missing = dict.fromkeys(recording.specs, recording.why)
+        if self._recovered:
+            recording.settings["recovered"] = self._recovered
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
+        self._values = recording.tensors
         return recording
 
     def _recording(self, prepared: PreparedInputs, dump_all: bool) -> Recording:
@@ -222,9 +270,24 @@ class RunnerBoard:
         """Returns what the board said of itself: arch, system, temperature_c, frequency_mhz."""
         return {k: self._board.agent.hello.get(k) for k in FACTS}
 
+    def condition(self) -> dict[str, float | None]:
+        """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
+        facts = self._board.agent.ask_again()
+        return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
+
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns nothing: a runner's tensors are all here after its run. Raises LinkError for the first."""
-        raise LinkError(f"{names[0]}: the runner did not write it")
+        """Returns tensors of the last run, which are all here. Raises LinkError for one that the runner did not write."""
+        if lacking := next((n for n in names if n not in self._values), None):
+            raise LinkError(f"{lacking}: the runner did not write it")
+        return {n: self._values[n] for n in names}
+
+    @contextmanager
+    def ending(self, until: float) -> Iterator[None]:
+        """Runs nothing more once it is later than this on time.monotonic()'s clock; a run that began ends by --timeout.
+        Raises LinkTimeout."""
+        if time.monotonic() >= until:
+            raise LinkTimeout(f"{self.uri}: no time is left (--explain SECONDS)")
+        yield
 
     def again(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of those whose

@@ -17,6 +17,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.onnx_model.light_model import LightModel, with_data
+from qverify.printable import printable
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.tensors.prepared import PreparedInputs
@@ -54,6 +55,7 @@ class RuntimeBoard(Board):
         self._cut, self.runtime = cut, runtime
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
+        self._names = frozenset(names)
         super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
 
     def send(self, prepared: PreparedInputs) -> None:
@@ -91,20 +93,23 @@ class RuntimeBoard(Board):
         raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Raises LinkError: this runtime tells no times of nodes."""
-        raise LinkError(f"{self.uri}: {self.runtime} tells no times of nodes; wanted a board that runs qvrt")
+        """Runs the model `runs` times. Returns, for each run, the seconds of each node's part of the ONNX, as the runtime's own
+        profile says; a node that it computed with another is left out. Raises LinkError where it says nothing."""
+        names = [n.name for n in self.graph.nodes if n.name in self._names]
+        events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=names)
+        self._values_are_of_the_run = False
+        times: list[dict[str, float]] = [{} for _ in range(runs)]
+        for event in events:
+            if event.tensor in self._names and event.iteration < runs and event.elapsed_ns:
+                times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
+        if not all(times):
+            raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
+        return times
 
     def placement(self) -> Counter[str]:
         """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
         does not say."""
-        try:
-            said: Any = json.loads(self._agent.said)
-        except (ValueError, RecursionError):
-            return Counter()
-        nodes = said.get("nodes_by_provider") if isinstance(said, dict) else None
-        if not isinstance(nodes, dict):
-            return Counter()
-        return Counter({str(k)[:80]: v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
+        return placement_of(said_of(self._agent.said))
 
     def notes(self) -> list[str]:
         """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""
@@ -117,14 +122,48 @@ class RuntimeBoard(Board):
         return [ran, f"{self.runtime}: {'; '.join(shares)}"]
 
 
+def said_of(text: str) -> dict[str, Any]:
+    """Returns what a worker said of its last run; {} for anything that is no object."""
+    try:
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def placement_of(said: Mapping[str, Any]) -> Counter[str]:
+    """Returns the number of nodes by where they ran."""
+    nodes = said.get("nodes_by_provider")
+    if not isinstance(nodes, dict):
+        return Counter()
+    return Counter({printable(str(k)[:80]): v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
+
+
 def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
     """Returns the model with these tensors, in this order, as its only outputs."""
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model.model)
+    _name_nodes(exposed, names)
     existing = {o.name: o for o in model.model.graph.output}
     del exposed.graph.output[:]
     exposed.graph.output.extend(existing.get(n) or onnx.ValueInfoProto(name=n) for n in names)
     return with_data(exposed, model.constants).SerializeToString(deterministic=True)
+
+
+def _name_nodes(model: onnx.ModelProto, names: Sequence[str]) -> None:
+    """Names each node qverify.K.N, where K is the first of `names` that it leads to: so a profile of the runtime says what
+    each of them took (agents/PROTOCOL.md)."""
+    maker = {o: node for node in model.graph.node for o in node.output}
+    shown, done, number = frozenset(names), set[int](), 0
+    for k, name in enumerate(names):
+        todo = [name]
+        while todo:
+            node = maker.get(todo.pop())
+            if node is None or id(node) in done:
+                continue
+            done.add(id(node))
+            node.name, number = f"qverify.{k}.{number}", number + 1
+            todo += [i for i in node.input if i not in shown]
 
 
 def _content(value: Array) -> tuple[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,18 @@ class Interpreter:
             return {i: self._opened.get_tensor(i) for i in wanted}
         except (ValueError, RuntimeError) as error:
             raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
+
+
+def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[Operator]:
+    """Returns the operators that make the wanted tensors from the given ones, in running order."""
+    found: dict[int, Operator] = {}
+    todo = [i for i in wanted if i not in given]
+    while todo:
+        operator = model.made_by.get(todo.pop())
+        if operator is not None and operator.position not in found:
+            found[operator.position] = operator
+            todo += [i for i in operator.inputs if i >= 0 and i not in given]
+    return [found[p] for p in sorted(found)]
 
 
 def cut(

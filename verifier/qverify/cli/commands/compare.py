@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.judging import judging_options
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
@@ -85,6 +86,8 @@ def command(
     reports: ReportFiles,
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.renderers import terminal
     from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
@@ -95,5 +98,8 @@ def command(
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
     dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
+    options = replace(options, drawings=reports.drawings)
+    if hand_over((dumps, options)):
+        return 0
     report = compare_dumps(dumps, options)
     return emit(report, terminal.render(report, [], view), reports)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
@@ -69,14 +70,10 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
-    from qverify.compiler.check_units import CANCELLING
-    from qverify.compiler.compile_model import CompileOptions, compile_model
+    from qverify.compiler.compile_model import CompileOptions
     from qverify.errors import UsageError
-    from qverify.files import write_pieces
     from qverify.inputs.description_tables import parsed, tables
-    from qverify.model_bin.records import encode_pieces
-    from qverify.onnx_model.load import read_model
-    from qverify.session.check_readable import check_readable
+    from qverify.session.compile_file import CompileJob, compile_file
     from qverify.session.models import parse_shapes
 
     if output is None and not only_list:
@@ -95,23 +92,15 @@ def command(
     )
     if output is None or only_list:
         return _list(model, replace(options, check=False, host=False), not no_host)
+    job = CompileJob(model, output, integer_onnx, options)
+    if hand_over(job):
+        return 0
     with progress_bars() as watch:
-        compiled = compile_model(read_model(model), os.path.basename(model), options, watch)
-    result = compiled.graph.meta.get("check")
-    if result is not None and (result["over"] or not result["units"]):
-        beyond = (
-            f"beyond 1 LSB of the original: {', '.join(result['over'][:5])}"
-            if result["over"]
-            else "no node could be checked"
-        )
-        beyond += f" ({result['cancelling'][0]} is {CANCELLING})" if "cancelling" in result else ""
-        say(f"check FAILED: {beyond}. {output} is not written; --no-check writes it anyway", err=True)
+        compiled = compile_file(job, watch)
+    if compiled.failed:
+        say(f"check FAILED: {compiled.failed}. {output} is not written; --no-check writes it anyway", err=True)
         return 1
-    pieces = encode_pieces(compiled.graph)
-    if integer_onnx:
-        write_pieces(compiled.integer, integer_onnx)
-    write_pieces(pieces, output, check_readable)
-    say_compiled(output, sum(map(len, pieces)), compiled.graph)
+    say_compiled(output, compiled.size_bytes, compiled.graph)
     return 0
 
 

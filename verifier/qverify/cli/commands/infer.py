@@ -9,6 +9,7 @@ import click
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -22,8 +23,16 @@ if TYPE_CHECKING:
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="dims of a dynamic input")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False), help="folder to write")
 @click.option("--dequantize", is_flag=True, help="write real values (float32) instead of stored integers")
+@click.option(
+    "--reference-engine",
+    multiple=True,
+    metavar="ENGINE",
+    help="with --side reference, what runs an ONNX with a vendor's own operators, as in the main job",
+)
+@click.option("--reference-python", multiple=True, metavar="COMMAND", help="the Python that runs the reference engine")
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 def command(
     model: str,
     side: str,
@@ -31,9 +40,12 @@ def command(
     shapes: tuple[str, ...],
     output: str,
     dequantize: bool,
+    reference_engine: tuple[str, ...],
+    reference_python: tuple[str, ...],
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.plural import count
     from qverify.session.infer import BoardAddress, infer
@@ -42,9 +54,10 @@ def command(
     paths = model.split(",")
     if not all(paths) or not board:
         raise click.UsageError("an empty -m or -b (an unset shell variable?)")
-    recording, written = infer(
-        paths, side, BoardAddress(board, deadline_s, reach), inputs, output, parse_shapes(shapes), dequantize
-    )
+    if reference_python and not reference_engine:
+        raise click.UsageError("--reference-python runs --reference-engine; give that, too")
+    address, engine = BoardAddress(board, deadline_s, reach, runner), (reference_engine, reference_python)
+    recording, written = infer(paths, side, address, inputs, output, parse_shapes(shapes), dequantize, engine)
     tensors = count(written, "tensor")
     say(f"{side}: {recording.state}, {tensors} in {output}" + (f" ({recording.why})" if recording.why else ""))
     return 0 if recording.state == "complete" else 3

@@ -9,6 +9,7 @@ import click
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.reporting import require_writable
+from qverify.cli.runner_options import runner_options
 from qverify.cli.view_options import screen
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "json_path", metavar="FILE", help="write all times as JSON; - for stdout, without the table")
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 def command(
     models: str,
     board: str,
@@ -42,6 +44,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     import json
 
@@ -52,7 +55,7 @@ def command(
 
     if json_path is not None and json_path != "-":
         require_writable("--json", json_path)
-    request = PerfRequest([p for p in models.split(",") if p], board, inputs, runs, warm_up, deadline_s, reach)
+    request = PerfRequest([p for p in models.split(",") if p], board, inputs, runs, warm_up, deadline_s, reach, runner)
     with progress_bars() as watch:
         found = perf(request, None if watch is None else lambda done, total: watch("runs", done, total))
     text = json.dumps(found.document(), indent=1) + "\n"

@@ -10,6 +10,7 @@ from qverify_agents.worker import RUNTIMES
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.judging import judging_options
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, report_options
 from qverify.cli.view_options import view_options
 
@@ -57,6 +58,8 @@ def command(
     reach: dict[str, str],
     options: Options,
 ) -> int:
+    from dataclasses import replace
+
     from qverify.capture.reader import is_capture
     from qverify.cli.frames_shown import FramesShown
     from qverify.cli.live_progress import live_progress
@@ -64,12 +67,16 @@ def command(
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
+    options = replace(options, drawings=reports.drawings)
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
         if rerun or board:
             raise click.UsageError(f"{folder}: not a capture (it has no capture.json), which --rerun and -b need")
+        bundle = ReplayRequest(folder, dump, paths, run_sim, options)
+        if hand_over(bundle):
+            return 0
         with live_progress() as live:
-            outcome = replay(ReplayRequest(folder, dump, paths, run_sim, options), live.watch)
+            outcome = replay(bundle, live.watch)
         return emit(outcome.report, terminal.render(outcome.report, outcome.finals, view), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
@@ -77,6 +84,8 @@ def command(
     if runtime in RUNTIMES:
         reach["runtime"] = runtime
     request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach, runtime)
+    if hand_over(request):
+        return 0
     with live_progress() as live:
         outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
     report = outcome.report

@@ -1,17 +1,14 @@
-"""Prints the JSON Schema of what --json writes: a report, or the results of triage."""
+"""Prints the JSON Schema of what --json writes: a report, the results of triage, or the difference of two reports."""
 
 from __future__ import annotations
-
-import json
-from typing import Literal
 
 import click
 
 
 @click.command(help=__doc__)
-@click.argument("of", type=click.Choice(("report", "triage")), default="report")
-def command(of: Literal["report", "triage"]) -> int:
-    from qverify.report.schema import report_schema, triage_schema
+@click.argument("of", metavar="[report|triage|diff]", type=click.Choice(("report", "triage", "diff")), default="report")
+def command(of: str) -> int:
+    from qverify.report.schema import schema_text
 
-    click.echo(json.dumps(report_schema() if of == "report" else triage_schema(), indent=2, sort_keys=True))
+    click.echo(schema_text(of))
     return 0

@@ -10,6 +10,7 @@ import click
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def _open_at_once(path: str, flags: int) -> int:
 )
 @click.option("--log", "path", metavar="FILE", help="append one JSON object per run, after one that describes the soak")
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 def command(
     models: str,
     board: str,
@@ -48,6 +50,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from contextlib import nullcontext
     from io import FileIO
@@ -69,7 +72,7 @@ def command(
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 
-        request = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach)
+        request = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach, runner)
         result = soak(request, log, tell)
     hot = "" if result.hottest_c is None else f", at most {result.hottest_c:g} degrees Celsius"
     slow = "" if result.slowest_mhz is None else f", at least {result.slowest_mhz:g} MHz"

@@ -11,7 +11,9 @@ from click.core import ParameterSource
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, emit, exit_status, report_options
+from qverify.cli.runner_options import runner_options
 from qverify.cli.view_options import QUIET, screen
 
 if TYPE_CHECKING:
@@ -111,7 +113,8 @@ OF_A_RUN = {
 )
 @report_options("write_triage")
 @input_options
-@link_options()
+@link_options(runtime=False)
+@runner_options
 def command(
     capture: str | None,
     models: tuple[str, ...],
@@ -137,6 +140,7 @@ def command(
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
+    runner: tuple[tuple[str, str], ...],
 ) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
@@ -164,12 +168,15 @@ def command(
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
         reach=reach,
+        runner=runner,
         explain_s=explain_s,
         repeat=repeat,
         capture=opened,
         keep=keep,
     )
     _check_reducing(reduce, build, opened is None and board is not None)
+    if hand_over(request):
+        return 0
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch)
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")

@@ -13,9 +13,11 @@ from qverify.cli.board_options import link_options
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
+from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import ReportFiles, exit_status, report_options
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
+from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from qverify.report.document import Report
     from qverify.session.many_frames import FrameSource
     from qverify.session.request import Request
+    from qverify.session.task.task_request import TaskRequest
+    from qverify.session.verify_boards import VerifyJob
 
 
 @click.command(help=__doc__)
@@ -88,8 +92,15 @@ if TYPE_CHECKING:
     "--reference-python",
     multiple=True,
     metavar="COMMAND",
-    help="another Python with onnxruntime and numpy that takes part in --reference-spread, such as 'venv/bin/python' of an older "
+    help="another Python with onnxruntime and numpy that takes part in --reference-spread, or runs --reference-engine, such as 'venv/bin/python' of an older "
     "onnxruntime, or ARM kernels (scripts/arm_reference of a clone makes them); may be repeated (or one, in QVERIFY_REFERENCE_PYTHON)",
+)
+@click.option(
+    "--reference-engine",
+    multiple=True,
+    metavar="ENGINE",
+    help="what runs an ONNX with a vendor's own operators: lib:PATH (custom operators for onnxruntime; may be repeated), "
+    "module:callable or FILE.py:callable, or onnxruntime, that of --reference-python",
 )
 @click.option(
     "--reference-timeout",
@@ -97,7 +108,7 @@ if TYPE_CHECKING:
     type=Finite(0.1, 1e6),
     default=900.0,
     show_default=True,
-    help="seconds for each run of --reference-python",
+    help="seconds for each run of --reference-python or --reference-engine",
 )
 @click.option(
     "--capture",
@@ -107,6 +118,7 @@ if TYPE_CHECKING:
 @view_options
 @report_options()
 @input_options
+@task_options
 @link_options(runtime=False)
 @runner_options
 @judging_options
@@ -123,11 +135,13 @@ def command(
     spot_seed: int | None,
     reference_spread: bool,
     reference_python: tuple[str, ...],
+    reference_engine: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
     view: View,
     reports: ReportFiles,
     inputs: InputRequest,
+    task: TaskRequest | None,
     deadline_s: float,
     reach: dict[str, str],
     runner: tuple[tuple[str, str], ...],
@@ -136,18 +150,23 @@ def command(
     from qverify.session.many_frames import frame_sources
     from qverify.session.models import parse_shapes
     from qverify.session.request import Request
+    from qverify.session.task.float_model import split_float
+    from qverify.session.verify_boards import VerifyJob
 
     if reference_spread and not reference_python and (python := os.environ.get("QVERIFY_REFERENCE_PYTHON")):
         reference_python = (python,)
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
+    if task is not None:
+        paths, float_model = split_float(paths)
+        task = replace(task, float_model=float_model)
     several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
     request = Request(
         paths,
         run_sim=run_sim,
         inputs=inputs,
-        options=options,
+        options=replace(options, drawings=reports.drawings),
         deadline_s=deadline_s,
         shapes=parse_shapes(shapes),
         allow_other_model=allow_other_model,
@@ -162,8 +181,13 @@ def command(
         reference_spread=reference_spread,
         reference_python=reference_python,
         reference_timeout_s=reference_timeout_s,
+        task=task,
+        reference_engine=reference_engine,
     )
-    whole = _verify_boards(request, boards, several, Shown(view, reports))
+    job = VerifyJob(request, boards, several)
+    if hand_over(job):
+        return 0
+    whole = _verify_boards(job, Shown(view, reports))
     if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
@@ -185,37 +209,18 @@ class Shown:
         return self.reports.stdout_taken
 
 
-def _verify_boards(
-    request: Request, boards: tuple[str, ...], several: list[FrameSource] | None, shown: Shown
-) -> Report:
+def _verify_boards(job: VerifyJob, shown: Shown) -> Report:
     """Verifies every board in turn, or the host's sides alone, and returns the report of all."""
-    from qverify.compare.verdict import combine
     from qverify.renderers.heading import section
-    from qverify.report.document import worst
+    from qverify.session.verify_boards import verify_boards
 
-    verified, folders = [], _check_captures(request.capture, len(boards))
-    for number, board in enumerate(boards or (None,)):
-        if len(boards) > 1 and not shown.quiet:
-            click.echo(("\n" if number else "") + section(boards[number], number + 1, len(boards), shown.view))
-        verified.append(_verify_board(replace(request, board=board, capture=folders[number]), several, shown))
-        if number + 1 < len(boards):  # nothing is lost should a later board be cut off
-            so_far = combine(verified)
-            so_far.verdict = worst([so_far.verdict, "INCONCLUSIVE"])
-            so_far.notes.append(f"{number + 1} of {len(boards)} boards ran so far")
-            shown.reports.save(so_far, stdout=False)
-    return combine(verified)
+    def run(request: Request, number: int) -> Report:
+        if len(job.boards) > 1 and not shown.quiet:
+            title = section(job.boards[number], number + 1, len(job.boards), shown.view)
+            click.echo(("\n" if number else "") + title)
+        return _verify_board(request, job.frames, shown)
 
-
-def _check_captures(capture: str | None, boards: int) -> list[str | None]:
-    """Returns the folder of each board's capture. UsageError where one could not be made, before any board runs."""
-    from qverify.capture.writer import check_capture_folder
-
-    if capture is None:
-        return [None] * max(boards, 1)
-    folders = [capture] if boards < 2 else [f"{capture}-{at}" for at in range(boards)]
-    for folder in folders:
-        check_capture_folder(folder)
-    return [*folders]
+    return verify_boards(job, run, lambda report: shown.reports.save(report, stdout=False))
 
 
 def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:

@@ -7,49 +7,113 @@ import csv
 import io
 
 from qverify.printable import visible
+from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
-from qverify.report.document import Pair, Report, TensorRow, plain
+from qverify.renderers.tables import tensor_rows
+from qverify.renderers.triage_text import render as render_triage
+from qverify.report.difference import Difference
+from qverify.report.document import Report, plain
+from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
-FIRST = ("pair", "frame", "board", "tensor", "op", "dtype", "shape", "verdict", "bit_equal", "elements", "failing")
-FORCED = ("forced", "forced_max_lsb")
+NAMES = ("board", "tensor")  # columns of foreign text
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
+NUMBERS = ("-inf",)  # texts that begin so and are none
 
 
 def write(report: Report, path: str) -> None:
     """Writes the rows in running order, the pairs one after another."""
     report = visible(report)
-    metrics = sorted({name for pair in report.pairs for row in pair.tensors for name in row.metrics})
+    columns, table = tensor_rows(report)
     text = io.StringIO()
     text.writelines(f"# {line}\n" for line in summary_lines(report))
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*FIRST, *FORCED, *metrics])
-    for pair in report.pairs:
-        rows.writerows(_row(pair, row, metrics) for row in pair.tensors)
+    rows.writerow(columns)
+    rows.writerows([_entry(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
     write_report(text.getvalue(), path)
 
 
-def _row(pair: Pair, row: TensorRow, metrics: list[str]) -> list[object]:
-    forced = row.forced
-    shown = [
-        f"{pair.a}~{pair.b}",
-        pair.frame,
-        _cell(pair.board or ""),
-        _cell(row.name),
-        row.op,
-        row.dtype,
-        "x".join(map(str, row.shape)),
-        row.verdict,
-        int(row.bit_equal),
-        row.elements,
-        "" if row.failing is None else row.failing,
+def _entry(column: str, value: object) -> object:
+    """Returns a value as the file has it; nothing is an empty cell."""
+    if column in NAMES:
+        return _cell(str(value))
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+TRIAGED = (
+    "row", "a", "b", "tensor", "op", "verdict", "gate", "elements", "max_abs", "cosine", "rmse", "sqnr_db", "drop_db",
+    "clipped", "used", "step", "weights_sqnr_db", "single_output", "single_cosine", "why",
+)  # fmt: skip
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes a row for each rung, for each of its outputs, and for the loss of each tensor; cells without a value are
+    empty."""
+    found = visible(triage)
+    rows = [row for rung in found.rungs for row in _rung(rung)] + [_loss(row) for row in found.losses]
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
+    table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(
+        {name: v if v == "-inf" or not isinstance(v, str) else _cell(v) for name, v in row.items()} for row in rows
+    )
+    write_report(text.getvalue(), path)
+
+
+def _rung(rung: Rung) -> list[dict[str, object]]:
+    pair = {"a": rung.a, "b": rung.b}
+    first: dict[str, object] = {
+        "row": "rung",
+        **pair,
+        "verdict": rung.verdict,
+        "gate": rung.gate,
+        "why": rung.why,
+    }
+    names = ("elements", "max_abs", "cosine", "rmse", "sqnr_db")
+    return [
+        first,
+        *(
+            {
+                "row": "output",
+                **pair,
+                "tensor": o.name,
+                "why": o.judged,
+                "verdict": "holds" if o.holds else "fails",
+            }
+            | {name: _plain(getattr(o, name)) for name in names}
+            for o in rung.outputs
+        ),
     ]
-    shown += [forced.verdict, forced.max_lsb] if forced is not None else ["", ""]
-    values = (plain(row.metrics.get(name)) for name in metrics)
-    return [*shown, *("" if v is None or isinstance(v, dict) else v for v in values)]
+
+
+def _loss(row: TensorLoss) -> dict[str, object]:
+    names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
+    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    if row.single is not None:
+        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
+    return known
+
+
+def _plain(value: float | None) -> object:
+    """Returns a number as in the JSON report; "" for none."""
+    return "" if value is None else plain(value)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
+    found = visible(found)
+    text = io.StringIO()
+    text.write(f"# {headline(found)}\n")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for row in difference_rows(found):
+        values = (plain(getattr(row, name)) for name in COLUMNS)
+        rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
+    write_report(text.getvalue(), path)
 
 
 def _cell(name: str) -> str:
     """Returns the name so that no spreadsheet takes it for a formula."""
-    return f"'{name}" if name.startswith(FORMULA) else name
+    return f"'{name}" if name.startswith(FORMULA) and name not in NUMBERS else name

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from qverify.renderers.report_text import write_report
+from qverify.report.difference import Difference
 from qverify.report.document import Report
 from qverify.report.triage_document import Triage
 
@@ -18,6 +19,10 @@ def write(report: Report, path: str) -> None:
 
 def write_triage(triage: Triage, path: str) -> None:
     _write(triage.to_json(), path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    _write(found.to_json(), path)
 
 
 def _write(document: dict[str, Any], path: str) -> None:

@@ -6,10 +6,15 @@ import re
 import xml.etree.ElementTree as xml
 
 from qverify.printable import visible
+from qverify.renderers.difference_rows import headline, shown
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import conclusion, worst_output
+from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.report.difference import Difference, TensorChange
 from qverify.report.document import Pair, Report, TensorRow, Verdict
+from qverify.report.triage_document import Triage
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -19,31 +24,95 @@ def write(report: Report, path: str) -> None:
     """Writes the suites. FAILED is a failure, INCONCLUSIVE an error; a report of no pair is an error, too."""
     report = visible(report)
     suites = xml.Element("testsuites", name="qverify")
-    total = dict.fromkeys(("tests", "failures", "errors"), 0)
     for pair in report.pairs:
-        suite = _suite(report, pair)
-        suites.append(suite)
-        for name in total:
-            total[name] += int(suite.get(name, "0"))
+        suites.append(_suite(report, pair))
     if not report.pairs:
         suite = xml.SubElement(suites, "testsuite", name="qverify", tests="1", failures="0", errors="1")
         _mark(
             xml.SubElement(suite, "testcase", classname="qverify", name="verdict"), "INCONCLUSIVE", "nothing compared"
         )
-        total |= {"tests": 1, "errors": 1}
-    for name, number in total.items():
-        suites.set(name, str(number))
     suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
-    last = suites[-1]
-    xml.SubElement(last, "system-out").text = _text("\n".join(summary_lines(report)))
+    xml.SubElement(suites[-1], "system-out").text = _text("\n".join(summary_lines(report)))
+    _write(suites, path)
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes one suite with a case for each rung, marked as in a run's report."""
+    found = visible(triage)
+    suites = xml.Element("testsuites", name="qverify triage")
+    suite = xml.SubElement(suites, "testsuite", name="triage", timestamp=_time(found.date))
+    _mark(xml.SubElement(suite, "testcase", classname="triage", name="verdict"), found.verdict, conclusion(found))
+    for rung in found.rungs:
+        case = xml.SubElement(suite, "testcase", classname="triage", name=_text(f"{rung.a} ~ {rung.b}"))
+        why = [rung.why or worst_output(rung), *rung.evidence, *([rung.next_step] if rung.next_step else [])]
+        _mark(case, rung.verdict, "; ".join(filter(None, why)) or rung.gate)
+    _count(suite)
+    suites.set("time", f"{found.timings.get('total', 0.0):.3f}")
+    xml.SubElement(suite, "system-out").text = _text(render_triage(triage))
+    _write(suites, path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure, not
+    known an error."""
+    found = visible(found)
+    suites = xml.Element("testsuites", name="qverify report diff")
+    whole = xml.SubElement(suites, "testsuite", name="report diff")
+    _mark(
+        xml.SubElement(whole, "testcase", classname="report diff", name="result"),
+        _mark_of(found.change),
+        headline(found),
+    )
+    _count(whole)
+    for pair in found.pairs:
+        name = _text(" ".join((pair.pair, pair.board or "", f"frame {pair.frame}" if pair.frame else "")).strip())
+        suite = xml.SubElement(suites, "testsuite", name=name)
+        said = f"{pair.before or 'absent'} -> {pair.now or 'absent'} {pair.why_now}".strip()
+        _mark(xml.SubElement(suite, "testcase", classname=name, name="verdict"), _mark_of(pair.change), said)
+        for row in found.tensors:
+            if (row.pair, row.frame, row.board) == (pair.pair, pair.frame, pair.board):
+                case = xml.SubElement(suite, "testcase", classname=name, name=_text(row.tensor))
+                _mark(case, _mark_of(row.direction), _changed(row))
+        _count(suite)
+    _write(suites, path)
+
+
+def _mark_of(direction: str) -> Verdict:
+    return "FAILED" if direction == "worse" else "INCONCLUSIVE" if direction == "not known" else "PASSED"
+
+
+def _changed(row: TensorChange) -> str:
+    numbers = [
+        f"{m.metric} {shown(m.before)} -> {shown(m.now)}"
+        for m in row.metrics
+        if not isinstance(m.before, dict) and not isinstance(m.now, dict)
+    ]
+    return ", ".join([f"{row.before} -> {row.now}", *numbers])
+
+
+def _write(suites: xml.Element, path: str) -> None:
+    """Writes the document, with the sums of its suites' numbers."""
+    for name in ("tests", "failures", "errors"):
+        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     xml.indent(suites)
     write_report(f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(suites, encoding="unicode")}\n', path)
+
+
+def _time(date: str) -> str:
+    return date.replace(" UTC", "").replace(" ", "T").rstrip("Z")
+
+
+def _count(suite: xml.Element) -> None:
+    """Sets the suite's numbers of cases, failures and errors."""
+    for tag, marks in (("failures", "failure"), ("errors", "error")):
+        suite.set(tag, str(len(suite.findall(f"testcase/{marks}"))))
+    suite.set("tests", str(len(suite.findall("testcase"))))
 
 
 def _suite(report: Report, pair: Pair) -> xml.Element:
     place = "".join(f", {word}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
     name = _text(f"{pair.a} ~ {pair.b}{place}")
-    suite = xml.Element("testsuite", name=name, timestamp=report.date.replace(" UTC", "").replace(" ", "T").rstrip("Z"))
+    suite = xml.Element("testsuite", name=name, timestamp=_time(report.date))
     said = line(pair, common_weakenings(report))
     case = xml.SubElement(suite, "testcase", classname=name, name="verdict")
     _mark(case, pair.verdict, said)
@@ -52,9 +121,7 @@ def _suite(report: Report, pair: Pair) -> xml.Element:
     for missing in pair.coverage.missing:
         case = xml.SubElement(suite, "testcase", classname=name, name=_text(missing.tensor))
         _mark(case, "INCONCLUSIVE", f"missing in {missing.side}: {missing.why}")
-    for tag, marks in (("failures", "failure"), ("errors", "error")):
-        suite.set(tag, str(len(suite.findall(f"testcase/{marks}"))))
-    suite.set("tests", str(len(suite.findall("testcase"))))
+    _count(suite)
     return suite
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from qverify.plural import count
 from qverify.printable import visible
+from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
+from qverify.renderers.fault_explanation import verdict as explain
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import render as render_triage
+from qverify.renderers.triage_text import worst_output
+from qverify.report.difference import Difference
 from qverify.report.document import Pair, Report, TensorRow
+from qverify.report.triage_document import TensorLoss, Triage
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
+SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
 
 
@@ -27,6 +35,64 @@ def write(report: Report, path: str) -> None:
     lines += ["<details><summary>All verdicts and notes</summary>", ""]
     lines += [f"- {_escape(line)}" for line in summary_lines(report)]
     write_report("\n".join([*lines, "", "</details>", ""]), path)
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
+    found = visible(triage)
+    lines = [f"## {MARKS[found.verdict]} qverify triage: {found.verdict}", ""]
+    broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
+    if broken is not None and (b := broken.blame) is not None:
+        lines += [f"**{_escape(b.side)}** is to blame at **{_escape(b.node)}**: {_escape(b.why)}", ""]
+    explained = [one for one in found.explained if one.explanation is not None]
+    lines += [f"{_escape(one.tensor)}: {_escape(explain(one.explanation))}\n" for one in explained]
+    lines += [f"Next step: {_escape(found.next_step)}", ""] if found.next_step else []
+    lines += ["| gate | verdict | by | worst output |", "|---|---|---|---|"]
+    lines += [
+        f"| {_escape(r.a)} \\~ {_escape(r.b)} | {MARKS[r.verdict]} {r.verdict} | {_escape(r.gate)} | {_escape(worst_output(r))} |"
+        for r in found.rungs
+    ]
+    lines += ["", *_losses(found.losses)]
+    lines += ["<details><summary>Everything triage says</summary>", ""]
+    lines += [f"- {_escape(line.strip())}" for line in render_triage(found).splitlines() if line.strip()]
+    write_report("\n".join([*lines, "", "</details>", ""]), path)
+
+
+def _losses(rows: list[TensorLoss]) -> list[str]:
+    if not rows:
+        return []
+    head = ["| tensor | op | SQNR dB | cosine | clipped | range used |", "|---|---|---|---|---|---|"]
+    cells = [
+        f"| {_escape(r.tensor)} | {_escape(r.op)} | {r.sqnr_db:.1f} | {r.cosine:.4f} | {r.clipped:.2%} | {r.used:.0%} |"
+        for r in rows[:MOST]
+    ]
+    more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
+    return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
+    found = visible(found)
+    rows = difference_rows(found)
+    first, rest = ("verdict", "blame"), ("only", "time", "fact")
+    lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
+    lines += _changes([row for row in rows if row.kind in first])
+    lines += _changes([row for row in rows if row.kind not in (*first, *rest)])
+    lines += ["<details><summary>Times, options, hashes, tensors of one run only</summary>", ""]
+    lines += _changes([row for row in rows if row.kind in rest])
+    write_report("\n".join([*lines, "</details>", ""]), path)
+
+
+def _changes(rows: list[DifferenceRow]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| pair | tensor | what | a | b | change |", "|---|---|---|---|---|---|"]
+    for row in rows[: 5 * MOST]:
+        place = f" ({row.board})" if row.board else ""
+        place += f" frame {row.frame}" if row.frame else ""
+        cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
+        lines.append(f"| {' | '.join(map(_escape, cells))} |")
+    return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
 
 
 def _table(pair: Pair) -> list[str]:

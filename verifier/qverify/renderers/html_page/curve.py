@@ -1,80 +1,215 @@
-"""Error along the network: the signal to noise ratio of each tensor in running order, as SVG whose points are links."""
+"""Error along the network: by SQNR, LSB or cosine, free-running and recomputed, as SVG whose points are links."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from qverify.renderers.html_page.elements import element, number, text
-from qverify.report.document import Pair, TensorRow
+from qverify.report.document import Forced, Pair, TensorRow
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 260, 56, 20, 34
-BEST = 100.0  # dB at the upper end; equal tensors are drawn there
-LINES = (0, 20, 40, 60, 80)
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 260, 62, 20, 20
+COLOURS = {"passed": "#116329", "failed": "#b3261e", "inconclusive": "#7a4b00", "plain": "#57606a"}
+GRID, LINE, AGAIN = "#c9d1d9", "#57606a", "#0b57a4"
+METRICS = ("sqnr_db", "max_lsb", "cosine")
+WORDS = "up is better, the uppermost line is equality"
+FREE = " Circles and the solid line: free-running."
+RECOMPUTED = " Squares and the broken line: recomputed from the recorded inputs; a ring marks what fails there."
 
 
-@dataclass(frozen=True)
-class Point:
-    """A tensor's point. db: None where the ratio is not known."""
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One metric of the curve. place: 0 (worst) to 1 (as equal, drawn at the upper end) of a value. marks: values with a
+    line, and what is written there."""
 
-    row: TensorRow
-    x: float
-    db: float | None
+    name: str
+    metric: str
+    said: str
+    place: Callable[[float], float]
+    marks: tuple[tuple[float, str], ...]
+
+
+def _place_ratio(value: float) -> float:
+    return min(max(value, 0.0), 96.0) / 100
+
+
+def _place_lsb(value: float) -> float:
+    return 1 - min(math.log2(1 + abs(value)), 16.0) / 16
+
+
+def _place_cosine(value: float) -> float:
+    return min(max(-math.log10(max(1 - value, 1e-9)), 0.0), 8.5) / 9
+
+
+SCALES = (
+    Scale(
+        "SQNR",
+        "sqnr_db",
+        "signal to noise ratio in dB",
+        _place_ratio,
+        tuple((db, f"{db} dB") for db in range(0, 81, 20)),
+    ),
+    Scale(
+        "LSB",
+        "max_lsb",
+        "largest difference in LSB",
+        _place_lsb,
+        tuple((lsb, f"{lsb}") for lsb in (1, 3, 15, 255, 65535)),
+    ),
+    Scale(
+        "cosine",
+        "cosine",
+        "cosine, by its nines",
+        _place_cosine,
+        tuple((cosine, f"{cosine}") for cosine in (0.0, 0.9, 0.99, 0.9999, 0.999999)),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a curve. said: what is known besides its values. link: where a click leads. kind: passed, failed,
+    inconclusive or plain. free, again: the values by metric, free-running and recomputed, inf where both sides are equal;
+    those without a value are left out. ring: it fails when it is recomputed."""
+
+    name: str
+    said: str
+    link: str
+    kind: str = "plain"
+    free: Mapping[str, float] = field(default_factory=dict)
+    again: Mapping[str, float] = field(default_factory=dict)
+    ring: bool = False
 
 
 def draw(pair: Pair, anchor: str) -> str:
-    """Returns the figure of a pair. anchor: the beginning of the ids of the tensors' rows in the table."""
-    points = _points(pair.tensors)
-    if not points:
-        return ""
-    parts = [*_grid(), _line(points), *(_dot(point, f"#{anchor}{at}") for at, point in enumerate(points))]
-    label = f"signal to noise ratio of {len(points)} tensors in running order, {pair.a} against {pair.b}"
-    drawn = element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
-    caption = (
-        f"{text(pair.a)} ~ {text(pair.b)}: SQNR in dB, in running order. The uppermost line is equality. "
-        "A ring marks a tensor that fails when it is recomputed from its recorded inputs."
-    )
-    return element("figure", element("div", drawn, class_="wide", tabindex=0), element("figcaption", caption))
+    """Returns the figures of a pair. anchor: the beginning of the ids of the tensors' rows in the table."""
+    entries = [_entry(row, f"#{anchor}{at}") for at, row in enumerate(pair.tensors)]
+    return figures(entries, f"{pair.a} ~ {pair.b}", f"{anchor}curve")
 
 
-def _points(rows: list[TensorRow]) -> list[Point]:
-    step = (WIDTH - LEFT - 12) / max(1, len(rows) - 1)
-    return [Point(row, LEFT + step * at, _db(row)) for at, row in enumerate(rows)]
+def figures(entries: Sequence[Entry], what: str, group: str) -> str:
+    """Returns a figure for each metric that has values, of which the first is open. what: is compared. group: a name
+    that no other curve of the page has."""
+    drawn = [(scale, _figure(entries, scale, what)) for scale in SCALES]
+    shown = [(scale, figure) for scale, figure in drawn if figure]
+    folded = [
+        element(
+            "details",
+            element("summary", f"error along the network: {text(scale.name)}"),
+            figure,
+            name=group,
+            open=at == 0,
+            class_="curves",
+        )
+        for at, (scale, figure) in enumerate(shown)
+    ]
+    return (_choice() if any(one.again for one in entries) else "") + "".join(folded)
 
 
-def _db(row: TensorRow) -> float | None:
-    """Returns the ratio within the drawing; equal tensors are at its upper end."""
+def _choice() -> str:
+    """Returns what a script shows: which of the two lines is drawn."""
+    labels = [
+        element(
+            "label",
+            element("input", type="checkbox", checked=True, class_=f"show-{kind}").removesuffix("</input>"),
+            f" {name}",
+        )
+        for kind, name in (("free", "free-running"), ("again", "recomputed"))
+    ]
+    return element("p", *labels, class_="tools", hidden=True)
+
+
+def _entry(row: TensorRow, link: str) -> Entry:
+    again = _recomputed(row.forced, row) if row.forced is not None else {}
+    ring = row.forced is not None and row.forced.verdict == "FAILED"
+    return Entry(row.name, f"{row.op}, {row.verdict}", link, row.verdict.lower(), _free(row), again, ring)
+
+
+def _free(row: TensorRow) -> dict[str, float]:
+    values = {name: row.metrics.get(name) for name in METRICS}
+    known = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not math.isnan(v)}
     if row.bit_equal or row.metrics.get("max_abs") == 0:
-        return BEST
-    value = row.metrics.get("sqnr_db")
-    if not isinstance(value, (int, float)) or value != value:
-        return None
-    return min(max(float(value), 0.0), BEST - 4)
+        known = dict.fromkeys(_of(row), math.inf)
+    return known
 
 
-def _y(db: float) -> float:
-    return TOP + (BEST - db) / BEST * (HEIGHT - TOP - BOTTOM)
+def _recomputed(forced: Forced, row: TensorRow) -> dict[str, float]:
+    if forced.mismatched == 0:
+        return dict.fromkeys(_of(row), math.inf)
+    values = {"sqnr_db": forced.sqnr_db, "max_lsb": forced.max_lsb, "cosine": forced.cosine}
+    return {n: float(v) for n, v in values.items() if v is not None and not math.isnan(v)}
 
 
-def _grid() -> list[str]:
+def _of(row: TensorRow) -> list[str]:
+    """Returns the metrics that a tensor has: floats have no LSB."""
+    return [name for name in METRICS if name != "max_lsb" or not row.dtype.startswith(("float", "bfloat"))]
+
+
+def _figure(entries: Sequence[Entry], scale: Scale, what: str) -> str:
+    if not any(scale.metric in one.free or scale.metric in one.again for one in entries):
+        return ""
+    step, wide = (WIDTH - LEFT - 24) / max(1, len(entries) - 1), (WIDTH - LEFT - 12) / max(1, len(entries))
+    places = [LEFT + 12 + step * at for at in range(len(entries))]
+    drawn = [*_grid(scale)]
+    drawn += [_line(places, [one.free.get(scale.metric) for one in entries], scale, "free")]
+    drawn += [_line(places, [one.again.get(scale.metric) for one in entries], scale, "again")]
+    points = [_point(one, x, wide, scale) for one, x in zip(entries, places, strict=True)]
+    drawn.append(element("g", *points, fill="none", pointer_events="all"))
+    label = f"{scale.said} of {len(entries)} tensors in running order, {what}; arrow keys go from one to the next"
+    size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": WIDTH, "height": HEIGHT}
+    svg = element("svg", *drawn, role="group", aria_label=label, class_="curve", **size)
+    again = any(scale.metric in one.again for one in entries)
+    caption = f"{text(what)}: {scale.said}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
+    return element("figure", element("div", svg, class_="wide"), element("figcaption", caption))
+
+
+def _y(value: float, scale: Scale) -> float:
+    height = 1.0 if value == math.inf else 0.0 if value == -math.inf else scale.place(value)
+    return TOP + (1 - height) * (HEIGHT - TOP - BOTTOM)
+
+
+def _grid(scale: Scale) -> list[str]:
     lines = []
-    for db in (*LINES, int(BEST)):
-        at, name = f"{_y(db):.1f}", "equal" if db == BEST else f"{db} dB"
-        lines.append(element("line", x1=LEFT, x2=WIDTH - 12, y1=at, y2=at, class_="grid"))
-        lines.append(element("text", name, x=LEFT - 8, y=f"{_y(db) + 4:.1f}", text_anchor="end", class_="scale"))
+    for value, name in (*scale.marks, (math.inf, "equal")):
+        y = _y(value, scale)
+        lines.append(element("line", x1=LEFT, x2=WIDTH - 12, y1=f"{y:.1f}", y2=f"{y:.1f}", stroke=GRID, class_="grid"))
+        words = {"text_anchor": "end", "font_size": 11, "fill": LINE, "class_": "scale"}
+        lines.append(element("text", name, x=LEFT - 8, y=f"{y + 4:.1f}", **words))
     return lines
 
 
-def _line(points: list[Point]) -> str:
-    drawn = " ".join(f"{p.x:.1f},{_y(p.db):.1f}" for p in points if p.db is not None)
-    return element("polyline", points=drawn, class_="curve")
+def _line(places: Sequence[float], values: Sequence[float | None], scale: Scale, kind: str) -> str:
+    known = [f"{x:.1f},{_y(v, scale):.1f}" for x, v in zip(places, values, strict=True) if v is not None]
+    if len(known) < 2:
+        return ""
+    dashes, colour = ("5 4", AGAIN) if kind == "again" else (None, LINE)
+    style = {"fill": "none", "stroke": colour, "stroke_width": "1.5", "stroke_dasharray": dashes}
+    return element("polyline", points=" ".join(known), class_=f"line {kind}", **style)
 
 
-def _dot(point: Point, link: str) -> str:
-    row, at = point.row, _y(point.db if point.db is not None else 0.0)
-    title = (
-        f"{text(row.name)}: {text(row.op)}, {text(row.verdict)}, SQNR {number(row.metrics.get('sqnr_db')) or 'equal'}"
+def _point(one: Entry, place: float, wide: float, scale: Scale) -> str:
+    """Returns the link of a tensor: its column, which is clicked, its square, ring and circle."""
+    shapes = [element("rect", x=f"{place - wide / 2:.1f}", width=f"{wide:.1f}", height=HEIGHT, class_="column")]
+    free, again = one.free.get(scale.metric), one.again.get(scale.metric)
+    x = f"{place:.1f}"
+    if again is not None:
+        y = _y(again, scale)
+        square = f"M{place - 3:.1f} {y - 3:.1f}h6v6h-6z"
+        shapes.append(element("path", d=square, fill=AGAIN, class_="again"))
+        ring = {"fill": "none", "stroke": COLOURS["failed"], "stroke_width": 2, "class_": "ring"}
+        shapes += [element("circle", cx=x, cy=f"{y:.1f}", r=9, **ring)] if one.ring else []
+    if free is not None:
+        dot = {"r": 4, "fill": COLOURS[one.kind], "class_": f"dot {one.kind}"}
+        shapes.append(element("circle", cx=x, cy=f"{_y(free, scale):.1f}", **dot))
+    values = [f"{scale.name} {_shown(free, scale)}"] + (
+        [f"recomputed {_shown(again, scale)}"] if again is not None else []
     )
-    shapes = [element("circle", cx=f"{point.x:.1f}", cy=f"{at:.1f}", r=4, class_=f"dot {row.verdict.lower()}")]
-    if row.forced is not None and row.forced.verdict == "FAILED":
-        shapes.append(element("circle", cx=f"{point.x:.1f}", cy=f"{at:.1f}", r=8, class_="ring"))
-    return element("a", element("title", title), *shapes, href=link, aria_label=f"{row.name}, {row.verdict}")
+    title = element("title", text(f"{one.name}: {one.said}, {', '.join(values)}"))
+    return element("a", title, *shapes, href=one.link)
+
+
+def _shown(value: float | None, scale: Scale) -> str:
+    if value is None or value == math.inf:
+        return "not known" if value is None else "equal"
+    return f"{value:.9g}" if scale.metric == "cosine" else number(value)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+SHAPES = ("circle", "line", "path", "polyline", "rect")  # of SVG, which close themselves
 MARKS = {"PASSED": "✓", "FAILED": "✗", "INCONCLUSIVE": "?"}
 
 
 def element(tag: str, *inside: str, **attributes: object) -> str:
     """Returns an element. inside: HTML. attributes: escaped; a trailing _ is dropped from names, _ within is -; False and
     None leave the attribute out."""
-    shown = "".join(_attribute(name, value) for name, value in attributes.items() if value not in (None, False))
-    return f"<{tag}{shown}>{''.join(inside)}</{tag}>"
+    shown = "".join(
+        _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
+    )
+    return f"<{tag}{shown}/>" if tag in SHAPES and not inside else f"<{tag}{shown}>{''.join(inside)}</{tag}>"
 
 
 def _attribute(name: str, value: object) -> str:
@@ -46,3 +49,23 @@ def listed(lines: Iterable[str]) -> str:
 def facts(rows: Iterable[tuple[str, str]]) -> str:
     """Returns a list of names and values (HTML)."""
     return element("dl", *(element("dt", text(name)) + element("dd", value) for name, value in rows))
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], first: str = "row") -> str:
+    """Returns a table. caption, heads: text. rows: cells as HTML; the first one of a row is its heading unless first is
+    "". A table that is too wide scrolls by itself."""
+    head = element("tr", *(element("th", text(name), scope="col") for name in heads))
+    body = [_cells([*cells], first) for cells in rows]
+    shown = element("table", element("caption", text(caption)), element("thead", head), element("tbody", *body))
+    return element("div", shown, class_="wide", tabindex=0, role="group", aria_label=caption)
+
+
+def _cells(cells: list[str], first: str) -> str:
+    if not first or not cells:
+        return element("tr", *(element("td", cell) for cell in cells))
+    return element("tr", element("th", cells[0], scope=first), *(element("td", cell) for cell in cells[1:]))
+
+
+def code(value: object) -> str:
+    """Returns a name as it stands in a model or a shell."""
+    return element("code", text(value))

@@ -1,19 +1,17 @@
-"""The whole page: what was decided and why on top, then the curve, the tensors, and what ran."""
+"""The whole page of a run: what was decided and why on top, then the curve, the tensors, the graph, and what ran."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-from qverify.renderers.html_page import curve, tensors
-from qverify.renderers.html_page.elements import MARKS, element, facts, listed, number, text, verdict
+from qverify.renderers.frame_lines import verdicts_over_frames
+from qverify.renderers.html_page import around, curve, run_facts, tensor_drawings, tensors
+from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
+from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.verdict_lines import CAUSES, common_weakenings, line
-from qverify.report.document import Pair, Report
+from qverify.report.document import Blame, Pair, Report
 
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-)
-
+MOST_ROWS = 2500  # tensors of all pairs
+LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
 
@@ -22,61 +20,120 @@ def render(report: Report) -> str:
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
     ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
-    body = [_top(report, models), *(_pair(pair, at) for at, pair in ordered), _ran(report), _notes(report)]
-    head = element("meta", charset="utf-8").removesuffix("</meta>")
-    head += element("meta", name="viewport", content="width=device-width, initial-scale=1").removesuffix("</meta>")
-    head += element("meta", http_equiv="Content-Security-Policy", content=POLICY).removesuffix("</meta>")
-    head += element("title", text(title)) + element("style", _asset("style.css"))
-    main = element("main", *body)
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{main}{element("script", _asset("script.js"))}</body></html>\n'
+    whole = _drawn(ordered)
+    network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
+    first = [_blamed(report, network)]
+    first += [_pair(pair, at, network, len(report.boards), at in whole) for at, pair in ordered]
+    rest = [
+        _graph(network),
+        Section("frames", "Frames", run_facts.frames(report)),
+        Section("ledger", "Coverage ledger", run_facts.ledger(report)),
+        Section("options", "How it was judged", run_facts.options(report)),
+        *run_facts.sections(report),
+        Section("notes", "Everything the report says", listed(summary_lines(report))),
+    ]
+    room = LARGEST - sum(len(section.inside.encode()) for section in (*first, *rest))
+    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], max(room, LEAST))
+    sections = [*first, *drawn, *rest]
+    return page(title, _top(report, models), sections)
 
 
-def _asset(name: str) -> str:
-    return (files("qverify.renderers.html_page") / name).read_text(encoding="utf-8")
+def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
+    """Returns the numbers of the pairs whose tensors are on the page: the first one, and others while there is room."""
+    kept, room = set[int](), MOST_ROWS
+    for at, pair in ordered:
+        if not kept or len(pair.tensors) <= room:
+            kept.add(at)
+            room -= len(pair.tensors)
+    return kept
 
 
 def _top(report: Report, models: str) -> str:
     common = common_weakenings(report)
+    lines = verdicts_over_frames(report) if report.frames else [(p.verdict, line(p, common)) for p in report.pairs]
     said = [
-        element(
-            "li", element("span", MARKS[p.verdict], class_=f"verdict {p.verdict.lower()}"), " ", text(line(p, common))
-        )
-        for p in report.pairs
+        element("li", element("span", MARKS[found], class_=f"verdict {found.lower()}"), " ", text(words))
+        for found, words in lines
     ]
-    blamed = [
-        element(
-            "p",
-            f"{element('strong', text(b.side))} is to blame at {element('code', text(b.node))}. {text(b.why)}",
-            class_="blame",
-        )
-        for b in report.blamed
-    ]
+    blamed = [_blame(b) for b in report.blamed]
     if report.verdict == "FAILED" and not blamed:
         causes = dict.fromkeys(CAUSES.get(p.cause or "", p.cause or "") for p in report.pairs if p.verdict == "FAILED")
         blamed = [element("p", text("; ".join(["No node is to blame", *filter(None, causes)])), ".", class_="blame")]
     boards = f" on {text(', '.join(report.boards))}" if report.boards else ""
-    date = report.date.replace("T", " ").replace("+00:00", " UTC")
-    under = element("p", f"{text(models)}{boards}; {text(date)}; qverify {text(report.qverify)}", class_="under")
     return element(
-        "header", element("h1", verdict(report.verdict)), under, *blamed, element("ul", *said, class_="lines")
+        "header",
+        element("h1", element("span", "qverify ", class_="brand"), verdict(report.verdict)),
+        element(
+            "p", f"{text(models)}{boards}; {text(when(report.date))}; qverify {text(report.qverify)}", class_="under"
+        ),
+        *blamed,
+        element("ul", *said, class_="lines"),
     )
 
 
-def _pair(pair: Pair, at: int) -> str:
+def when(date: str) -> str:
+    """Returns a report's date as people write it."""
+    return date.replace("T", " ").replace("+00:00", " UTC")
+
+
+def _blame(blame: Blame) -> str:
+    also = f" Also at {', '.join(map(code, blame.also))}." if blame.also else ""
+    return element(
+        "p",
+        f"{element('strong', text(blame.side))} is to blame at {code(blame.node)}. {text(blame.why)}.{also}",
+        class_="blame",
+    )
+
+
+def _blamed(report: Report, network: around.Network | None) -> Section:
+    """Returns the graph around the first blamed node of each side, two nodes far."""
+    parts = list[str]()
+    for blame in report.blamed:
+        at = None if network is None else network.find(blame.node)
+        if network is not None and at is not None:
+            parts += [element("h3", f"{text(blame.side)} at {code(blame.node)}"), around.figure(network, at, hops=2)]
+    legend = element("p", text(_of(network)), class_="under") if parts else ""
+    return Section("blamed", "Around the blamed node", "".join(parts) + legend)
+
+
+def _of(network: around.Network | None) -> str:
+    frame = network.pairs[0].frame if network is not None and network.pairs else 0
+    return around.LEGEND + (f"; as of frame {frame}" if frame else "")
+
+
+def _pair(pair: Pair, at: int, network: around.Network | None, boards: int, whole: bool) -> Section:
+    """Returns the section of one pair. boards: how many the run had; its title names the board of several.
+    whole: with its tensors."""
+    words = (pair.board if boards > 1 else "", f"frame {pair.frame}" if pair.frame else "")
+    title = f"{pair.a} ~ {pair.b}{''.join(f', {word}' for word in words if word)}"
+    heading = f"{text(title)}: {verdict(pair.verdict)}"
     if not pair.tensors:
-        return ""
-    place = "".join(f", {text(word)}" for word in (pair.board, f"frame {pair.frame}" if pair.frame else "") if word)
-    covered = pair.coverage
+        return Section(f"p{at}", title, "", heading, "pair")
+    covered, first = pair.coverage, pair.first_divergence
     summary = (
         f"{covered.compared} of {covered.expected} tensors compared, {covered.elements} elements"
         + (f" ({covered.by_digest} of them by digest)" if covered.by_digest else "")
         + f", {len(covered.missing)} missing; {'bit-equal' if pair.bit_equal else 'not bit-equal'}"
     )
-    first = pair.first_divergence
-    divergence = (
-        element("p", f"First divergence: {element('code', text(first.tensor))} ({text(first.op)})") if first else ""
-    )
-    tools = element(
+    parts = [
+        element("p", text(summary)),
+        element("p", f"First divergence: {code(first.tensor)} ({text(first.op)})") if first else "",
+        listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
+    ]
+    drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), tensor_drawings.anchors(pair, at))]
+    if not whole:
+        left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
+        drawn = [element("p", text(left), class_="under")]
+    elif pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
+        said = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
+        drawn = [element("details", element("summary", said), *drawn, class_="folded")]
+    else:
+        drawn.insert(0, curve.draw(pair, f"t{at}-"))
+    return Section(f"p{at}", f"{title}: {pair.verdict}", "".join([*parts, *drawn]), heading, "pair")
+
+
+def _tools() -> str:
+    return element(
         "p",
         element("label", "Filter ", element("input", type="search", class_="filter").removesuffix("</input>")),
         element(
@@ -84,39 +141,33 @@ def _pair(pair: Pair, at: int) -> str:
             element("input", type="checkbox", class_="differing").removesuffix("</input>"),
             " only what differs",
         ),
+        element("span", class_="found", role="status"),
         class_="tools",
         hidden=True,
     )
-    parts = [
-        element("h2", f"{text(pair.a)} ~ {text(pair.b)}{place}: ", verdict(pair.verdict)),
-        element("p", text(summary)),
-        divergence,
-        listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
-    ]
-    drawn = [curve.draw(pair, f"t{at}-"), tools, tensors.table(pair, f"t{at}-")]
-    if pair.bit_equal and pair.verdict == "PASSED":  # nothing to see unless somebody wants to
-        number_of = f"All {len(pair.tensors)} tensors are equal, bit for bit: show them"
-        drawn = [element("details", element("summary", number_of), *drawn, class_="folded")]
-    return element("section", *parts, *drawn, class_="pair")
 
 
-def _ran(report: Report) -> str:
-    rows = [
-        (
-            str(s.get("name")),
-            text(
-                f"{s.get('engine', '')} {s.get('version', '')}, {number(s.get('seconds'))} s, {s.get('state', '')} {s.get('why') or ''}"
-            ),
+def _links(pair: Pair, network: around.Network | None) -> dict[str, str]:
+    """Returns where the graph around each tensor is drawn."""
+    if network is None:
+        return {}
+    return {row.name: f"g{network.makers[row.name]}" for row in pair.tensors if row.name in network.makers}
+
+
+def _graph(network: around.Network | None) -> Section:
+    if network is None:
+        return Section("graph", "The graph, node by node", "")
+    drawn, parts = around.drawn_first(network), list[str]()
+    for at, unit in enumerate(network.units):
+        state = network.unit_state(at)
+        summary = element("summary", f"{around.SIGNS[state]} {code(unit.node)} {text(unit.op)}: {around.WORDS[state]}")
+        parts.append(
+            element("details", summary, around.figure(network, at, 1, at in drawn), id=f"g{at}", class_="around")
         )
-        for s in report.sides
-    ]
-    rows += [(str(m.get("path")), text(f"{m.get('kind', '')}, sha256 {m.get('sha256', '')}")) for m in report.models]
-    rows += [
-        (f"input {i.get('name')}", text(f"{i.get('source', '')}, sha256 {i.get('sha256', '')}")) for i in report.inputs
-    ]
-    rows += [(name, text(f"{value:.3f} s")) for name, value in report.timings.items()]
-    return element("section", element("h2", "What ran"), facts(rows))
-
-
-def _notes(report: Report) -> str:
-    return element("section", element("h2", "Everything the report says"), listed(summary_lines(report)))
+    left = len(network.units) - len(drawn)
+    rule = (
+        f"; {len(drawn)} nodes are drawn, those that do not agree before others, {left} are described" if left else ""
+    )
+    return Section(
+        "graph", "The graph, node by node", element("p", text(_of(network) + rule), class_="under") + "".join(parts)
+    )

@@ -12,10 +12,11 @@ from qverify.capture.reader import Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular, write_text
 from qverify.printable import printable
+from qverify.report.compare_reports import BETTER
 
 SCHEMA = "qverify.baseline/1"
 MOST_TEXT = 1 << 28
-METRICS = {"max_abs": -1, "max_lsb": -1, "mismatched": -1, "rmse": -1, "cosine": 1, "sqnr_db": 1}  # which way is better
+METRICS = {name: BETTER[name] for name in ("max_abs", "max_lsb", "mismatched", "rmse", "cosine", "sqnr_db")}
 KEYS = ("model", "board", "firmware", "toolchain")
 
 

@@ -10,6 +10,7 @@ from qverify.errors import UsageError
 from qverify.onnx_model.load import read_model
 from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
+from qverify.session.runner import runner_for
 
 SIDES = ("simulator", "board")
 
@@ -60,6 +61,14 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     if len(files.dumps) > 1:
         raise UsageError(f"--stages: {len(files.dumps)} dumps after the quantized ONNX; give one")
     return files
+
+
+def split_board_model(
+    models: list[str], board: str | None, runner: tuple[tuple[str, str], ...]
+) -> tuple[list[str], list[str]]:
+    """Returns the files of -m, and apart the board's own: the last one, of any kind, where a runner drives the board."""
+    driven = len(models) > 1 and runner_for(board, runner) is not None
+    return (models[:-1], models[-1:]) if driven else (models, [])
 
 
 def _kind(path: str) -> str:

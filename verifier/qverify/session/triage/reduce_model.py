@@ -27,6 +27,7 @@ from qverify.session.job import Job, Outcome, verify
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
 from qverify.session.triage.run_command import run_whole
+from qverify.session.triage.tflite_parts import has_operators, tflite_part
 from qverify.session.triage.write_npz import write_npz
 from qverify.tensors.recording import Array
 
@@ -60,8 +61,10 @@ def reduce(request: Request, output: str, build: str | None = None, tell: Tell |
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
-        if job.models.alone is not None:
-            raise ReductionStopped("a .tflite by itself is not reduced; wanted a quantized ONNX or a model.bin")
+        if job.models.alone is not None and build is not None:
+            raise UsageError("--build-cmd compiles an ONNX; the parts of a .tflite are cut out of it")
+        if job.models.tflite is not None and job.models.alone is None:
+            raise ReductionStopped("the parts of an ONNX have no .tflite; give -m the .tflite alone")
         outcome = job.run(request.inputs)
         search = _Search(request, job, outcome, build, tell or (lambda line: None))
         return search.run(output)
@@ -76,7 +79,7 @@ class _Search:
         self._request, self._graph, self._build, self._tell = request, job.models.graph, build, tell
         assert outcome.evidence is not None
         self._outcome, self._evidence, self._runs = outcome, outcome.evidence, 1
-        self._units = units(self._graph)
+        self._units, self._alone = units(self._graph), job.models.alone
         self._failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         self._onnx = None if job.models.compiled is None else parse(job.models.compiled.integer_onnx, "integer ONNX")
         self._written = None if job.models.original is None else parse(job.models.original, "quantized ONNX")
@@ -93,7 +96,8 @@ class _Search:
         if report.verdict == "INCONCLUSIVE":
             why = next((p.why for p in report.pairs if p.why), "the verdict is INCONCLUSIVE")
             raise ReductionStopped(f"nothing to reduce: {why}")
-        at = self._blamed() if report.blame is not None else self._by_prefixes()
+        blamed = report.blame is not None
+        at = self._blamed() if blamed else self._by_prefixes() if self._alone is None else self._one_by_one()
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
             _move_whole(part.folder, output)
@@ -102,7 +106,9 @@ class _Search:
 
     def _ends(self) -> list[int]:
         """Returns the units where a part may end and the next begin: for --build-cmd those whose outputs the given ONNX
-        has too."""
+        has too, for a .tflite those that are operators of it."""
+        if self._alone is not None:
+            return [at for at, u in enumerate(self._units) if has_operators(self._alone, u.inputs, u.outputs)]
         if self._build is None:
             return list(range(len(self._units)))
         if self._written is None:
@@ -132,6 +138,17 @@ class _Search:
                 else:
                     low = middle + 1
         return low
+
+    def _one_by_one(self) -> int:
+        """Returns the place of the first unit that is wrong by itself: another runtime's prefixes may differ by rounding
+        alone. Raises ReductionStopped where none is."""
+        for place, end in enumerate(self._places):
+            with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
+                if self._differs(end, end, work):
+                    return place
+        raise ReductionStopped(
+            "no operator of the .tflite is wrong by itself; it differs only where several are joined"
+        )
 
     def _smallest(self, at: int, work: str) -> ModelPart:
         """Returns the part between two places if it differs by itself; else the shortest run of nodes that ends there,
@@ -171,8 +188,8 @@ class _Search:
         """Verifies the part and writes its bundle; None where the board agrees."""
         os.makedirs(part.folder)
         values = {name: self._value(name) for name in self._graph.tensors if name in part.given}
-        paths, nodes = self._models(part)
-        write_npz(os.path.join(part.folder, "inputs.npz"), values)
+        paths, nodes, fed = self._models(part, values)
+        write_npz(os.path.join(part.folder, "inputs.npz"), fed)
         self._runs += 1
         self._tell(f"board run {self._runs}: {nodes} of {len(self._graph.nodes)} nodes, to {part.outputs[0]}")
         request = replace(
@@ -194,6 +211,8 @@ class _Search:
         failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         if not failed & self._failed:  # a pair that passed for the whole model is another fault
             return None
+        if self._alone is not None and outcome.report.blame is None:  # it rounds in its own way
+            return None
         done = replace(part, nodes=nodes)
         assumed = [name for name in values if name in self._assumed]
         write_bundle(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
@@ -211,7 +230,16 @@ class _Search:
             raise ReductionStopped(f"the board does not show {name}")
         return value
 
-    def _models(self, part: ModelPart) -> tuple[list[str], int]:
+    def _models(self, part: ModelPart, values: dict[str, Array]) -> tuple[list[str], int, dict[str, Array]]:
+        """Writes the part's files. Returns their paths, the number of nodes, and the inputs as the files name them."""
+        if self._alone is None:
+            return *self._models_of_onnx(part), values
+        piece = tflite_part(self._alone, values, part.outputs)
+        path = os.path.join(part.folder, "part.tflite")
+        Path(path).write_bytes(piece.data)
+        return [path], piece.operators, piece.inputs
+
+    def _models_of_onnx(self, part: ModelPart) -> tuple[list[str], int]:
         """Writes the part's files. Returns their paths and the number of nodes. The ONNX is left out where it would not
         compile to the same nodes."""
         own = cut(self._graph, part.given, part.outputs)

@@ -17,7 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.report.triage_document import Rung, Stage, Triage
+from qverify.report.triage_document import Rung, Stage, Triage, lasting_facts
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
 from qverify.session.models import open_models
@@ -39,7 +39,7 @@ from qverify.session.triage.float_stages import (
     open_float_stage,
     output_steps,
 )
-from qverify.session.triage.open_stages import list_stages, stage_files
+from qverify.session.triage.open_stages import list_stages, split_board_model, stage_files
 from qverify.session.triage.quantize_command import quantize_command
 from qverify.session.triage.triage_request import TriageRequest
 from qverify.tensors.prepared import PreparedInputs
@@ -56,14 +56,14 @@ class Ladder:
     """The stages, opened once; frame() runs them all on one set of inputs, conclude() judges what was added up."""
 
     def __init__(self, request: TriageRequest, watch: Watch | None = None):
-        self.request, self.watch = request, watch
-        self.report = Triage("INCONCLUSIVE", None, "")
+        self.request, self.watch, self.report = request, watch, Triage("INCONCLUSIVE", None, "")
         capture = request.capture
-        self.board = request.board if capture is None else capture.board
-        self.report.board = self.board
+        self.board = self.report.board = request.board if capture is None else capture.board
         captured = [] if capture is None else [capture.model_path(f) for f in capture.models]
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
-        self.files = stage_files([*captured, *request.models], request.stages, run_sim, self.board)
+        models, own = split_board_model(request.models, None if capture else self.board, request.runner)
+        self.files = stage_files([*captured, *models], request.stages, run_sim, self.board)
+        self.files.models += own
         self.job = self._job() if self.files.models else None
         try:
             self._prepare()
@@ -112,6 +112,7 @@ class Ladder:
             shapes=request.shapes,
             allow_other_model=request.allow_other_model,
             reach=request.reach,
+            runner=request.runner,
             capture=request.keep,
         )
         return Job(wanted, 1 if alone else 2)
@@ -230,7 +231,8 @@ class Ladder:
 
     def _add_run(self, report: Report) -> None:
         """Takes models, notes, caveats and timings of a frame's report."""
-        self.report.models = report.models
+        self.report.models, self.report.units = report.models, report.units
+        self.report.sides = self.report.sides or [lasting_facts(side) for side in report.sides]
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
         self.report.drafts |= report.drafts

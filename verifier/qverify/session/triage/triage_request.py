@@ -33,6 +33,7 @@ class TriageRequest:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
     reach: dict[str, str] = field(default_factory=dict)
+    runner: tuple[tuple[str, str], ...] = ()  # what runs on the board, as for Request
     explain_s: float = 20.0
     repeat: int = 1
     relax_board: bool = False

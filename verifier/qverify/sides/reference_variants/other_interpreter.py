@@ -81,7 +81,7 @@ class OtherInterpreter:
         step: Callable[[int], None],
     ) -> SpreadRun:
         write_job(folder, variants)
-        most = _bytes_in(folder) + BESIDE + sum(largest_result_bytes(one) for one in like)
+        most = bytes_in(folder) + BESIDE + sum(largest_result_bytes(one) for one in like)
         with self._started(folder) as process:
             for number, wanted in enumerate(like):
                 path = folder / f"run-{number}.npz"
@@ -122,16 +122,16 @@ class OtherInterpreter:
                 return
             if status is not None:
                 how = f"status {status}" if status >= 0 else f"signal {-status}"
-                raise ResultRejected(f"ended with {how} before {what}{_last_output(path.parent)}")
+                raise ResultRejected(f"ended with {how} before {what}{last_output(path.parent)}")
             if time.monotonic() > end:
                 raise ResultRejected(f"no {what} within {self._deadline_s:g} s; --reference-timeout allows more")
-            if _bytes_in(path.parent) > most:
+            if bytes_in(path.parent) > most:
                 raise ResultRejected(f"it writes more than the {most} bytes that its results can have")
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
 
 
-def _bytes_in(folder: Path) -> int:
+def bytes_in(folder: Path) -> int:
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -140,7 +140,7 @@ def _bytes_in(folder: Path) -> int:
     return total
 
 
-def _last_output(folder: Path) -> str:
+def last_output(folder: Path) -> str:
     """Returns ": " and the last line that the process wrote, or ""."""
     with contextlib.suppress(OSError), open(folder / "said", "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))

@@ -1,0 +1,352 @@
+"""The pages of a run and of triage: drawn from the report alone, closed in themselves, clicked in a browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import random
+import re
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from qverify import example
+from qverify.cli.main import main
+from qverify.cli.reporting import repeating_command
+from qverify.printable import printable, visible
+from qverify.renderers import formats
+from qverify.renderers.html_page import around, layered
+from qverify.renderers.html_page.page import render
+from qverify.report.document import Blame, NetworkUnit, Report
+from qverify.report.triage_document import Neighbour, Neighbourhood, OutputRow, Rung, Stage, TensorLoss, Triage
+
+from tests.plain.chromium import USABLE, WHY_NOT, Chromium
+from tests.plain.test_report_formats import NASTY, Page
+from tests.plain.three_sides import three, wrong_at
+
+SHAPES = {"polyline": "fill", "line": "stroke"}  # black, or nothing, where a viewer allows no styles
+EXAMPLE = Path(example.__file__).parent
+FAULTY = "relu2_QuantizeLinear_Output"
+in_a_browser = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
+
+
+def failed() -> Report:
+    return three(board=wrong_at("n2"))
+
+
+def hostile() -> Triage:
+    """A triage whose every name would do something if it were not escaped."""
+    rungs = [
+        Rung(
+            name,
+            "board",
+            name,
+            "FAILED",
+            why=name,
+            outputs=[OutputRow(name, 4, False, 1.0, 0.5, 0.1, 3.0)],
+            blame=Blame("board", name, name, [name]),
+            neighbourhoods=[Neighbourhood(Neighbour(name, name, "differ"), [Neighbour(name, "", "given")], [])],
+            evidence=[name],
+            next_step=name,
+        )
+        for name in NASTY
+    ]
+    losses = [TensorLoss(n, n, n, n, "name", 9.0, 0.9, 0.1, 1.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.5, 0.1) for n in NASTY]
+    found = Triage("FAILED", f"{NASTY[0]} ~ board", NASTY[0], [Stage(n, "float", n) for n in NASTY], rungs, losses)
+    return replace(found, unknown=NASTY, notes=NASTY, unpaired={n: n for n in NASTY}, frames=NASTY, command=NASTY[0])
+
+
+def written(found: Report | Triage, name: str, folder: Path) -> str:
+    page = formats.page(name)
+    path = folder / f"r{page.SUFFIX}"
+    getattr(page, "write_triage" if isinstance(found, Triage) else "write")(found, str(path))
+    return path.read_text(encoding="utf-8")
+
+
+def check_links(page: Page) -> None:
+    """Every link stays in the page and arrives; no id is there twice."""
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    links = [str(a["href"]) for tag, a in page.tags if tag == "a"]
+    assert len(ids) == len(set(ids)) and links
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+
+
+def check_drawings(page: Page) -> None:
+    """A drawing says itself how it is painted, for viewers that allow no styles."""
+    shapes = [(tag, a) for tag, a in page.tags if tag in SHAPES]
+    assert shapes and all(SHAPES[tag] in a for tag, a in shapes)
+
+
+def test_the_page_of_a_run_is_closed_in_itself():
+    page = Page(render(visible(failed())))
+    check_links(page)
+    check_drawings(page)
+    shown = "".join(page.text)
+    for heading in ("Around the blamed node", "The graph, node by node", "Coverage ledger", "How it was judged"):
+        assert heading in shown
+    assert "onnx_n2 of the original ONNX" in shown
+    assert (
+        sum(tag == "details" and "open" in a and a.get("class") == "curves" for tag, a in page.tags) == 2
+    )  # one metric of each
+    assert [a.get("data-differs") for tag, a in page.tags if tag == "tr" and a.get("id") == "t0-0"] == ["0"]
+
+
+def test_the_curve_has_what_was_recomputed():
+    pair = next(p for p in failed().pairs if (p.a, p.b) == ("simulator", "board"))
+    forced = {row.name: row.forced for row in pair.tensors}
+    assert forced["n2"].sqnr_db == pytest.approx(next(r for r in pair.tensors if r.name == "n2").metrics["sqnr_db"])
+    assert forced["y"].mismatched == 0 and forced["y"].sqnr_db is None
+    text = render(visible(failed()))
+    assert "n2: add, FAILED, SQNR 43.77, recomputed 43.77" in text
+    assert "y: add, FAILED, SQNR 44.08, recomputed equal" in text
+
+
+def test_the_graph_says_where_the_sides_agree():
+    report = failed()
+    assert [(u.node, u.covers, u.inputs, u.outputs) for u in report.units][1] == ("n2", ["onnx_n2"], ["n1"], ["n2"])
+    network = around.networks(report, lambda pair, row: f"t{pair}-{row}")
+    assert [network.state(n) for n in ("x", "n1", "n2", "y")] == [
+        ["agrees"] * 3,
+        ["agrees"] * 3,
+        ["agrees", "fails", "fails"],
+        ["agrees", "differs", "differs"],
+    ]
+    assert network.find("n2") == 1 and network.find("nothing") is None
+
+
+def test_tensors_without_a_row_are_known_to_agree_or_not():
+    from qverify.compare.options import Options
+
+    report = three(board=wrong_at("n2"), options=Options())
+    pair = next(p for p in report.pairs if (p.a, p.b) == ("reference", "board"))
+    assert [r.name for r in pair.tensors] == ["y"]
+    assert {n: same for n, same in pair.same_bytes.items() if n != "x"} == {"n1": True, "n2": False}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_boxes_of_a_drawing_do_not_overlap(seed):
+    rng = random.Random(seed)
+    names = [f"n{at}" for at in range(rng.randint(1, 14))]
+    edges = [(a, b) for a, b in itertools.combinations(names, 2) if rng.random() < 0.3]
+    boxes = {name: layered.Box(name, (name,)) for name in names}
+    found = xml.fromstring(layered.draw(boxes, edges, "a graph"))
+    places = [(float(r.get("x", "")), float(r.get("y", ""))) for r in found.iter("rect")]
+    assert len(places) == len(names) and len(list(found.iter("path"))) >= len(edges)
+    width, height = float(found.get("width", "")), float(found.get("height", ""))
+    assert all(x >= 0 and x + layered.WIDTH <= width and y + layered.HEIGHT <= height for x, y in places)
+    for (x, y), (p, q) in itertools.combinations(places, 2):
+        assert abs(x - p) >= layered.WIDTH or abs(y - q) >= layered.HEIGHT
+    tops = {name: y for name, (_, y) in zip(names, places, strict=True)}
+    assert all(tops[a] < tops[b] for a, b in edges)
+
+
+def test_of_many_nodes_those_that_differ_are_drawn():
+    units = [NetworkUnit(f"n{at}", "add", [], [f"n{at - 1}"], [f"n{at}"]) for at in range(around.MOST_DRAWN + 40)]
+    report = replace(failed(), units=units)
+    report.pairs[1].same_bytes = {"n150": False}
+    text = render(visible(report))
+    assert text.count('class="graph"') == around.MOST_DRAWN + 1
+    assert "120 nodes are drawn, those that do not agree before others, 40 are described" in text
+    network = around.networks(report, lambda pair, row: "")
+    assert 150 in around.drawn_first(network)
+
+
+@pytest.mark.parametrize("name", ["html", "junit", "csv", "markdown", "model-explorer", "json"])
+def test_names_of_any_bytes_in_triage_are_text(name, tmp_path):
+    text = written(hostile(), name, tmp_path)
+    assert "\x1b" not in text and "\u202e" not in text and "new\nline" not in text
+    if name == "html":
+        page = Page(text)
+        check_links(page)
+        check_drawings(page)
+        assert sum(tag == "script" for tag, _ in page.tags) == 1
+        assert all(printable(n) in "".join(page.text) for n in NASTY)
+    if name == "junit":
+        root = xml.fromstring(text)
+        assert (root.get("tests"), root.get("failures")) == (str(len(NASTY) + 1),) * 2
+    if name == "markdown":
+        assert "<script>" not in text and "a|b" not in text and "@user" not in text
+    if name == "csv":
+        assert "\n=1+1" not in text and ",=1+1" not in text
+    if name == "model-explorer":
+        assert set(json.loads(text)["results"]) == set(NASTY)
+
+
+def test_node_data_for_model_explorer(tmp_path):
+    found = json.loads(written(failed(), "model-explorer", tmp_path))["results"]
+    assert set(found) == {"n1", "n2", "y", "onnx_n1", "onnx_n2", "onnx_y"}
+    assert found["n1"]["value"] == 200 and found["onnx_n2"] == found["n2"]
+    assert found["n2"]["value"] == pytest.approx(43.77, abs=0.01)
+    assert found["n2"]["bgColor"] != found["n1"]["bgColor"]
+
+
+CURVE = "svg.curve a:nth-of-type(2)"
+
+
+@in_a_browser
+def test_a_browser_clicks_through_the_page(tmp_path):
+    """The curve leads to the tensor's row; keys go along it; the table sorts and filters; a row opens its graph."""
+    path = tmp_path / "r.html"
+    formats.page("html").write(failed(), str(path))
+    with Chromium(tmp_path / "profile") as page:
+        page.open(path.as_uri())
+        row = page.run(f"document.querySelector('{CURVE}').getAttribute('href').slice(1)")
+        page.click(CURVE)
+        assert page.run("location.hash") == f"#{row}"
+        assert page.run(f"document.querySelector('#{row} details').open") is True
+        page.run(f"document.querySelector('{CURVE}').focus()")
+        page.press("ArrowRight")
+        assert page.run("document.activeElement.getAttribute('href')") == row_after(row)
+        page.press("Enter")
+        assert page.run("location.hash") == row_after(row)
+        section = f"document.getElementById('{row}').closest('section')"
+        names = f"[...{section}.querySelectorAll('tbody tr:not([hidden]) th summary')].map((s) => s.textContent)"
+        for kind, drawn in (("free", ".line.free, .dot"), ("again", ".line.again, path.again, .ring")):
+            parts = f"[...{section}.querySelectorAll('details[open] svg.curve')[0].querySelectorAll('{drawn}')]"
+            shown = f"{parts}.filter((part) => getComputedStyle(part).display !== 'none').length"
+            assert page.run(shown) >= 4
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
+            assert page.run(shown) == 0
+            page.run(f"{section}.querySelector('.show-{kind}').click()")
+        page.run(f"{section}.querySelectorAll('thead button')[6].click()")
+        assert page.run(names) == ["n1", "n2", "y"]
+        page.run(f"{section}.querySelectorAll('thead button')[6].click()")
+        assert page.run(names)[-1] == "n1" and page.run(f"{section}.querySelectorAll('[aria-sort]').length") == 1
+        page.run(f"{section}.querySelector('.filter').focus()")
+        page.write("n2")
+        assert page.run(names) == ["n2"] and "1 of 3" in page.run(f"{section}.querySelector('.found').textContent")
+        page.run(f"{section}.querySelector('.filter').value = ''; {section}.querySelector('.differing').click()")
+        assert sorted(page.run(names)) == ["n2", "y"]
+        page.run(f"document.querySelector('#{row} dd a').click()")
+        page.settle()
+        assert page.run("document.querySelector(location.hash).open") is True
+        assert page.run("document.querySelector(location.hash + ' svg.graph').getBoundingClientRect().width") > 200
+        assert (page.requests, page.logged) == ([], [])
+
+
+def row_after(row: str) -> str:
+    start, _, number = row.rpartition("-")
+    return f"#{start}-{int(number) + 1}"
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_page_is_wider_than_the_window(width, tmp_path):
+    """Nor does it run what a hostile name holds, ask for anything, or log an error."""
+    run = failed()
+    for pair in run.pairs:
+        for row in pair.tensors:
+            row.name = NASTY[0] + row.name + NASTY[-1]
+    with Chromium(tmp_path / "profile", width) as page:
+        for found, name in ((run, "run"), (hostile(), "triage")):
+            folder = tmp_path / name
+            folder.mkdir()
+            written(found, "html", folder)
+            page.open((folder / "r.html").as_uri())
+            page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+            page.settle()
+            assert page.run("document.documentElement.scrollWidth") <= width, name
+            assert page.run("document.querySelectorAll('script').length") == 1
+            assert (page.requests, page.logged) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Triage of the packaged example on a faulty board, in every format; and a capture of the main job."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with_faults = ["-b", f"faulty:local?fault=bitflip@{FAULTY}"]
+    models = f"{EXAMPLE}/digits_float.onnx,{EXAMPLE}/digits_quant.onnx"
+    into = [
+        w for name in ("html", "junit", "csv", "markdown", "json") for w in (f"--{name}", str(folder / f"t.{name}"))
+    ]
+    assert main(["triage", "-m", models, *with_faults, "--loss", "always", "-q", *into]) == 1
+    words = ["-m", f"{EXAMPLE}/digits_quant.onnx", *with_faults, "-r", "True", "-q"]
+    into = ["--json", str(folder / "r.json"), "--html", str(folder / "r.html")]
+    assert main([*words, "--capture", str(folder / "capture"), *into]) == 1
+    return folder
+
+
+def test_triage_has_the_same_numbers_in_all_formats(drawn):
+    found = json.loads((drawn / "t.json").read_text())
+    lines = [line for line in (drawn / "t.csv").read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
+    losses = [row for row in rows if row["row"] == "loss"]
+    assert [row["tensor"] for row in losses] == [one["tensor"] for one in found["losses"]] != []
+    for row, one in zip(losses, found["losses"], strict=True):
+        assert [row[n] for n in ("sqnr_db", "cosine", "clipped")] == [
+            str(one[n]) for n in ("sqnr_db", "cosine", "clipped")
+        ]
+    outputs = [(row["tensor"], row["max_abs"]) for row in rows if row["row"] == "output"]
+    assert outputs == [(o["name"], str(o["max_abs"])) for rung in found["rungs"] for o in rung["outputs"]]
+    cases = {c.get("name"): c for c in xml.parse(drawn / "t.junit").getroot().iter("testcase")}
+    names = [f"{rung['a']} ~ {rung['b']}" for rung in found["rungs"]]
+    assert [*cases] == ["verdict", *names]
+    assert [n for n in names if cases[n].find("failure") is not None] == [found["broken"]] == ["simulator ~ board"]
+    markdown = (drawn / "t.markdown").read_text()
+    assert "is to blame at" in markdown and f"{found['losses'][0]['sqnr_db']:.1f}" in markdown
+    page = Page((drawn / "t.html").read_text())
+    check_links(page)
+    check_drawings(page)
+    shown = "".join(page.text)
+    best = found["explained"][0]["explanation"]["exact"][0][0]["said"]
+    assert shown.count(best) >= 2 and "experiments on the board" in shown and found["next_step"] in shown
+    assert all(f"{one['sqnr_db']:.1f}" in shown for one in found["losses"])
+    assert found["command"] in shown and found["command"].startswith("qverify triage -m ")
+    assert "--html" not in found["command"] and found["units"] and found["sides"][-1]["name"] == "board"
+
+
+def test_a_capture_is_drawn_again_as_it_was_judged(drawn, capsys):
+    again = drawn / "again.json"
+    assert (
+        main(["report", str(drawn / "capture"), "-q", "--json", str(again), "--html", str(drawn / "again.html")]) == 1
+    )
+    one, two = (json.loads(path.read_text()) for path in (drawn / "r.json", again))
+    assert (two["verdict"], two["blame"], two["units"]) == (one["verdict"], one["blame"], one["units"])
+    assert [p["tensors"] for p in two["pairs"]] == [p["tensors"] for p in one["pairs"]]
+    check_links(Page((drawn / "again.html").read_text()))
+    capsys.readouterr()
+    assert main(["report", str(drawn / "capture")]) == 2
+    assert "where to?" in capsys.readouterr().err
+    assert main(["report", str(drawn), "--json", str(again)]) == 2
+    assert "not a capture" in capsys.readouterr().err
+
+
+def test_the_command_that_repeats_a_report_has_no_reports():
+    words = ["verify", "-m", "a b.onnx", "--html", "x", "--report", "json=-", "--csv=y", "-i", "--json"]
+    assert repeating_command(words) == "qverify verify -m 'a b.onnx' -i"
+    assert repeating_command([]) == ""
+
+
+def large(frames: int = 1) -> Report:
+    """A run of 200 nodes with long names, of which all fail on the board, in each of these frames."""
+    report = failed()
+    names = [f"model/backbone/stage{at // 20}/block{at}/Conv_output_0_QuantizeLinear_Output" for at in range(200)]
+    report.units = [NetworkUnit(n, "conv", [f"{n}_node"], names[at - 1 : at], [n]) for at, n in enumerate(names)]
+    pairs = list(report.pairs)
+    for pair in pairs:
+        bad = pair.tensors[1]
+        pair.tensors = [replace(bad, name=name, node=name, covers=[f"{name}_node"]) for name in names]
+    report.pairs = [replace(pair, frame=frame) for frame in range(frames) for pair in pairs]
+    if frames > 1:
+        row = {"verdict": "FAILED", "why": "", "failing": 200, "max_abs": 1.0, "board": None, "board_lost": False}
+        report.frames = [{"frame": at, "source": f"{at}.png", **row} for at in range(frames)]
+    return report
+
+
+def test_the_page_of_200_nodes_leaves_room_for_drawings():
+    text = render(visible(large()))
+    assert len(text.encode()) < 1_800_000  # of 3 MB; the drawings take what is left
+    check_links(Page(text))
+
+
+def test_of_many_frames_the_first_pairs_have_their_tensors():
+    text = render(visible(large(frames=10)))
+    page = Page(text)
+    check_links(page)
+    rows = [a for tag, a in page.tags if tag == "tr" and str(a.get("id")).startswith("t")]
+    assert len(rows) == 2400 and text.count("would make the page too large") == 30 - 12
+    lines = re.findall(r'<ul class="lines">(.*?)</ul>', text)[0]
+    assert lines.count("<li>") == 3 and "10 of 10 frames" in lines

@@ -1,0 +1,127 @@
+"""The HTML page in a browser: it is used as a person uses it, and nothing is logged, fetched or hard to reach."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qverify.cli.main import main
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+CULPRIT = "relu2_QuantizeLinear_Output"
+SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 400, "height": 800}}
+BAD = {"serious", "critical"}  # impacts of axe-core
+
+
+@dataclass
+class Seen:
+    """A page that is open. logged: messages and errors of its scripts. fetched: addresses beside the page's own."""
+
+    page: Any
+    address: str
+    logged: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+
+    def rows(self) -> list[str]:
+        """Returns the names in the table of the first pair that differs, in their present order, without hidden ones."""
+        rows = self.page.locator("section.pair").first.locator("table.tensors tbody tr:visible")
+        return [str(row.locator("th").get_attribute("data-value")) for row in rows.all()]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Returns the page of the packaged example on a board that is wrong at one node."""
+    import qverify.example
+
+    folder = tmp_path_factory.mktemp("page")
+    quantized = Path(next(iter(qverify.example.__path__))) / "digits_quant.onnx"
+    board = f"faulty:local?fault=bitflip@{CULPRIT}"
+    assert main(["-m", str(quantized), "-b", board, "-r", "True", "-q", "--html", str(folder / "r.html")]) == 1
+    return folder / "r.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def see(browser: Any, report: Path, **how: Any) -> Seen:
+    page = browser.new_context(**how).new_page()
+    seen = Seen(page, report.as_uri())
+    page.on("console", lambda message: seen.logged.append(message.text))
+    page.on("pageerror", lambda error: seen.logged.append(str(error)))
+    page.on("request", lambda r: seen.fetched.append(r.url) if r.url.partition("#")[0] != seen.address else None)
+    page.goto(seen.address)
+    return seen
+
+
+@pytest.fixture
+def seen(browser: Any, report: Path) -> Iterator[Seen]:
+    opened = see(browser, report, viewport=SIZES["desk"])
+    yield opened
+    assert opened.logged == [] and opened.fetched == []
+    opened.page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_hard_to_reach(browser: Any, report: Path, size: str, scheme: str) -> None:
+    """axe-core finds nothing serious, with every part of the page opened; the page is not wider than the screen."""
+    opened = see(browser, report, viewport=SIZES[size], color_scheme=scheme)
+    opened.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    found = axe.Axe().run(opened.page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in BAD] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+    assert opened.logged == [] and opened.fetched == []
+
+
+def test_a_point_of_the_curve_opens_its_tensor(seen: Seen) -> None:
+    seen.page.locator(f'section.pair svg.curve a:has(title:text("{CULPRIT}"))').first.click()
+    opened = seen.page.locator("table.tensors tbody tr:has(th details[open])")
+    assert opened.count() == 1 and opened.locator("th").get_attribute("data-value") == CULPRIT
+
+
+def test_the_curve_is_walked_by_keys(seen: Seen) -> None:
+    points = seen.page.locator("section.pair svg.curve").first.locator("a")
+    points.first.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Enter"):
+        seen.page.keyboard.press(key)
+    opened = seen.page.locator("table.tensors tbody tr:has(th details[open]) th")
+    assert opened.first.get_attribute("data-value") == CULPRIT
+
+
+def test_the_table_sorts(seen: Seen) -> None:
+    before = seen.rows()
+    head = seen.page.locator("section.pair").first.locator("table.tensors thead th")
+    names = head.all_inner_texts()
+    column = next(i for i, name in enumerate(names) if "LSB" in name)
+    for ends in ("ascending", "descending"):
+        head.nth(column).locator("button").click()
+        assert head.nth(column).get_attribute("aria-sort") == ends
+    assert seen.rows()[0] == CULPRIT and sorted(seen.rows()) == sorted(before) and seen.rows() != before
+
+
+def test_the_table_is_filtered(seen: Seen) -> None:
+    section = seen.page.locator("section.pair").first
+    section.locator(".filter").fill("relu2")
+    assert seen.rows() == [CULPRIT]
+    section.locator(".filter").fill("")
+    section.locator(".differing").check()
+    assert CULPRIT in seen.rows() and 0 < len(seen.rows()) < 8
+
+
+def test_without_scripts_the_summary_and_the_tables_stand(browser: Any, report: Path) -> None:
+    opened = see(browser, report, java_script_enabled=False, viewport=SIZES["desk"])
+    assert opened.page.locator("h1").inner_text().endswith("FAILED")
+    assert CULPRIT in opened.rows() and len(opened.rows()) == 8
+    assert opened.page.locator("section.pair svg.curve").first.is_visible()

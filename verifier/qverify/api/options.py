@@ -1,0 +1,174 @@
+"""The options of the functions: those of the commands, by the same names. A value that is left out is the command's
+default, which the function's signature shows."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
+
+import numpy.typing as npt
+
+Path = str | os.PathLike[str]
+Some = str | Sequence[str]  # an option that may be repeated
+Shapes = Mapping[str, Sequence[int]] | Some
+Inputs = Path | Mapping[str, Path] | npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
+Progress = Callable[[str, int, int], None]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class RunnerOptions(TypedDict, total=False):
+    """What runs on a board that runs something else than qvrt."""
+
+    runner: str | None
+    runner_option: Some
+
+
+class LinkOptions(TypedDict, total=False):
+    """How a board is reached: login and timeouts."""
+
+    timeout: float
+    user: str | None
+    ssh_config: Path | None
+    ssh_backend: Literal["paramiko", "openssh"] | None
+    accept_new_host_key: bool
+    wait: float | None
+    python: str | None
+    provider: Some
+    runtime: str | None
+
+
+class JudgingOptions(TypedDict, total=False):
+    """What counts as equal."""
+
+    compare_digits: int | None
+    dump_all_nodes_results: bool | None
+    rule: str | None
+    gate: Some
+    atol: float | None
+    rtol: float | None
+    min_cosine: float | None
+    max_rmse: float | None
+    min_sqnr: float | None
+    max_lsb: int | None
+    criteria: Some
+    nan_equal: bool
+    relax_board: bool
+    strict: bool
+
+
+class InputOptions(TypedDict, total=False):
+    """How files become inputs."""
+
+    seed: int
+    description: Path | None
+    roi: Mapping[str, Sequence[int]] | Some
+
+
+class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
+    """Those of verify."""
+
+    run_sim: bool
+    shape: Shapes
+    pull: Literal["differ", "all"]
+    allow_other_model: bool
+    no_host: bool
+    repeat: int
+    paranoid: bool
+    spot_seed: int | None
+    reference_spread: bool
+    reference_engine: Some
+    reference_python: Some
+    reference_timeout: float
+    capture: Path | None
+    labels: Path | None
+    task_metric: str | None
+
+
+class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
+    """Those of triage."""
+
+    stages: Some | None
+    run_sim: bool
+    gate: Some
+    relax_board: bool
+    app_input: Path | None
+    app_output: Path | None
+    loss: Literal["auto", "always", "never"]
+    shape: Shapes
+    allow_other_model: bool
+    explain: float
+    repeat: int
+    capture: Path | None
+
+
+class CompareOptions(JudgingOptions, total=False):
+    """Those of compare."""
+
+    model: Path | None
+    profile: str
+    profile_a: str
+    profile_b: str
+    dtype: Mapping[str, str] | Some
+    layer_info: Path
+    side: str
+    side_a: str
+    side_b: str
+    frame: int
+    outputs_only: bool
+
+
+class ReplayOptions(LinkOptions, JudgingOptions, total=False):
+    """Those of replay."""
+
+    dump: Path | None
+    model: Some | None
+    rerun: Some | None
+    board: str | None
+    run_sim: bool
+
+
+class CompileOptions(TypedDict, total=False):
+    """Those of compile."""
+
+    integer_onnx: Path | None
+    rounding: str
+    align: int
+    shape: Shapes
+    no_fuse: bool
+    strip_io_quant: bool
+    input: Mapping[str, str] | Some
+    description: Path | None
+    no_host: bool
+    check: bool
+
+
+def with_options(name: str, options: type) -> Callable[[Function], Function]:
+    """Returns a decorator that shows every option in the function's signature, with the command's default."""
+
+    def decorate(function: Function) -> Function:
+        from qverify.cli.python_options import python_options
+
+        declared = python_options(name)
+        hints = {key: getattr(hint, "__forward_arg__", hint) for key, hint in options.__annotations__.items()}
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_default(declared[key]), annotation=hint)
+            for key, hint in hints.items()
+        ]
+        shown = signature.replace(parameters=[*own, *more])
+        function.__signature__ = shown  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _default(option: Any) -> Any:
+    """Returns what the command line has where the option is not given."""
+    if option.multiple:
+        return ()
+    if option.is_flag:
+        return bool(option.secondary_opts) and option.default is True
+    return option.default if isinstance(option.default, (bool, int, float, str)) else None

@@ -1,0 +1,63 @@
+"""Reports of earlier runs: a capture drawn again as files, the difference of two runs, the schemas of the documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qverify.cli.commands.schema import command as schema
+from qverify.cli.report_diff import diff
+from qverify.cli.reporting import ReportFiles, emit, report_options
+from qverify.cli.view_options import view_options
+
+if TYPE_CHECKING:
+    from qverify.renderers.view import View
+
+
+class OfCaptures(click.Group):
+    """A group whose first word may be the capture itself: `report CAPTURE` stands for `report capture CAPTURE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+            args = ["capture", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=OfCaptures, help=__doc__, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
+def command() -> None:
+    pass
+
+
+@command.command("capture", short_help="Draw a capture (the word may be left out)")
+@click.argument("folder", metavar="CAPTURE", type=click.Path(exists=True, file_okay=False))
+@view_options
+@report_options()
+def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
+    """Draws a capture of the main job (`--capture`) again in the formats given, judged by the options of its run."""
+    from qverify.capture.reader import is_capture
+    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.live_progress import live_progress
+    from qverify.compare.options import Options
+    from qverify.renderers import frame_lines, terminal
+    from qverify.session.offline.rejudge import RejudgeRequest, rejudge
+
+    if not reports.files and reports.plots is None:
+        raise click.UsageError("where to? Give --html FILE, --report FORMAT=PATH ... (qverify replay prints it)")
+    if not is_capture(folder):
+        raise click.UsageError(
+            f"{folder}: not a capture (it has no capture.json); a run with --capture {folder} makes one"
+        )
+    with live_progress() as live:
+        outcome = rejudge(
+            RejudgeRequest(folder, Options(drawings=reports.drawings)),
+            FramesShown(live, view, 0, reports.stdout_taken),
+            live.watch,
+        )
+    report = outcome.report
+    whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
+    return emit(report, whole, reports)
+
+
+command.add_command(diff)
+command.add_command(schema, "schema")

@@ -1,0 +1,34 @@
+"""qverify report diff: two runs beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from qverify.cli.reporting import ReportFiles, emit, report_options
+from qverify.cli.view_options import QUIET, screen
+
+EPILOG = """Exit status: 0 every verdict is the same or better; 1 the verdict of the run or of a pair is worse (PASSED to
+FAILED or INCONCLUSIVE, INCONCLUSIVE to FAILED); 3 not known: B lacks a pair that A has, the two have no tensor in common, or
+FAILED became INCONCLUSIVE; 2 usage or a bad file. Numbers that change while the verdict stays do not change the status."""
+
+
+@click.command(
+    help="Compare two runs of one network, A before B: JSON reports (--json), or captures and bundles, which are judged again. "
+    "Verdicts, blame, tensors better and worse, times, and what else was not the same",
+    epilog=EPILOG,
+)
+@click.argument("a", type=click.Path(exists=True))
+@click.argument("b", type=click.Path(exists=True))
+@click.option("--all", "every", is_flag=True, help="list every change")
+@QUIET
+@report_options("write_difference")
+def diff(a: str, b: str, every: bool, quiet: bool, reports: ReportFiles) -> int:
+    from qverify.renderers import difference_text
+    from qverify.report.compare_reports import compare_reports
+    from qverify.session.offline.open_report import open_report
+
+    found = compare_reports(open_report(a), open_report(b), a, b)
+    view = replace(screen(), every=every, detail="quiet" if quiet else "normal")
+    return emit(found, difference_text.render(found, view), reports)

@@ -1,0 +1,108 @@
+"""Where two tensors differ: |a - b| over height and width, down-sampled by maximum, of all channels and the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import ceil, isqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compare.paired_values import PairedValues
+from qverify.report.drawings import ErrorMap, ErrorMaps
+from qverify.tensors.recording import Array
+
+CELLS, WORST = 48, 3  # cells of a side at most; channels drawn besides the maximum of all
+BLOCK, LONGEST = 1 << 18, 1 << 16  # elements at once; of a row
+Reals = npt.NDArray[np.float64]
+
+
+def map_errors(values: PairedValues) -> ErrorMaps:
+    """Returns the maps of two tensors of one shape that are not empty. The last two dimensions that are longer than 1 are
+    height and width, those before them channels. Differences are in LSB where both sides have the same integer type,
+    else real values."""
+    a, b, folded = _planes(values)
+    rows, columns = _edges(a.shape[1]), _edges(a.shape[2])
+    whole, totals = np.zeros((len(rows) - 1, len(columns) - 1)), np.zeros(len(a))
+    for start, at, cells, sums in _pooled(a, b, rows, columns, values.integers):
+        whole[at] = np.maximum(whole[at], cells.max(axis=0))
+        totals[start : start + len(sums)] += sums
+    maps = [ErrorMap(None, whole, float(totals.sum()))]
+    worst = [int(c) for c in np.argsort(-totals, kind="stable")[:WORST] if totals[c] > 0] if len(a) > 1 else []
+    for channel in worst:
+        part = np.zeros_like(whole)
+        one = slice(channel, channel + 1)
+        for _, at, cells, _ in _pooled(a[one], b[one], rows, columns, values.integers):
+            part[at] = cells[0]
+        maps.append(ErrorMap(channel, part, float(totals[channel])))
+    return ErrorMaps((a.shape[1], a.shape[2]), folded, len(a), maps)
+
+
+def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
+    """Returns both tensors as (channels, height, width), and whether they were folded. Integers stay as they are,
+    others become real values."""
+    a, b = values.a, values.b
+    if not values.integers:
+        if a.dtype.kind != "f" or values.spec_a.scale:
+            a = values.spec_a.dequantized(a)
+        if b.dtype.kind != "f" or values.spec_b.scale:
+            b = values.spec_b.dequantized(b)
+    shape = [n for n in a.shape if n > 1]
+    if len(shape) < 2 or shape[-1] > LONGEST:
+        width = max(1, isqrt(max(a.size - 1, 0)) + 1)
+        height = ceil(a.size / width)
+        return _fold(a, height, width), _fold(b, height, width), True
+    shape = [-1, *shape[-2:]]
+    return a.reshape(shape), b.reshape(shape), False
+
+
+def _fold(value: Array, height: int, width: int) -> Array:
+    """Returns the elements in rows of this width; what the last row lacks is 0 on both sides."""
+    flat = value.reshape(-1)
+    if flat.size < height * width:
+        flat = np.concatenate([flat, np.zeros(height * width - flat.size, flat.dtype)])
+    return flat.reshape(1, height, width)
+
+
+def _edges(length: int) -> npt.NDArray[np.int64]:
+    """Returns where the cells of a side begin, and its end."""
+    cells = min(length, CELLS)
+    return np.arange(cells + 1, dtype=np.int64) * length // cells
+
+
+def _pooled(
+    a: Array, b: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], integers: bool
+) -> Iterator[tuple[int, int, Reals, Reals]]:
+    """Yields, for a band of rows of some channels: the first channel, the row of cells, the cells (channels, columns),
+    and the sum of |a - b| of each channel."""
+    for at, (top, bottom) in enumerate(pairwise(rows)):
+        step = max(1, BLOCK // int((bottom - top) * a.shape[2]))
+        for start in range(0, len(a), step):
+            part = np.s_[start : start + step, top:bottom]
+            apart = _distance(a[part], b[part], integers)
+            cells = np.maximum.reduceat(apart.max(axis=1), columns[:-1], axis=1)
+            yield start, at, cells.astype(np.float64), apart.sum(axis=(1, 2), dtype=np.float64)
+
+
+def _distance(a: Array, b: Array, integers: bool) -> npt.NDArray[np.generic]:
+    if integers:
+        return np.maximum(a, b).astype(np.float64) - np.minimum(a, b) if a.itemsize > 4 else _narrow(a, b)
+    with np.errstate(invalid="ignore", over="ignore"):
+        real_a, real_b = a.astype(np.float64), b.astype(np.float64)
+        apart = np.abs(real_a - real_b)
+    wild = ~np.isfinite(real_a) | ~np.isfinite(real_b)
+    if wild.any():
+        alike = (real_a == real_b) | (np.isnan(real_a) & np.isnan(real_b))
+        apart[wild] = np.where(alike[wild], 0.0, np.inf)
+    return apart
+
+
+def _narrow(a: Array, b: Array) -> npt.NDArray[np.generic]:
+    """Returns |a - b| of integers of up to 32 bits, in the unsigned type of their size."""
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    if a.dtype.kind == "b":
+        return np.not_equal(a, b).astype(np.uint8)
+    with np.errstate(over="ignore"):
+        larger, smaller = np.maximum(a, b).astype(unsigned), np.minimum(a, b).astype(unsigned)
+        return np.subtract(larger, smaller)

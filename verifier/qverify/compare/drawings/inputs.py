@@ -1,0 +1,69 @@
+"""Draws the prepared inputs: the picture they are, where they are one, and their values."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.compare.drawings.draw_tensor import BINS, clipped_at_ends, quantized_range
+from qverify.compare.paired_values import PairedValues
+from qverify.report.drawings import InputDrawing, ValueHistogram
+from qverify.tensors.prepared import PreparedInput, PreparedInputs
+from qverify.tensors.recording import Array
+from qverify.tensors.spec import TensorSpec
+
+SIDE, SMALLEST, MOST = 224, 8, 8  # pixels of a drawn picture's longer side; of a plane that is a picture; inputs
+CHANNELS = (1, 3)
+
+
+def draw_inputs(prepared: PreparedInputs) -> list[InputDrawing]:
+    """Returns the drawings of the first inputs."""
+    return [_draw(one) for one in prepared.inputs[:MOST]]
+
+
+def _draw(one: PreparedInput) -> InputDrawing:
+    value, spec = one.array(), one.spec
+    picture, shown = _picture(value, spec)
+    return InputDrawing(spec.name, spec.dtype, spec.shape, picture, _histogram(value, spec), shown)
+
+
+def _histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
+    real, low, high = PairedValues(value, value, spec, spec), np.inf, -np.inf
+    for block in real.blocks():
+        if (finite := block.a[np.isfinite(block.a)]).size:
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    if low > high:
+        return None
+    counts, width = np.zeros(BINS, np.int64), (high / BINS - low / BINS) or 1.0
+    for block in real.blocks():
+        known = np.isfinite(block.a)
+        at = np.clip((block.a[known] / width - low / width).astype(np.int64), 0, BINS - 1)
+        counts += np.bincount(at, None if block.count is None else block.count[known], BINS).astype(np.int64)
+    limits = quantized_range(spec)
+    return ValueHistogram(low, high, counts, None, limits, clipped_at_ends(value) if limits else None, None)
+
+
+def _picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:
+    """Returns (height, width, 3) and what it is; None where the input is no plane or planes of 1 or 3 channels."""
+    if value.ndim not in (3, 4) or value.dtype.kind not in "iuf":
+        return None, ""
+    first = value[0] if value.ndim == 4 and value.shape[0] else value
+    if first.ndim != 3 or not first.size:
+        return None, ""
+    last = first.shape[2] in CHANNELS and first.shape[0] >= SMALLEST
+    planes = first if last else np.moveaxis(first, 0, 2)
+    height, width, channels = planes.shape
+    if channels not in CHANNELS or min(height, width) < SMALLEST:
+        return None, ""
+    step = -(-max(height, width) // SIDE)
+    small = planes[::step, ::step].astype(np.float64)
+    small = np.where(np.isfinite(small), small, 0.0)
+    low, high = float(small.min()), float(small.max())
+    shades = (small / (high - low) - low / (high - low)) * 255 if high > low else np.zeros_like(small)
+    whole = np.repeat(shades, 3, axis=2) if channels == 1 else shades
+    words = f"{width} x {height}" + (f", one pixel of {step} x {step}" if step > 1 else "")
+    more = f", the first of {value.shape[0]}" if value.ndim == 4 and value.shape[0] > 1 else ""
+    order = ", channels in the order in which they were fed" if channels == 3 else ""
+    return np.clip(np.rint(whole), 0, 255).astype(
+        np.uint8
+    ), f"{words}{order}{more}; its least value is black, its largest full"

@@ -1,0 +1,88 @@
+"""An ONNX model that nothing here can run: its inputs, its outputs, and which node makes which tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from qverify.errors import UsageError
+from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.load import fix_shapes, initializers_are_no_inputs, parse, read_model
+from qverify.tensors.spec import TensorSpec
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueNode:
+    """A node. op: with its domain. inputs: without constants and absent ones. outputs: without absent ones."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueModel:
+    """data: the file with external data in it. inputs: their specs. outputs: the names of the final outputs. declared:
+    dtype and dims of tensors as far as the file states them; None for a dim, and for dims, that it leaves open.
+    nodes: in the file's order."""
+
+    path: str
+    data: bytes
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...]
+    declared: Mapping[str, tuple[str, Shape | None]]
+    nodes: tuple[OpaqueNode, ...]
+    proto: onnx.ModelProto
+
+    def exposed(self) -> bytes:
+        """Returns the model with every node's output as an output of its own."""
+        names = [name for node in self.nodes for name in node.outputs]
+        return bytes(expose_tensors(self.proto, names).SerializeToString())
+
+
+def read_opaque(path: str, shapes: dict[str, tuple[int, ...]]) -> OpaqueModel:
+    """Returns the model. shapes: of dynamic inputs. Raises BadFileError for a file that is no ONNX or leaves the shape of
+    an input open, UsageError for an output that no node makes."""
+    data = read_model(path)
+    proto = parse(data, path)
+    initializers_are_no_inputs(proto)
+    fix_shapes(proto, path, shapes)
+    graph = proto.graph
+    inputs = tuple(TensorSpec(i.name, *_known(i)) for i in graph.input)
+    computed = {*(i.name for i in graph.input), *(name for node in graph.node for name in node.output)}
+    nodes = tuple(
+        OpaqueNode(
+            f"{n.domain}::{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type,
+            tuple(name for name in n.input if name in computed and name),
+            tuple(filter(None, n.output)),
+        )
+        for n in graph.node
+    )
+    outputs = tuple(o.name for o in graph.output)
+    made = {name for node in nodes for name in node.outputs}
+    if strange := next((name for name in outputs if name not in made), None):
+        raise UsageError(
+            f"{path}: no node computes output {strange!r}, so a reference engine has nothing to give there"
+        )
+    stated = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.output)}
+    declared = {name: (_dtype(kind), _dims(kind)) for name, kind in stated.items() if kind.elem_type}
+    return OpaqueModel(path, data, inputs, outputs, declared, nodes, proto)
+
+
+def _known(value: onnx.ValueInfoProto) -> tuple[str, tuple[int, ...]]:
+    """Returns an input's dtype and shape, which are fixed."""
+    kind = value.type.tensor_type
+    return _dtype(kind), tuple(d.dim_value for d in kind.shape.dim)
+
+
+def _dtype(kind: onnx.TypeProto.Tensor) -> str:
+    return str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+
+
+def _dims(kind: onnx.TypeProto.Tensor) -> Shape | None:
+    """Returns the dims that the file states, None for an open one; None where it states none at all."""
+    return tuple(d.dim_value or None for d in kind.shape.dim) if kind.HasField("shape") else None

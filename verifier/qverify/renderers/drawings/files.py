@@ -1,0 +1,66 @@
+"""--plots: a picture of every drawn tensor and of the inputs, as SVG and PNG, in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from qverify.errors import UsageError
+from qverify.files import write_bytes, write_text
+from qverify.printable import visible
+from qverify.renderers.drawings import panels, png, svg
+from qverify.renderers.drawings.shapes import Figure, sheet
+from qverify.report.document import Pair, Report
+from qverify.report.drawings import TensorDrawing
+from qverify.tensors.file_names import file_stems
+
+LONGEST = 60  # characters of a name in a title
+
+
+def write_plots(report: Report, folder: str) -> None:
+    """Writes the files, each whole or not at all; the folder is made. Their names begin with a number, in the order of
+    the report; others in the folder stay. UsageError where one cannot be written, MissingExtraError without Pillow."""
+    png.require()
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--plots {folder}: cannot be made: {error.strerror}") from error
+    report = visible(report)
+    sheets = [*_sheets(report)]
+    names = file_stems([f"{at:03d}-{name}" for at, (name, _) in enumerate(sheets)])
+    for stem, (_, figure) in zip(names.values(), sheets, strict=True):
+        write_text(svg.document(figure), os.path.join(folder, f"{stem}.svg"))
+        write_bytes(png.draw(figure), os.path.join(folder, f"{stem}.png"))
+    inputs = file_stems([f"input-{one.name}" for one in report.input_drawings if one.picture is not None])
+    for stem, one in zip(inputs.values(), (i for i in report.input_drawings if i.picture is not None), strict=True):
+        assert one.picture is not None
+        write_bytes(png.pixels(one.picture), os.path.join(folder, f"{stem}.png"))
+
+
+def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
+    """Yields the name and the sheet of every drawn tensor and input."""
+    for pair in sorted(report.pairs, key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
+        for drawing in pair.drawings:
+            yield (
+                f"{pair.a}-{pair.b}-{drawing.name}",
+                sheet(_title(pair, drawing, len(report.boards) > 1), panels.figures(drawing, pair.a, pair.b)),
+            )
+    for one in report.input_drawings:
+        if one.values is not None:
+            figure = panels.values(one.values, _shortened(one.name), "")
+            yield f"input-{one.name}", sheet(f"input {_shortened(one.name)}", [figure], columns=1)
+
+
+def _title(pair: Pair, drawing: TensorDrawing, several: bool) -> str:
+    counted = f"{drawing.differing} of {drawing.elements} elements differ" if drawing.differing else "equal"
+    return f"{_shortened(drawing.name)} {drawing.op}, {pair.a} ~ {pair.b}{place_of(pair, several)}: {counted}"
+
+
+def place_of(pair: Pair, several: bool) -> str:
+    """Returns the words that tell a pair from others of the same sides: its board, where there are several, and frame."""
+    words = (pair.board if several else "", f"frame {pair.frame}" if pair.frame else "")
+    return "".join(f", {word}" for word in words if word)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}..."

@@ -1,0 +1,62 @@
+"""Node data of Model Explorer, to colour the graph of the quantized ONNX: the lowest SQNR of each tensor."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from qverify.renderers.report_text import write_report
+from qverify.renderers.summary_lines import summary_lines
+from qverify.renderers.triage_text import render
+from qverify.report.document import Report, TensorRow
+from qverify.report.triage_document import Triage
+
+SUFFIX = ".node_data.json"
+EQUAL = 200.0  # dB, where both sides are equal: JSON has no infinity
+COLOURS = {"PASSED": "#d7f0dd", "FAILED": "#f7c6c2", "INCONCLUSIVE": "#f6e3b4"}
+ORDER = ("FAILED", "INCONCLUSIVE", "PASSED")
+
+
+def write(report: Report, path: str) -> None:
+    """Writes value and colour of each tensor: the lowest SQNR in dB of any pair, frame and board, at most EQUAL, and the
+    colour of the worst verdict. The keys are the tensor and the ONNX nodes it stands for; Model Explorer knows either."""
+    results: dict[str, dict[str, object]] = {}
+    for row, value, verdict in _worst(report).values():
+        for key in dict.fromkeys((row.name, row.node, *row.covers)):
+            if key:
+                results[key] = {"value": value, "bgColor": COLOURS[verdict], "textColor": "#1b1f24"}
+    _write(results, {"qverify": summary_lines(report)}, path)
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes the SQNR of each tensor that quantization costs something, by the names in both ONNX files."""
+    results = dict[str, dict[str, object]]()
+    for loss in triage.losses:
+        for key in dict.fromkeys((loss.tensor, loss.quantized, loss.node)):
+            if key:
+                results[key] = {"value": _finite(loss.sqnr_db)}
+    stops = [{"stop": 0, "bgColor": "#f7c6c2"}, {"stop": 1, "bgColor": "#d7f0dd"}]
+    _write(results, {"gradient": stops, "qverify": render(triage).splitlines()}, path)
+
+
+def _worst(report: Report) -> dict[str, tuple[TensorRow, float, str]]:
+    found = dict[str, tuple[TensorRow, float, str]]()
+    for pair in report.pairs:
+        for row in pair.tensors:
+            value = row.metrics.get("sqnr_db")
+            known = _finite(float(value) if isinstance(value, (int, float)) else EQUAL if row.bit_equal else math.nan)
+            _, least, verdict = found.get(row.name, (row, EQUAL, "PASSED"))
+            found[row.name] = row, min(least, known), min((verdict, row.verdict), key=ORDER.index)
+    return found
+
+
+def _finite(value: float) -> float:
+    """Returns the ratio within -EQUAL to EQUAL; one that is not a number is the lowest."""
+    return -EQUAL if math.isnan(value) else min(max(value, -EQUAL), EQUAL)
+
+
+def _write(results: dict[str, dict[str, object]], others: dict[str, object], path: str) -> None:
+    """Writes the document. others: what stands beside the results; Model Explorer ignores what it does not know."""
+    results.pop("results", None)  # by that name inside, Model Explorer takes the file for another kind
+    document = {"results": results, **others}
+    write_report(json.dumps(document, indent=1, allow_nan=False) + "\n", path)

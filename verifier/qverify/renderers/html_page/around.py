@@ -1,0 +1,207 @@
+"""The graph around a node: what feeds it, what reads it, the ONNX nodes it stands for, and where the sides agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from qverify.plural import count
+from qverify.renderers.html_page.elements import element, facts, text
+from qverify.renderers.html_page.layered import Box, draw
+from qverify.report.document import NetworkUnit, Pair, Report
+from qverify.report.triage_document import Neighbour, Neighbourhood
+
+SHORT = {"reference": "ref", "simulator": "sim"}
+SIGNS = {"agrees": "=", "differs": "~", "fails": "X", "unknown": "?"}
+WORDS = {"agrees": "agrees", "differs": "differs", "fails": "fails when recomputed", "unknown": "not known"}
+ORDER = ("fails", "differs", "unknown", "agrees")
+MARKS = {"agree": "agrees", "given": "agrees", "differ": "differs", "fails forced": "fails", "not known": "unknown"}
+LEGEND = "= agrees, ~ differs, X fails when it is recomputed from its recorded inputs, ? not known"
+MOST_BESIDE = 6  # boxes of one kind around the node; the words below name the others
+MOST_DRAWN = 120  # nodes with a drawing; of the others, words
+
+
+@dataclass(slots=True)
+class Network:
+    """The units of a report as their pairs saw them. pairs: of one frame and board. rows: tensor to the id of its row.
+    makers: tensor to the number of its unit. readers: tensor to the numbers of the units that read it."""
+
+    units: list[NetworkUnit]
+    pairs: list[Pair]
+    rows: Mapping[str, str]
+    makers: dict[str, int] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    _states: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.makers = {name: at for at, unit in enumerate(self.units) for name in unit.outputs}
+        for at, unit in enumerate(self.units):
+            for name in dict.fromkeys(unit.inputs):
+                self.readers.setdefault(name, []).append(at)
+        self._states = [_states(pair) for pair in self.pairs]
+
+    def state(self, tensor: str) -> list[str]:
+        """Returns for each pair: agrees, differs, fails or unknown."""
+        given = "unknown" if tensor in self.makers else "agrees"  # an input of the network was fed to all alike
+        return [states.get(tensor, given) for states in self._states]
+
+    def unit_state(self, at: int) -> str:
+        """Returns the worst state of a unit's outputs in any pair."""
+        return _worst(state for name in self.units[at].outputs for state in self.state(name))
+
+    def find(self, node: str) -> int | None:
+        """Returns the number of the unit of this name, or that computes this tensor; None where there is none."""
+        named = next((at for at, unit in enumerate(self.units) if unit.node == node), None)
+        return named if named is not None else self.makers.get(node)
+
+
+def _states(pair: Pair) -> dict[str, str]:
+    states = {name: "agrees" if same else "differs" for name, same in pair.same_bytes.items()}
+    for row in pair.tensors:
+        failed = row.forced is not None and row.forced.verdict == "FAILED"
+        states[row.name] = "fails" if failed else "agrees" if row.bit_equal else "differs"
+    return states
+
+
+def _worst(states: Iterable[str]) -> str:
+    found = set(states)
+    return next((state for state in ORDER if state in found), "unknown")
+
+
+def networks(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
+    """Returns the network as the pairs of the worst frame and board saw it; None without units. anchor: the id of a row,
+    by the number of its pair and of the row; "" where it is not on the page."""
+    if not report.units or not report.pairs:
+        return None
+    order = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
+    first = min(report.pairs, key=lambda p: (order[p.verdict], not p.tensors))
+    board = first.board or next((p.board for p in report.pairs if p.frame == first.frame and p.board), None)
+    kept = [(at, p) for at, p in enumerate(report.pairs) if p.frame == first.frame and p.board in (None, board)]
+    rows: dict[str, str] = {}
+    for at, pair in sorted(kept, key=lambda k: order[k[1].verdict]):
+        for number, row in enumerate(pair.tensors):
+            if id_of := anchor(at, number):
+                rows.setdefault(row.name, id_of)
+    return Network(report.units, [pair for _, pair in kept], rows)
+
+
+def drawn_first(network: Network) -> set[int]:
+    """Returns the numbers of the units that are drawn: all, or MOST_DRAWN: those that fail or differ before others, in
+    running order."""
+    order = sorted(range(len(network.units)), key=lambda at: ORDER.index(network.unit_state(at)))
+    return set(order[:MOST_DRAWN])
+
+
+def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> str:
+    """Returns the drawing and the words on one unit. hops: how far away a box may be."""
+    unit = network.units[at]
+    near = _near(network, at, hops)
+    boxes = {name: _box(network, name, where == 0) for name, where in near.items()}
+    edges = [
+        (_key(network, tensor), f"u{reader}")
+        for reader in (int(n[1:]) for n in near if n.startswith("u"))
+        for tensor in dict.fromkeys(network.units[reader].inputs)
+        if _key(network, tensor) in near
+    ]
+    label = f"the graph around {unit.node}"
+    picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
+    shown = element("div", picture, class_="wide", tabindex=0) if drawing else ""
+    return element("figure", shown, element("figcaption", _words(network, at)))
+
+
+def _key(network: Network, tensor: str) -> str:
+    maker = network.makers.get(tensor)
+    return f"i{tensor}" if maker is None else f"u{maker}"
+
+
+def _near(network: Network, at: int, hops: int) -> dict[str, int]:
+    """Returns the boxes, u and the number of a unit or i and the name of an input, with their distance."""
+    found = {f"u{at}": 0}
+    for distance in range(1, hops + 1):
+        for name in [n for n, d in found.items() if d == distance - 1 and n.startswith("u")]:
+            unit = network.units[int(name[1:])]
+            above = [_key(network, tensor) for tensor in unit.inputs]
+            below = [f"u{reader}" for tensor in unit.outputs for reader in network.readers.get(tensor, [])]
+            for side in (above, below):
+                for other in list(dict.fromkeys(side))[:MOST_BESIDE]:
+                    found.setdefault(other, distance)
+    order = {name: int(name[1:]) if name[0] == "u" else -1 for name in found}
+    return {name: found[name] for name in sorted(found, key=lambda n: order[n])}
+
+
+def _box(network: Network, name: str, here: bool) -> Box:
+    if name.startswith("i"):
+        return Box(f"{name[1:]}: an input of the network", (name[1:], "input", "the same for all"), "agrees")
+    at = int(name[1:])
+    unit, state = network.units[at], network.unit_state(at)
+    said = _said(network, at, True)
+    covered = f", {count(len(unit.covers), 'ONNX node')}" if unit.covers else ""
+    title = f"{unit.node}: {unit.op}; {'; '.join(_said(network, at, False))}"
+    tensor = unit.outputs[0] if unit.outputs else unit.node
+    link = next((network.rows[o] for o in unit.outputs if o in network.rows), "")
+    return Box(title, (tensor, f"{unit.op}{covered}", "  ".join(said)), state, f"#{link}" if link else "", here)
+
+
+def _said(network: Network, at: int, short: bool) -> list[str]:
+    """Returns how the sides compare at a unit, pair by pair; pairs that say the same as all others in one."""
+    outputs = network.units[at].outputs
+    by_pair = [_worst(network.state(name)[n] for name in outputs) for n in range(len(network.pairs))]
+    if len(set(by_pair)) == 1:
+        return [f"{SIGNS[by_pair[0]]} all pairs" if short else f"{WORDS[by_pair[0]]} in all pairs"]
+    names = [f"{SHORT.get(p.a, p.a)}~{SHORT.get(p.b, p.b)}" for p in network.pairs]
+    if not short:
+        return [f"{name} {WORDS[state]}" for name, state in zip(names, by_pair, strict=True)]
+    groups = {s: [n for n, state in zip(names, by_pair, strict=True) if state == s] for s in ORDER if s in by_pair}
+    return [f"{SIGNS[state]} {' '.join(group)}" for state, group in groups.items()]
+
+
+def _words(network: Network, at: int) -> str:
+    unit = network.units[at]
+    rows = [("reads", _tensors(network, unit.inputs))]
+    rows += [("computes", _tensors(network, unit.outputs))] if unit.outputs != [unit.node] else []
+    readers = [o for n in unit.outputs for r in network.readers.get(n, []) for o in network.units[r].outputs[:1]]
+    rows += [("read by", _tensors(network, dict.fromkeys(readers)))] if readers else []
+    covers = ", ".join(element("code", text(name)) for name in unit.covers)
+    rows += [("stands for", f"{covers} of the original ONNX")] if covers else []
+    return facts([(name, value or "constants only") for name, value in rows])
+
+
+def _tensors(network: Network, names: Iterable[str]) -> str:
+    return ", ".join(_tensor(network, name) for name in dict.fromkeys(names))
+
+
+def _tensor(network: Network, name: str) -> str:
+    shown = element("code", text(name))
+    link = network.rows.get(name)
+    shown = element("a", shown, href=f"#{link}") if link else shown
+    return f"{shown} ({WORDS[_worst(network.state(name))] if name in network.makers else 'input of the network'})"
+
+
+def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
+    """Returns the drawing of a diverging tensor of triage with its neighbours, and the ONNX nodes its unit stands for."""
+    above, below = found.above[:MOST_BESIDE], found.below[:MOST_BESIDE]
+    boxes = {"at": _neighbour(found.at, True)}
+    boxes |= {f"a{n}": _neighbour(one) for n, one in enumerate(above)}
+    boxes |= {f"b{n}": _neighbour(one) for n, one in enumerate(below)}
+    edges = [(name, "at") for name in boxes if name[0] == "a" and name != "at"]
+    edges += [("at", name) for name in boxes if name[0] == "b"]
+    label = f"the graph around {found.at.tensor}"
+    left = len(found.above) + len(found.below) - len(above) - len(below)
+    caption = text(f"{LEGEND}; {left} more are not drawn" if left else LEGEND)
+    covers = next((u.covers for u in units if found.at.tensor in u.outputs), [])
+    named = ", ".join(element("code", text(name)) for name in covers)
+    caption += f"<br>{element('code', text(found.at.tensor))} stands for {named} of the original ONNX" if named else ""
+    picture = draw(boxes, edges, label)
+    return element(
+        "figure",
+        element("div", picture, class_="wide", tabindex=0),
+        element("figcaption", caption),
+    )
+
+
+def _neighbour(one: Neighbour, here: bool = False) -> Box:
+    state = MARKS.get(one.mark, "unknown")
+    said = one.why or ("given" if one.mark == "given" else WORDS[state])
+    return Box(
+        f"{one.tensor}: {one.op}; {one.mark} {one.why}", (one.tensor, one.op, f"{SIGNS[state]} {said}"), state, "", here
+    )

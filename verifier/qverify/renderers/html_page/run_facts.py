@@ -1,0 +1,143 @@
+"""What ran, as sections: the command, versions and settings, board, models and inputs with their hashes, times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
+from qverify.renderers.html_page.frame import Section
+from qverify.report.document import Report
+from qverify.report.triage_document import Triage
+
+UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
+
+
+def sections(report: Report | Triage) -> list[Section]:
+    """Returns the sections, those without a fact left out."""
+    sides = [_side(side) for side in report.sides]
+    absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, Report) else []
+    models = [[code(m.get("path", "")), text(m.get("kind", "")), code(m.get("sha256", ""))] for m in report.models]
+    fed = [
+        [code(i.get("name", "")), text(i.get("source", "")), number(i.get("seed")), code(i.get("sha256", ""))]
+        for i in report.inputs
+    ]
+    hashes = table("models", ("model", "kind", "sha256"), models) if models else ""
+    hashes += table("inputs", ("input", "from", "seed", "sha256"), fed) if fed else ""
+    return [
+        Section("again", "The command that repeats it", _command(report.command)),
+        Section("sides", "What ran: versions, settings, board", "".join(sides) + listed(absent)),
+        Section("hashes", "Models and inputs, with their hashes", hashes),
+        Section("times", "Times and traffic", _times(report)),
+    ]
+
+
+def _command(command: str) -> str:
+    return element("pre", code(command), tabindex=0, aria_label="command") if command else ""
+
+
+def _side(side: dict[str, Any]) -> str:
+    rows = [("engine", text(f"{side.get('engine', '')} {side.get('version', '')}".strip()))]
+    rows += [(name, text(side[name])) for name in ("host", "state", "why") if side.get(name)]
+    rows += [("ran for", f"{number(side['seconds'])} s")] if "seconds" in side else []
+    settings = side.get("settings")
+    rows += _settings(settings) if isinstance(settings, dict) else []
+    return element("h3", text(side.get("name", ""))) + facts(rows)
+
+
+def _settings(settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in settings.items():
+        if value not in (None, "", [], {}):
+            unit = f" {UNITS[name]}" if name in UNITS else ""
+            yield name.removesuffix("_c").removesuffix("_mhz").replace("_", " "), f"{text(value)}{unit}"
+
+
+def _times(report: Report | Triage) -> str:
+    rows = [(name, f"{value:.3f} s") for name, value in report.timings.items()]
+    if isinstance(report, Report):
+        rows += [(f"link: {name.replace('_', ' ')}", text(value)) for name, value in report.link.items()]
+    shown = facts((name, text(value)) for name, value in rows) if rows else ""
+    timed = [s for s in report.sides if s.get("node_seconds")]
+    for side in timed:
+        slowest = sorted(side["node_seconds"].items(), key=lambda item: -item[1])[:20]
+        rows_of = [[code(name), f"{seconds * 1e6:.1f} µs"] for name, seconds in slowest]
+        title = f"{side.get('name', '')}: the nodes that take longest"
+        shown += element("details", element("summary", text(title)), table(title, ("node", "time"), rows_of))
+    return shown
+
+
+def options(report: Report) -> str:
+    """Returns how the run was judged: decimals, scope, gates of each pair, relaxations."""
+    known = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
+    known = known if report.decimals else []
+    known += [("every node judged", "yes (-r True)" if report.dump_all else "no (-r True judges every node)")]
+    known += [("criteria of", text(report.criteria))] if report.criteria else []
+    rows = {
+        (p.a, p.b, p.board): [text(f"{p.a} ~ {p.b}"), text(p.board or ""), text(p.gate), text(p.scope), text("; ".join(p.relaxed))]
+        for p in report.pairs
+    }  # fmt: skip
+    gates = table("gates", ("pair", "board", "gate", "scope", "relaxed by"), rows.values()) if rows else ""
+    return facts(known) + gates
+
+
+def ledger(report: Report) -> str:
+    """Returns the coverage ledger: what was expected, compared and missing, pair by pair."""
+    rows = []
+    for pair in report.pairs:
+        c = pair.coverage
+        place = f"frame {pair.frame}" + (f", {pair.board}" if pair.board else "")
+        rows.append(
+            [
+                text(f"{pair.a} ~ {pair.b}"), text(place), verdict(pair.verdict), text(c.expected), text(c.compared),
+                text(len(c.missing)), text(c.elements), text(c.by_digest), text(len(c.not_offered)),
+                "yes" if pair.bit_equal else "no",
+            ]
+        )  # fmt: skip
+    heads = (
+        "pair",
+        "of",
+        "verdict",
+        "expected",
+        "compared",
+        "missing",
+        "elements",
+        "by digest",
+        "not offered",
+        "bit-equal",
+    )
+    shown = table("tensors that were expected and compared", heads, rows) if rows else ""
+    missing = [
+        f"{p.a} ~ {p.b}: {m.tensor} is missing in {m.side}: {m.why}" for p in report.pairs for m in p.coverage.missing
+    ]
+    missing += [
+        f"{p.a} ~ {p.b}: {m.tensor} is declared by one side only, {m.side} lacks it: {m.why}"
+        for p in report.pairs
+        for m in p.coverage.not_offered
+    ]
+    missing += [
+        f"{n.tensor}: {n.elements} of {n.of} elements not judged: {n.why}" for p in report.pairs for n in p.not_judged
+    ]
+    return shown + listed(missing) + _not_verified(report)
+
+
+def _not_verified(report: Report) -> str:
+    lines = [
+        f"{n.get('node')} ({n.get('op')}): computed by the host for every side: {n.get('why')}" for n in report.on_host
+    ]
+    lines += [
+        f"{n.get('node')} ({n.get('op')}): no integer reference: {n.get('why')}" for n in report.no_integer_reference
+    ]
+    return element("h3", "Not verified, or against floats only") + listed(lines) if lines else ""
+
+
+def frames(report: Report) -> str:
+    """Returns the table of frames; "" for a single one."""
+    rows = [
+        [
+            text(f.get("source", "")), verdict(str(f.get("verdict", ""))), text(f.get("board") or ""), number(f.get("failing")),
+            number(f.get("max_abs")), text(f.get("why", "")),
+        ]
+        for f in report.frames
+    ]  # fmt: skip
+    heads = ("frame", "verdict", "board", "tensors that fail", "max |a-b|", "why")
+    return table(f"{len(rows)} frames", heads, rows) if rows else ""

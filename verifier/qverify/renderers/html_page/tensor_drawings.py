@@ -1,0 +1,114 @@
+"""What is drawn of each tensor, a section for each, and the inputs that were fed."""
+
+from __future__ import annotations
+
+import base64
+
+from qverify.renderers.drawings import panels, svg
+from qverify.renderers.drawings.files import place_of
+from qverify.renderers.drawings.png import pixels
+from qverify.renderers.drawings.shapes import Figure
+from qverify.renderers.html_page.elements import element, number, text
+from qverify.renderers.html_page.frame import Section
+from qverify.report.document import Pair, Report
+from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
+
+FEWEST_BYTES = 300_000  # of the drawings, whatever else the page has
+PICTURE = 224  # pixels of an input's longer side, about
+LONGEST = 200  # characters of a name in a heading
+
+
+def anchors(pair: Pair, number_of: int) -> dict[str, str]:
+    """Returns the ids of the sections of a pair's drawn tensors, by name."""
+    return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
+
+
+def sections(report: Report, order: list[int], room: int) -> list[Section]:
+    """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
+    pairs. room: bytes that both may take, though the drawings get FEWEST_BYTES in any case."""
+    inputs = "".join(map(_input, report.input_drawings))
+    title = "Inputs of the first frame" if report.frames else "Inputs"
+    drawn = _tensors(report, order, max(room - len(inputs), FEWEST_BYTES))
+    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", title, inputs)]
+
+
+def _tensors(report: Report, order: list[int], room: int) -> str:
+    drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
+    shown, left, several = list[str](), list[str](), len(report.boards) > 1
+    for pair, at in drawn:
+        one = _tensor(report.pairs[pair], pair, at, several, first=not shown)
+        if len(one) > room:
+            left.append(one)
+            shown.append(_left_out(report.pairs[pair], pair, at, several))
+        else:
+            shown.append(one)
+            room -= len(one)
+    more = f" {len(left)} more would make the page too large." if left else ""
+    rule = element("p", text(RULE.format(most=MOST) + more), class_="under")
+    return rule + "".join(shown) if shown else ""
+
+
+def _left_out(pair: Pair, number_of: int, at: int, several: bool) -> str:
+    said = element(
+        "p", _head(pair, pair.drawings[at], several), text("; the page would be too large, --plots DIR draws it")
+    )
+    return element("div", said, id=f"d{number_of}-{at}", class_="drawn")
+
+
+def _head(pair: Pair, d: TensorDrawing, several: bool) -> str:
+    place = place_of(pair, several)
+    name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} characters)"
+    differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
+    return element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
+
+
+def _tensor(pair: Pair, number_of: int, at: int, several: bool, first: bool) -> str:
+    d = pair.drawings[at]
+    head = _head(pair, d, several)
+    facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
+    facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
+    figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]
+    table = _first(d.first, pair.a, pair.b, d.name[:LONGEST]) if d.first else ""
+    inside = [element("p", text(facts), class_="under"), element("div", *figures, table, class_="drawings")]
+    return element(
+        "details", element("summary", element("h3", head)), *inside, id=f"d{number_of}-{at}", class_="drawn", open=first
+    )
+
+
+def _figure(figure: Figure) -> str:
+    caption = element("figcaption", text(figure.caption))
+    return element("figure", svg.draw(figure), caption)
+
+
+def _first(differences: list[Difference], a: str, b: str, name: str) -> str:
+    heads = element("tr", *(element("th", text(n), scope="col") for n in ("index", a, b, "difference")))
+    rows = [
+        element(
+            "tr",
+            element("th", text(list(d.index)), scope="row"),
+            *(element("td", number(v)) for v in (d.a, d.b, d.b - d.a)),
+        )
+        for d in differences
+    ]
+    caption = element("caption", text(f"The first elements of {name} that differ, as stored"))
+    table = element("table", caption, element("thead", heads), element("tbody", *rows), class_="first")
+    return element("div", table, class_="wide", tabindex=0, role="region", aria_label=f"first differences of {name}")
+
+
+def _input(drawn: InputDrawing) -> str:
+    name = drawn.name[:LONGEST]
+    parts = [element("h3", element("code", text(name)), text(f" {drawn.dtype} {'x'.join(map(str, drawn.shape))}"))]
+    shown = []
+    if drawn.picture is not None:
+        height, width, _ = drawn.picture.shape
+        data = base64.b64encode(pixels(drawn.picture)).decode()
+        scale = max(1, round(PICTURE / max(height, width)))
+        said = f"the input {name} as a picture"
+        picture = element(
+            "img", src=f"data:image/png;base64,{data}", alt=said, width=width * scale, height=height * scale
+        )
+        caption = element("figcaption", text(f"As it was fed, as a picture: {drawn.shown}"))
+        shown.append(element("figure", picture.removesuffix("</img>"), caption))
+    if drawn.values is not None:
+        shown.append(_figure(panels.values(drawn.values, name, "")))
+    return "".join(parts) + element("div", *shown, class_="drawings")

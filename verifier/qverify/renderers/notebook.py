@@ -1,0 +1,52 @@
+"""A report as a notebook shows it: the verdict and the blame in words, and the tensors that differ most."""
+
+from __future__ import annotations
+
+from html import escape
+
+from qverify.printable import visible
+from qverify.renderers.blamed import blame_line
+from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.report.document import Report, TensorRow
+
+SHOWN = 10  # tensors
+COLUMNS = ("pair", "tensor", "op", "verdict", "differ", "largest difference")
+
+
+def render(report: Report) -> str:
+    """Returns the report as HTML without a style or a script, for the output of a cell."""
+    report = visible(report)
+    common = common_weakenings(report)
+    said = [line(pair, common) for pair in report.pairs] or [f"nothing compared: {report.verdict}"]
+    parts = [f"<p><b>qverify: {report.verdict}</b></p>", *(f"<p>{escape(text)}</p>" for text in said)]
+    parts += [f"<p>{escape(blame_line(blame))}</p>" for blame in report.blamed]
+    return f"<div>{''.join(parts)}{_table(report)}</div>"
+
+
+def preformatted(verdict: str, text: str) -> str:
+    """Returns lines as HTML, below a verdict."""
+    return f"<div><p><b>qverify: {escape(verdict)}</b></p><pre>{escape(text)}</pre></div>"
+
+
+def _table(report: Report) -> str:
+    apart = [(f"{p.a} ~ {p.b}", row) for p in report.pairs for row in p.tensors if not row.bit_equal]
+    if not apart:
+        return ""
+    apart.sort(key=lambda pair: (pair[1].verdict == "PASSED", -_largest(pair[1])))
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    body = "".join(_row(pair, row) for pair, row in apart[:SHOWN])
+    more = f"<p>{len(apart) - SHOWN} more differ</p>" if len(apart) > SHOWN else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _row(pair: str, row: TensorRow) -> str:
+    differ = "" if row.failing is None else f"{row.failing} of {row.elements}"
+    largest = row.metrics.get("max_abs")
+    number = f"{largest:.4g}" if isinstance(largest, (int, float)) else ""
+    cells = (pair, row.name, row.op, row.verdict, differ, number)
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _largest(row: TensorRow) -> float:
+    value = row.metrics.get("max_abs")
+    return float(value) if isinstance(value, (int, float)) else 0.0

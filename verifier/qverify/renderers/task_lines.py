@@ -1,0 +1,44 @@
+"""Renders task numbers as lines: every side beside the others, and the frames that the board alone has wrong."""
+
+from __future__ import annotations
+
+from qverify.plural import count
+from qverify.report.document import TaskNumbers, TaskSide
+
+SHOWN = 10  # frames
+NAMES = {"float": "float", "reference": "quantized", "simulator": "simulator", "board": "board"}
+
+
+def describe(task: TaskNumbers, most: int | None = SHOWN) -> list[str]:
+    """Returns the lines. most: of the frames listed; None for all."""
+    of = f", labels {task.labels}" if task.labels else ""
+    on = f", board {task.board}" if task.board else ""
+    lines = [f"task (no part of the verdict): {task.metric} over {count(task.frames, 'frame')}{of}{on}"]
+    lines += [f"  {NAMES[side.side]:9s} {_numbers(task, side)}" for side in task.sides]
+    if task.right_or_wrong and any(side.side == "board" for side in task.sides):
+        wrong = task.only_board_wrong
+        lines.append(f"  {count(len(wrong), 'frame')} that only the board has wrong" + (":" if wrong else ""))
+        for frame in wrong[:most]:
+            answers = ", ".join(f"{NAMES[side]} {answer}" for side, answer in frame.answers.items())
+            lines.append(
+                f"    frame {frame.frame} {frame.source}"
+                + (f", label {frame.label}" if frame.label else "")
+                + f": {answers}"
+            )
+        if most is not None and len(wrong) > most:
+            lines.append(f"    and {len(wrong) - most} more")
+    return [*lines, *(f"  {note}" for note in task.notes)]
+
+
+def _numbers(task: TaskNumbers, side: TaskSide) -> str:
+    if not side.frames:
+        return "no frame"
+    shares = [_value(task, side, name, value) for name, value in side.values.items()]
+    return ", ".join(shares) + (f" (of {count(side.frames, 'frame')})" if side.frames < task.frames else "")
+
+
+def _value(task: TaskNumbers, side: TaskSide, name: str, value: float) -> str:
+    if not task.right_or_wrong:
+        return f"{value:.6g} (mean)"
+    shown = name if name.startswith("top-") else "right"
+    return f"{shown} {round(value * side.frames)} of {side.frames} ({value:.1%})"

@@ -1,0 +1,154 @@
+"""Reads a JSON report back into a Report. The file may be anybody's: sizes, nesting, types and numbers are checked."""
+
+from __future__ import annotations
+
+import math
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from qverify.errors import BadFileError
+from qverify.files import json_once, read_regular
+from qverify.printable import printable
+from qverify.report.document import SCHEMA, Report, TensorRow
+
+MOST_BYTES = 1 << 28
+MOST_WHOLE = 1 << 63  # of a number that counts something
+DEEPEST = 40  # levels of lists and objects
+NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+PLAIN: dict[Any, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    type(None): (type(None),),
+}
+
+
+def read_report(path: str) -> Report:
+    """Returns the report of a file. BadFileError for any file that is none, naming the field that is wrong."""
+    data = read_regular(path, MOST_BYTES + 1, follow=True)
+    if len(data) > MOST_BYTES:
+        raise BadFileError(f"{path}: more than {MOST_BYTES >> 20} MiB; wanted the JSON report of a run (--json)")
+    try:
+        return report_of(json_once(data), path)
+    except (ValueError, RecursionError) as error:
+        raise BadFileError(f"{path}: not JSON: {printable(str(error)[:120])}") from error
+
+
+def report_of(document: Any, where: str) -> Report:
+    """Returns the report of a parsed document. where: its name, for messages of BadFileError."""
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        got = printable(repr(schema)[:60]) if schema is not None else "none"
+        raise BadFileError(f"{where}: schema: got {got}, wanted {SCHEMA} (a report of --json), or a capture's folder")
+    if _is_deeper(document, DEEPEST):
+        raise BadFileError(f"{where}: not a report of qverify: more than {DEEPEST} levels of lists and objects")
+    try:
+        report: Report = _build(Report, document, "")
+    except ValueError as error:
+        raise BadFileError(f"{where}: not a report of qverify: {error}") from error
+    _check_rows(report, where)
+    return report
+
+
+def _check_rows(report: Report, where: str) -> None:
+    """Refuses what would make a comparison miss something: no verdict of its own pairs, seconds that are no numbers."""
+    for side in report.sides:
+        seconds = side.get("node_seconds", {})
+        if not isinstance(seconds, dict) or not all(_is_number(one) for one in seconds.values()):
+            raise BadFileError(f"{where}: sides: node_seconds: wanted seconds by the nodes' names")
+    for pair in report.pairs:
+        if len({row.name for row in pair.tensors}) != len(pair.tensors):
+            raise BadFileError(f"{where}: pairs: {pair.a} ~ {pair.b}: two tensors of one name")
+    if report.verdict == "PASSED" and any(pair.verdict != "PASSED" for pair in report.pairs):
+        raise BadFileError(f"{where}: verdict: got PASSED, but a pair is not; the file was changed")
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Returns whether lists and objects are nested deeper than `most`."""
+    level = [value]
+    for _ in range(most + 1):
+        held = [one for one in level if isinstance(one, (list, dict))]
+        if not held:
+            return False
+        level = [inner for one in held for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _build(kind: Any, value: Any, at: str) -> Any:
+    """Returns the value as its type says. ValueError, naming the field, where it is another."""
+    if kind is Any:
+        return value
+    if kind in PLAIN:
+        return _plain(kind, value, at)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if not isinstance(value, str) or value not in arguments:
+            raise _wrong(at, value, f"one of {', '.join(map(str, arguments))}")
+        return value
+    if origin in (Union, types.UnionType):
+        return _build_any(arguments, value, at)
+    if origin is list:
+        if not isinstance(value, list):
+            raise _wrong(at, value, "a list")
+        return [_build(arguments[0], one, f"{at}[{number}]") for number, one in enumerate(value)]
+    if not isinstance(value, dict):
+        raise _wrong(at, value, "an object")
+    if origin is dict:
+        return {name: _build(arguments[1], one, f"{at}.{printable(name[:60])}") for name, one in value.items()}
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _build_object(kind, value, at)
+    raise TypeError(f"no reader for {kind}")
+
+
+def _plain(kind: Any, value: Any, at: str) -> Any:
+    if kind is float and isinstance(value, str) and value in NOT_FINITE:
+        return NOT_FINITE[value]
+    fits = isinstance(value, PLAIN[kind]) and (kind is bool or not isinstance(value, bool))
+    if not fits or (isinstance(value, int) and abs(value) > MOST_WHOLE):
+        raise _wrong(at, value, {str: "a text", float: "a number", int: "a whole number"}.get(kind, kind.__name__))
+    return float(value) if kind is float else value
+
+
+def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
+    """Returns the value as the first of these types that it fits; of an object, the error of that type."""
+    if value is None and type(None) in kinds:
+        return None
+    wrong: ValueError | None = None
+    for kind in kinds:
+        try:
+            return _build(kind, value, at)
+        except ValueError as error:
+            wrong = error if wrong is None or isinstance(value, dict) else wrong
+    raise wrong or _wrong(at, value, "another type")
+
+
+def _build_object(kind: type, value: dict[str, Any], at: str) -> Any:
+    """Returns the dataclass. Fields that this version does not know are left out, but for the metrics of a tensor."""
+    hints, known = _hints(kind), {f.name: f for f in fields(kind)}
+    built = dict[str, Any]()
+    for name, declared in known.items():
+        here = f"{at}.{name}" if at else name
+        if kind is TensorRow and name == "metrics":
+            others = {n: v for n, v in value.items() if n not in known and n != "metrics"}
+            built[name] = _build(hints[name], others, at)
+        elif name in value:
+            built[name] = _build(hints[name], value[name], here)
+        elif declared.default is MISSING and declared.default_factory is MISSING:
+            raise ValueError(f"{here}: missing")
+    return kind(**built)
+
+
+def _wrong(at: str, value: Any, wanted: str) -> ValueError:
+    return ValueError(f"{at or 'document'}: got {printable(repr(value)[:60])}, wanted {wanted}")

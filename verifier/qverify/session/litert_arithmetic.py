@@ -1,0 +1,158 @@
+"""Gives a compiled .tflite the parameters of LiteRT's own integer arithmetic (NUMERICS.md section 1, LiteRT)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.arithmetic.multipliers import parameters
+from qverify.arithmetic.requantize import requantize
+from qverify.model_bin.graph import Graph, Node
+from qverify.tensors.spec import TensorSpec
+from qverify.tflite_model.convert import Converted
+from qverify.tflite_model.read import Operator
+
+Ints = npt.NDArray[np.int32]
+ROUNDING = "gemmlowp"  # of LiteRT's convolutions
+SINGLE_ID = 1  # of tflite-single in FORMAT.md
+LEFT_SHIFT = 20  # of the operands of a sum
+ONE = 1 << 10  # the weight 1 of a resize
+FIXED_POINT, HALF_UP = 2, 3  # resize_linear's word
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """A graph whose nodes, tensors and constants are replaced one by one."""
+
+    source: Graph
+    converted: Converted
+    nodes: dict[str, Node]
+    tensors: dict[str, TensorSpec]
+    constants: dict[str, npt.NDArray[np.generic]]
+
+    def spec(self, name: str | None) -> TensorSpec:
+        return self.source.spec(name or "")
+
+    def set(self, name: str | None, value: Ints) -> None:
+        """Replaces a constant; its dtype and shape are the new value's."""
+        assert name
+        self.constants[name] = value
+        self.tensors[name] = replace(self.tensors[name], dtype=str(value.dtype), shape=value.shape, aligned_shape=())
+
+
+def in_litert_arithmetic(graph: Graph, converted: Converted) -> Graph:
+    """Returns the graph with LiteRT's own parameters: multipliers that it computes from a product in float32, sums whose
+    operands are scaled one by one, quotients of pools, the fixed-point weights of a resize."""
+    r = _Rewriting(graph, converted, {n.name: n for n in graph.nodes}, dict(graph.tensors), dict(graph.constants))
+    for node in graph.nodes:
+        if (real := converted.multipliers.get(node.outputs[0])) is not None:
+            r.set(node.inputs[-1], parameters(ROUNDING, real))
+        operator = _maker(converted, node.outputs[0])
+        change = CHANGES.get((operator.kind, node.op)) if operator is not None else None
+        if change is not None and operator is not None:
+            change(r, node, operator)
+    nodes = [r.nodes[n.name] for n in graph.nodes]
+    return replace(graph, nodes=nodes, constants=r.constants, tensors=r.tensors)
+
+
+def _maker(converted: Converted, name: str) -> Operator | None:
+    """Returns the operator that makes a tensor, None for a tensor that none makes."""
+    entry = converted.tensors.get(name)
+    return converted.model.made_by.get(entry["tfl"]) if entry is not None else None
+
+
+def _round_once(r: _Rewriting, node: Node, operator: Operator) -> None:
+    name = node.inputs[-1] or ""
+    multiplier, exponent = np.asarray(r.constants[name], np.int32)
+    r.set(name, np.stack([multiplier, 31 - exponent, np.full_like(multiplier, SINGLE_ID)]))
+
+
+def _requantize_table(r: _Rewriting, node: Node, operator: Operator) -> None:
+    """Sets LiteRT's change of quantization of every value, from the lowest one on."""
+    x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
+    low, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
+    acc = np.arange(low, low + 256, dtype=np.int64) - x.zero_point[0]
+    rq = parameters(ROUNDING, float(x.scale[0]) / float(y.scale[0]))
+    table = requantize(acc, rq, y.zero_point[0], int(limits.min), int(limits.max), y.dtype, ROUNDING, False, 0)
+    r.constants[node.inputs[1] or ""] = table
+
+
+def _scale_operands(r: _Rewriting, node: Node, operator: Operator) -> None:
+    """Sets the multipliers of both operands, in half of the larger scale, and of their sum. The second one of a
+    difference is negative."""
+    a, b, y = (float(r.spec(n).scale[0]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
+    twice = 2 * max(a, b)
+    rq = parameters(ROUNDING, [a / twice, b / twice, twice / ((1 << LEFT_SHIFT) * y)])
+    if operator.kind == "SUB":
+        rq[0, 1] = -rq[0, 1]
+    r.set(node.inputs[2], rq)
+
+
+def _divide(r: _Rewriting, node: Node, operator: Operator) -> None:
+    """Sets the point from which halves of a pool's quotient are rounded away: q = 0. A pool over the whole image becomes
+    an average_pool, too."""
+    x = r.spec(node.inputs[0])
+    r.set(node.inputs[1], np.array([x.zero_point[0]], np.int32))
+    if node.op == "global_average_pool":
+        words = (*x.shape[2:], 1, 1, 0, 0, 0, 0, 0, *node.words)
+        r.nodes[node.name] = replace(node, op="average_pool", words=words)
+
+
+def _fold_count(r: _Rewriting, node: Node, operator: Operator) -> None:
+    """Sets the multiplier of a mean: that of the scales, shifted left and divided by the number of elements, cut off."""
+    x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
+    count = x.elements // y.elements
+    multiplier, exponent = parameters(ROUNDING, float(x.scale[0]) / float(y.scale[0]))[:, 0].tolist()
+    shift = min(count.bit_length() - 1, 32, 31 + exponent)
+    r.set(node.inputs[-1], np.array([[(multiplier << shift) // count], [exponent - shift]], np.int32))
+
+
+def _interpolate(r: _Rewriting, node: Node, operator: Operator) -> None:
+    """Sets rows, columns and weights of a resize: of int8 in fixed point, of uint8 in float32."""
+    x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
+    align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
+    fixed = x.dtype == "int8"
+    tables = _fixed_point if fixed else _float32
+    rows, columns = (tables(x.shape[k], y.shape[k], align, half) for k in (-2, -1))
+    r.set(node.inputs[1], np.concatenate([*rows[:2], *columns[:2]]).astype(np.int32))
+    r.set(node.inputs[2], np.concatenate([*rows[2:], *columns[2:]]).astype(np.int32 if fixed else np.float32))
+    r.nodes[node.name] = replace(node, words=(FIXED_POINT if fixed else HALF_UP,))
+
+
+def _fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
+    """Returns, [to] each, the two elements of `size` between which an output lies, and the weights of both, of 1024."""
+    step = (ONE * size + to // 2) // to
+    if align and to > 1:
+        step = (ONE * (size - 1) + (to - 1) // 2) // (to - 1)
+    place = np.arange(to, dtype=np.int64) * step + (step // 2 - ONE // 2 if half else 0)
+    first = np.maximum(place, 0) // ONE
+    second = np.clip((place + ONE - 1) // ONE, 0, size - 1)
+    return first, second, ONE - (place - ONE * first), place - ONE * first
+
+
+def _float32(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
+    """Returns the same with the weights 1 - d and d, every step in float32."""
+    one, part = np.float32(1), np.float32(0.5)
+    step = np.float32(size - 1) / np.float32(to - 1) if align and to > 1 else np.float32(size) / np.float32(to)
+    index = np.arange(to, dtype=np.float32)
+    place = (index + part) * step - part if half else index * step
+    first = np.maximum(np.floor(place), np.float32(0))
+    second = np.minimum(np.ceil(place), np.float32(size - 1))
+    return first, second, one - (place - first), place - first
+
+
+CHANGES: dict[tuple[str, str], Callable[[_Rewriting, Node, Operator], None]] = {  # by operator and op
+    ("FULLY_CONNECTED", "fully_connected"): _round_once,
+    ("QUANTIZE", "lookup"): _requantize_table,
+    ("ADD", "add"): _scale_operands,
+    ("SUB", "add"): _scale_operands,
+    ("AVERAGE_POOL_2D", "average_pool"): _divide,
+    ("AVERAGE_POOL_2D", "global_average_pool"): _divide,
+    ("MEAN", "global_average_pool"): _fold_count,
+    ("MEAN", "reduce_mean"): _fold_count,
+    ("RESIZE_BILINEAR", "resize_linear"): _interpolate,
+}

@@ -1,0 +1,135 @@
+"""What is measured of a frame: the rank of its class, or what a function of the user's returns."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from qverify.errors import TaskError
+from qverify.model_bin.graph import Graph
+from qverify.printable import printable
+from qverify.session.task.labels import Label, class_of
+
+Real = npt.NDArray[Any]
+TOP = (1, 5)  # the ranks that are counted, where there are more classes
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A side's result on one frame. values: by name. right: None where the metric does not tell. answer: for people."""
+
+    values: dict[str, float]
+    right: bool | None
+    answer: str
+
+
+class Metric(Protocol):
+    """name: for the report. output: the tensor it reads, "" for all."""
+
+    name: str
+    output: str
+
+    def check(self, label: Label, frame: str) -> None:
+        """Raises TaskError for a label that cannot be used."""
+
+    def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
+        """Returns the side's score. outputs: real values by name."""
+
+
+class Classification:
+    """The rank of the labelled class among an output's values; of equal ones the first is taken, and NaN is wrong. TaskError
+    unless exactly one output has one axis longer than 1."""
+
+    name = "classification"
+
+    def __init__(self, graph: Graph, names: list[str], path: str):
+        shapes = {n: graph.spec(n).shape for n in names}
+        flat = [n for n, shape in shapes.items() if max(shape, default=1) == prod(shape) > 1]
+        if len(flat) != 1:
+            said = ", ".join(f"{printable(n)} {'x'.join(map(str, shape))}" for n, shape in shapes.items())
+            raise TaskError(
+                f"--labels {path}: no class axis: the outputs are {said}; wanted one with a single dim above 1, or --task-metric"
+            )
+        self.output, self._classes, self._path = flat[0], prod(shapes[flat[0]]), path
+        self._top = [k for k in TOP if k < self._classes]
+
+    def check(self, label: Label, frame: str) -> None:
+        class_of(label, self._classes, self._path, frame)
+
+    def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
+        values = np.asarray(outputs[self.output], np.float64).reshape(-1)
+        if np.isnan(values).any() or len(values) != self._classes:
+            return Score({f"top-{k}": 0.0 for k in self._top}, False, "NaN")
+        wanted = class_of(label, self._classes, self._path, frame)
+        rank = int((values > values[wanted]).sum() + (values[:wanted] == values[wanted]).sum())
+        return Score({f"top-{k}": float(rank < k) for k in self._top}, rank == 0, str(int(values.argmax())))
+
+
+class OwnMetric:
+    """A function of the user's: function(outputs, label, source) returns a number, or True or False."""
+
+    output = ""
+
+    def __init__(self, text: str):
+        self.name, self._function = text, _load(text)
+
+    def check(self, label: Label, frame: str) -> None:
+        pass
+
+    def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
+        try:
+            value = self._function({n: np.array(v) for n, v in outputs.items()}, label, frame)
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise TaskError(
+                f"--task-metric {self.name}: frame {printable(frame)}, {side}: {printable(said)}"
+            ) from error
+        right = bool(value) if isinstance(value, (bool, np.bool_)) else None
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise TaskError(
+                f"--task-metric {self.name}: frame {printable(frame)}, {side}: got {printable(repr(value)[:60])}, "
+                "wanted a finite number, True or False"
+            )
+        return Score({self.name: number}, right, f"{number:g}" if right is None else "right" if right else "wrong")
+
+
+def _load(text: str) -> Callable[..., Any]:
+    """Returns the function of FILE.py:NAME or MODULE:NAME. TaskError where there is none."""
+    where, colon, name = text.rpartition(":")
+    if not colon or not where or not name.isidentifier():
+        raise TaskError(f"--task-metric {text}: wanted FILE.py:FUNCTION or MODULE:FUNCTION")
+    try:
+        module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
+    except FileNotFoundError as error:
+        raise TaskError(f"--task-metric {text}: there is no file {where}") from error
+    except Exception as error:  # whatever the user's module does
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"--task-metric {text}: {where} cannot be loaded: {printable(said)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise TaskError(f"--task-metric {text}: {where} has no function {name}")
+    loaded: Callable[..., Any] = function
+    return loaded
+
+
+def _of_file(path: str) -> Any:
+    """Returns a file's module, which is not entered among the loaded ones."""
+    spec = importlib.util.spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,4 +1,5 @@
-"""What tests need and which places they share, told by a test's file and its board, so that no test has to say it."""
+"""What tests need and which places they share, told by a test's file and its board. One long test of
+a quick file says it itself: `@pytest.mark.slow`."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
-        r"^(models|links)/|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
-        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
-        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|triage_by_builds|runner(_\w+)?)\.py"
+        r"^(models|links)/|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory|order|bits)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
+        r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|attributes_of_schemas|guarded_divisions|light_model|triage_captures|error_bounds|random_graphs"
+        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|triage_by_builds|report_pages_clicked|pytest_plugin|runner(_\w+)?)\.py"
     ),
 }
 QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick
@@ -31,9 +32,11 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once
 }
 # These have tests of 10 s and more.
-LONG = re.compile(r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown)\.py")
+LONG = re.compile(
+    r"^models/|test_(fuzzers|runtime_equals_simulator|forensics_of_ops|documents_shown|attributes_of_schemas)\.py"
+)
 AT_ONCE = {  # tests of one file that a worker is given together, by the first that fits
-    re.compile(r"^models/"): 1000,  # each compiles a network that the others of its file need, too
+    re.compile(r"^models/|test_attributes_of_schemas\.py"): 1000,  # what one compiles the others of its file need, too
     LONG: 1,
     re.compile("|".join(pattern.pattern for pattern in NEEDS.values())): 4,
     re.compile(""): 16,

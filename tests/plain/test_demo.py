@@ -27,6 +27,7 @@ def as_compared(shown: str) -> list[str]:
     return compared([line for line in lines if not line.startswith(tuple("123456789")) and "demo:" not in line])
 
 
+@pytest.mark.slow
 def test_the_printed_commands_run_as_written(tmp_path: Path):
     folder, elsewhere = tmp_path / "it's kept", tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -246,6 +246,7 @@ def test_preparing_again_leaves_nothing_stale_and_no_source_is_overwritten(net, 
     assert "name another folder" in one_line(capsys)
 
 
+@pytest.mark.slow
 def test_pipes_and_endless_files_are_not_waited_for(net):
     """Each in a process of its own, with a deadline."""
     os.mkfifo(net / "pipe.bin")
@@ -269,6 +270,7 @@ def test_pipes_and_endless_files_are_not_waited_for(net):
         assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, (words, done.stderr)
 
 
+@pytest.mark.slow
 def test_arrays_that_promise_too_much(net, capsys):
     header = np.lib.format.magic(1, 0)
     text = "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000, 1000000, 3), }".ljust(117) + "\n"

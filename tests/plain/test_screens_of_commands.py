@@ -11,10 +11,31 @@ from qverify.cli.main import main
 
 from tests.plain.test_live_progress import run_on_terminal
 
-RUN = "import sys; from qverify.cli.main import main; sys.exit(main(sys.argv[1:]))"
+END = "=== the end of command"
+RUN = f"""
+import sys
+from qverify.cli.main import main
+for at, line in enumerate(sys.argv[1:]):
+    main(line.split(chr(31)))
+    print("{END}", at, flush=True)
+"""
 LONG = re.compile(r"next: |.* Strict check (PASSED|FAILED|INCONCLUSIVE)")  # whole, to be found and copied
 FAULT = "faulty:local?fault=round_floor@relu2_QuantizeLinear_Output"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COMMANDS = (
+    "--help",
+    "verify --help",
+    "inputs diff --help",
+    "-m {quant},{model.bin} -b local -r True -v --all",
+    "-m {quant},{model.bin} -b {fault} -i {case.npy} -r True -v",
+    "triage -m {float},{quant},{model.bin} -b {fault} -i {case.npy} --explain 5",
+    "perf -m {model.bin} -b local --runs 2",
+    "inspect {quant}",
+    "inspect {quant} relu2_QuantizeLinear_Output",
+    "compare {host} {wrong} -m {model.bin}",
+    "quantize {float} -i {case.npy} -o {made.onnx}",
+    "doctor",
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,29 +53,22 @@ def files(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     return paths
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--help",
-        "verify --help",
-        "inputs diff --help",
-        "-m {quant},{model.bin} -b local -r True -v --all",
-        "-m {quant},{model.bin} -b {fault} -i {case.npy} -r True -v",
-        "triage -m {float},{quant},{model.bin} -b {fault} -i {case.npy} --explain 5",
-        "perf -m {model.bin} -b local --runs 2",
-        "inspect {quant}",
-        "inspect {quant} relu2_QuantizeLinear_Output",
-        "compare {host} {wrong} -m {model.bin}",
-        "quantize {float} -i {case.npy} -o {made.onnx}",
-        "doctor",
-    ],
-)
-def test_no_line_is_wider_than_the_terminal(words: str, columns: int, files: dict[str, str]) -> None:
-    filled = [re.sub(r"\{(.*?)\}", lambda m: {**files, "fault": FAULT}[m[1]], word) for word in words.split()]
-    shown, _ = run_on_terminal(RUN, True, *filled, columns=columns)
-    lines = [COLOUR.sub("", line).split("\r")[-1].removeprefix("\x1b[K") for line in shown.split("\n")]
-    assert len(lines) > 2 and "Traceback" not in shown
+@pytest.fixture(scope="module", params=[80, 120])
+def screens(request: pytest.FixtureRequest, files: dict[str, str]) -> tuple[int, dict[str, str]]:
+    """Returns the columns of a terminal and what it shows of each of COMMANDS; one process runs them all."""
+    named = {**files, "fault": FAULT}
+    filled = [re.sub(r"\{(.*?)\}", lambda m: named[m[1]], words.replace(" ", "\x1f")) for words in COMMANDS]
+    shown, _ = run_on_terminal(RUN, True, *filled, columns=request.param)
+    parts = re.split(f"{END} \\d+\r?\n", shown)
+    assert len(parts) == len(COMMANDS) + 1, shown[-2000:]
+    return request.param, dict(zip(COMMANDS, parts, strict=False))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_no_line_is_wider_than_the_terminal(words: str, screens: tuple[int, dict[str, str]]) -> None:
+    columns, shown = screens
+    lines = [COLOUR.sub("", line).split("\r")[-1].removeprefix("\x1b[K") for line in shown[words].split("\n")]
+    assert len(lines) > 2 and "Traceback" not in shown[words]
     assert not [line for line in lines if len(line) > columns and not LONG.match(line)]
 
 

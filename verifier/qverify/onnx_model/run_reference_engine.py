@@ -25,10 +25,10 @@ import numpy as np  # noqa: E402
 
 def limit_memory(most: int) -> None:
     """Bounds this process's address space, where the system can."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return
+    import resource
+
     try:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     except (OSError, ValueError):

@@ -208,6 +208,16 @@ def runtime_of(uri: str, options: Mapping[str, str]) -> str:
     return runtimes.pop()
 
 
+def option_of(uri: str, options: Mapping[str, str], name: str) -> str:
+    """Returns an option of the first board that the address names, or of these options; "" where none gives it."""
+    address = parse(resolve(uri)[0])
+    given = {**address.options, **options}
+    while address.scheme in WRAPPERS:
+        address = parse(resolve_wrapped(address.rest))
+        given = {**address.options, **given}
+    return given.get(name, "")
+
+
 def _runtime(address: Address, options: Mapping[str, str]) -> str:
     if address.scheme in WRAPPERS:
         return _runtime(parse(resolve_wrapped(address.rest)), {**address.options, **options})

@@ -78,6 +78,7 @@ VALUES = {
     "engine": one_of("docker", "podman"),
     "fault": TEXT,
     "flow": one_of("none", "rtscts"),
+    "form": one_of("integer", "original"),
     "host_key": TEXT,
     "identity": TEXT,
     "kernels": one_of("reference", "optimized", "xnnpack"),

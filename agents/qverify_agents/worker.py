@@ -19,8 +19,14 @@ from qverify_agents.this_user import cache_folder
 
 RUNTIMES = ("onnxruntime", "litert")  # the pages of qverify_worker/runtimes
 MODULES = {"onnxruntime": ("onnxruntime",), "litert": ("ai_edge_litert", "tflite_runtime", "tensorflow")}
-OPTIONS = frozenset({"runtime", "python", "providers", "level", "threads", "delegate", "kernels"})
-OF_ONE = {"providers": "onnxruntime", "level": "onnxruntime", "delegate": "litert", "kernels": "litert"}
+OPTIONS = frozenset({"runtime", "python", "providers", "level", "threads", "delegate", "kernels", "form"})
+OF_ONE = {
+    "providers": "onnxruntime",
+    "level": "onnxruntime",
+    "form": "onnxruntime",
+    "delegate": "litert",
+    "kernels": "litert",
+}
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -51,7 +51,14 @@ def test_its_fault_is_located_by_final_outputs_alone(position, library, tmp_path
     assert status == 1 and report["blame"] is None
     status, triage = reduce(TFLITE, uri, tmp_path)
     assert status == 1 and triage["reduced"]["state"] == "reduced" and triage["reduced"]["node"] in one.names
-    assert (tmp_path / "reduced" / "part.tflite").is_file()
+    assert "qverify -m part.tflite -b 'finals:local?runtime=litert" in (tmp_path / "reduced" / "README.md").read_text()
+
+
+def test_a_bundle_says_what_runs_on_its_board(library, tmp_path):
+    one = spoilable(TFLITE)[15]
+    uri = board(library, one, 1, finals=True).replace("runtime=litert&", "")
+    assert reduce(TFLITE, uri, tmp_path, "--runtime", "litert")[0] == 1
+    assert " --runtime litert -i inputs.npz -r True" in (tmp_path / "reduced" / "README.md").read_text()
 
 
 def test_a_healthy_delegate_has_nothing_to_reduce(library, tmp_path):

@@ -17,6 +17,7 @@ from qverify.compare.paired_values import PairedValues
 from qverify.renderers import formats, terminal
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.files import write_plots
+from qverify.renderers.html_page.tensor_drawings import anchors
 from qverify.renderers.view import View
 from qverify.report.drawings import MOST, TensorDrawing
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -24,7 +25,7 @@ from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_report_formats import NASTY, Page
-from tests.plain.three_sides import side, three, two, wrong_at
+from tests.plain.three_sides import X, record, side, three, two, wrong_at
 
 DRAW = Options(dump_all=True, drawings=True)
 RNG = np.random.default_rng(5)
@@ -123,6 +124,23 @@ def test_drawings_change_no_verdict_and_no_json():
     assert first.differences == [("+1", 1)] and [d.index for d in first.first] == [(3,)]
 
 
+def test_what_is_of_another_type_than_stated_is_not_drawn():
+    for value in (X.astype(np.float32), X.reshape(5, 8), X.astype(np.complex64)):
+        board = record("board")
+        board.tensors["n2"] = value
+        board.digests.pop("n2")
+        report = two(record("reference"), board, DRAW)
+        assert report.verdict == "FAILED" and "n2" not in {d.name for d in report.pairs[0].drawings}
+
+
+def test_integers_and_floats_of_one_tensor_are_drawn():
+    spec = TensorSpec("t", "int8", (4,), scale=(0.5,), zero_point=(0,))
+    a, b = np.array([-128, 0, 1, 127], np.int8), np.array([-64, 0, 0.5, 9], np.float32)
+    drawn = draw_tensor(lambda: PairedValues(a, b, spec, TensorSpec("t", "float32", (4,))), "", "")
+    assert drawn.differing == 1 and drawn.unit == "" and drawn.values is not None
+    assert (drawn.values.clipped_a, drawn.values.clipped_b) == ((1, 1), None) and panels.figures(drawn, "a", "b")
+
+
 def test_only_the_blamed_tensor_is_drawn_unless_asked():
     assert [d.name for p in three(board=wrong_at("n2")).pairs for d in p.drawings] == ["n2"]
     assert not [d for p in three().pairs for d in p.drawings]
@@ -192,6 +210,16 @@ def test_the_terminal_shows_where_the_blamed_tensor_differs():
     for view in (View(), View(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
         assert "  |   " not in terminal.render(report, [], view)
     assert "elements differ" not in terminal.render(three(), [], View(wrapped=True))
+
+
+def test_a_row_leads_to_the_drawing_of_the_same_bytes_in_another_pair():
+    report = three(board=wrong_at("n2"), options=DRAW)
+    of_pairs = anchors(report.pairs)
+    assert of_pairs[1]["n2"] == of_pairs[2]["n2"] == "d1-0" and of_pairs[1]["n1"] == of_pairs[0]["n1"]
+    report.pairs[1].frame = 1
+    assert "n2" not in anchors(report.pairs)[2]
+    report.pairs[1].frame, report.pairs[1].board, report.pairs[2].board = 0, "one", "two"
+    assert "n2" not in anchors(report.pairs)[2]
 
 
 def test_plots_are_written_by_a_comparison_and_refused_before_it(tmp_path, capsys):

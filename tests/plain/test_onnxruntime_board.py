@@ -176,3 +176,45 @@ def test_infer_writes_every_tensor(digits, tmp_path):
     assert main(words) == 0
     names = {n.name for n in open_models([str(digits / "digits_quant.onnx")]).graph.nodes}
     assert {t["name"] for t in json.loads((tmp_path / "out" / "dump.json").read_text())["tensor"]} == names
+
+
+def test_the_onnx_as_it_is_is_judged_by_its_final_outputs(digits, tmp_path, capsys):
+    report = tmp_path / "R.json"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local?form=original", "--runtime", "onnxruntime"]
+    assert main([*words, "-r", "True", "--json", str(report)]) == 0
+    (board,) = [p for p in json.loads(report.read_text())["pairs"] if (p["a"], p["b"]) == ("reference", "board")]
+    assert board["coverage"]["compared"] == 1
+    said = capsys.readouterr().out
+    assert "ran the quantized ONNX as it is" in said and "final outputs only" in said
+    assert main(["-m", str(digits / "digits_quant.onnx"), "-b", "local?form=original"]) == 2
+    assert "form=original: is for runtime=onnxruntime or litert" in capsys.readouterr().err
+
+
+def test_a_fault_in_the_onnx_as_it_is_is_found(digits, tmp_path):
+    spoils = tmp_path / "spoils.py"
+    node = next(n.output[0] for n in onnx.load(digits / "digits_quant.onnx").graph.node if n.op_type == "Conv")
+    spoils.write_text(SPOILS_FLOAT.replace("{node}", node))
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local?form=original", "--runtime", "onnxruntime"]
+    assert main([*words, "--python", f"{sys.executable} {spoils}"]) == 1
+
+
+SPOILS_FLOAT = """
+import runpy, sys
+import onnx, onnxruntime
+
+class Spoiled(onnxruntime.InferenceSession):
+    def __init__(self, data, *words, **named):
+        model = onnx.load_from_string(data)
+        node = next(n for n in model.graph.node if "{node}" in n.output)
+        model.graph.node.append(onnx.helper.make_node("Neg", [node.output[0] + "_"], [node.output[0]]))
+        node.output[0] += "_"
+        nodes = list(model.graph.node)
+        at = nodes.index(node)
+        del model.graph.node[:]
+        model.graph.node.extend([*nodes[: at + 1], nodes[-1], *nodes[at + 1 : -1]])
+        super().__init__(model.SerializeToString(), *words, **named)
+
+onnxruntime.InferenceSession = Spoiled
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""

@@ -24,10 +24,11 @@ def test_digits(assert_matches):
 
 @pytest.fixture
 def run(pytester):
-    """Runs pytest with the plugin, which is there by its entry point where qverify is installed as it is now."""
+    """Runs pytest in a process of its own (in this one, pytester would load modules twice) with the plugin, which is there
+    by its entry point where qverify is installed as it is now."""
     installed = any(e.value == "qverify.pytest_plugin" for e in entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "qverify.pytest_plugin"]
-    return lambda *words: pytester.runpytest_inprocess(*plugin, "-p", "no:randomly", "-p", "no:cacheprovider", *words)
+    return lambda *words: pytester.runpytest_subprocess(*plugin, "-p", "no:randomly", "-p", "no:cacheprovider", *words)
 
 
 def test_the_entry_point_is_declared():

@@ -21,11 +21,11 @@ from qverify.cli.python_options import python_options
 QUANT = str(Path(example.__file__).parent / "digits_quant.onnx")
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
 OWN = {  # the parameters that are not options of the command, in order
-    "verify": ("models", "keep_tensors", "progress"),
+    "verify": ("models", "keep_tensors", "drawings", "progress"),
     "compile": ("model", "output", "progress"),
-    "compare": ("a", "b"),
+    "compare": ("a", "b", "drawings"),
     "triage": ("models", "replay", "progress"),
-    "replay": ("folder", "progress"),
+    "replay": ("folder", "drawings", "progress"),
 }
 
 
@@ -136,6 +136,8 @@ def test_files_by_suffix_and_by_format(digit, tmp_path):
     for suffix in ("html", "xml", "csv", "md", "json"):
         path = report.save(tmp_path / f"report.{suffix}")
         assert "relu2_QuantizeLinear_Output" in Path(path).read_text(encoding="utf-8").replace("\\_", "_")
+    drawn = qverify.verify(QUANT, inputs=digit, board=FAULTY, dump_all_nodes_results=True, drawings=True)
+    assert len(drawn.document.pairs[1].drawings) > len(report.document.pairs[1].drawings)
     assert json.loads(Path(report.save(tmp_path / "x", "json")).read_text()) == report.to_json()
     for path, format in ((tmp_path / "x.pdf", None), (tmp_path / "x", "pdf"), ("-", "json")):
         with pytest.raises(errors.UsageError):

@@ -7,12 +7,14 @@ import csv
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 import qverify
 from qverify import errors, example
 from qverify.cli.main import main
 from qverify.renderers import formats
+from qverify.report.schema import report_schema
 
 from tests.ops.qdq import Qdq
 
@@ -65,11 +67,14 @@ def test_frames_that_only_the_board_has_wrong_in_every_format(digits, labels, tm
     files = {name: tmp_path / f"r{formats.page(name).SUFFIX}" for name in ("json", "html", "junit", "csv", "markdown")}
     assert main([*words, *(w for n, p in files.items() for w in ("--report", f"{n}={p}"))]) == 1
     text = capsys.readouterr().out
-    (task,) = json.loads(files["json"].read_text())["tasks"]
+    document = json.loads(files["json"].read_text())
+    jsonschema.validate(document, report_schema())
+    (task,) = document["tasks"]
     shares = {side["side"]: side["values"]["top-1"] for side in task["sides"]}
     wrong = task["only_board_wrong"]
     assert shares["board"] < 0.5 < shares["simulator"] and len(wrong) >= 5
     assert all(row["answers"]["board"] != row["label"] == row["answers"]["simulator"] for row in wrong)
+    assert "Task numbers" in files["html"].read_text(encoding="utf-8")
     for shown in (text, *(p.read_text(encoding="utf-8").replace("\\", "") for n, p in files.items() if n != "json")):
         assert f"{round(shares['board'] * 10)} of 10" in shown
         assert f"{len(wrong)} frames that only the board has wrong" in shown

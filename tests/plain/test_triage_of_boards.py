@@ -56,7 +56,7 @@ def test_reduced_by_the_command(digits: Path, tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "out" / "README.md").is_file()
     assert json.loads((tmp_path / "t.json").read_text())["reduced"]["state"] == "reduced"
     assert main([*words, "--reduce", str(tmp_path / "x"), "--build-cmd", "tool only"]) == 2
-    assert "it must contain {onnx} and {bin}" in capsys.readouterr().err
+    assert "it must contain {onnx}, and {model} or {bin}" in capsys.readouterr().err
 
 
 def test_out_of_a_capture(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

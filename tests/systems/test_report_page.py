@@ -125,3 +125,16 @@ def test_without_scripts_the_summary_and_the_tables_stand(browser: Any, report: 
     assert opened.page.locator("h1").inner_text().endswith("FAILED")
     assert CULPRIT in opened.rows() and len(opened.rows()) == 8
     assert opened.page.locator("section.pair svg.curve").first.is_visible()
+
+
+def test_a_row_opens_the_drawing_of_its_tensor(seen: Seen) -> None:
+    seen.page.locator(f'section.pair tr[data-differs="1"]:has(th[data-value="{CULPRIT}"]) summary').first.click()
+    link = seen.page.locator('tr[data-differs="1"] th details[open] a[href^="#d"]').first
+    wanted = str(link.get_attribute("href"))
+    seen.page.evaluate("document.querySelectorAll('details.drawn').forEach(one => { one.open = false; })")
+    link.click()
+    drawn = seen.page.locator(f"details{wanted}")
+    drawn.locator("svg").first.wait_for(state="visible")
+    assert CULPRIT in drawn.locator("summary").inner_text() and drawn.locator("svg").count() == 4
+    assert drawn.locator("table.first tbody tr").count() == 1
+    assert seen.logged == [] and seen.fetched == []

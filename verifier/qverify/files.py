@@ -110,19 +110,29 @@ def write_pieces(pieces: Sequence[bytes | memoryview], path: str, check: Callabl
             with open(target, "wb") as there:
                 there.writelines(pieces)
             return
-        handle, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
-        try:
-            with os.fdopen(handle, "wb") as file:
+        with replacing(target) as part:
+            with open(part, "wb") as file:
                 file.writelines(pieces)
             if check is not None:
                 check(part)
-            os.chmod(part, 0o644)
-            os.replace(part, target)
-        except BaseException:
-            os.unlink(part)
-            raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Yields the path of a temporary file beside the target, which takes the target's place at the end; on an exception it is
+    removed, and the target stays as it was. A symbolic link's target is replaced, not the link."""
+    target = os.path.realpath(path)
+    handle, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
+    os.close(handle)
+    try:
+        yield part
+        os.chmod(part, 0o644)
+        os.replace(part, target)
+    except BaseException:
+        os.unlink(part)
+        raise
 
 
 def check_writable(path: str) -> None:

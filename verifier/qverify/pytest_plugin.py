@@ -53,6 +53,7 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
         if not board:
             pytest.fail(NO_BOARD, pytrace=False)
         calls += 1
+        options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))
         report = qverify.verify(models, board=board, **options)
         request.node.user_properties.extend(_attach(report, request, calls))  # record_property warns with xunit2
         if not report.passed:

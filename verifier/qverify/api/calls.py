@@ -39,6 +39,7 @@ def verify(
     board: str | Sequence[str] | None = None,
     inputs: Inputs | None = None,
     keep_tensors: bool = False,
+    drawings: bool = False,
     progress: Progress | None = None,
     **options: Unpack[VerifyOptions],
 ) -> Report:
@@ -46,7 +47,7 @@ def verify(
 
     models: the quantized ONNX, model.bin, or both. board: an address, or several; None: the host's sides alone. inputs:
     what -i takes (a file, a folder or list of frames, files by input name), or arrays of one frame; None: random ones.
-    keep_tensors: the sides' tensors of a run of one frame stay in memory, for Report.tensor. progress: is called with a
+    drawings: the report has the histograms and error maps of save("report.html"). keep_tensors: the sides' tensors of a run of one frame stay in memory, for Report.tensor. progress: is called with a
     step's name, how much is done, and of how much; from several threads. UsageError for wrong options, BadFileError for
     wrong files, UnsupportedError for a model that cannot be compiled, BoardError for a link that fails; a board that
     cannot be reached is no error but INCONCLUSIVE."""
@@ -55,7 +56,7 @@ def verify(
     kept = dict[str | None, Kept]()
     with _documented_errors(), _files_of(inputs) as files:
         given = {"models": models, "board": board, "inputs": files, **options}
-        asked = asked_of("verify", [], given)
+        asked = asked_of("verify", [], given, drawings)
         job: VerifyJob = asked.job
 
         def run(request: Request, number: int) -> Any:
@@ -105,12 +106,12 @@ def compile(
 
 
 @with_options("compare", CompareOptions)
-def compare(a: Path, b: Path, **options: Unpack[CompareOptions]) -> Report:
-    """Compares two dumps without a board, as `qverify compare A B` does."""
+def compare(a: Path, b: Path, *, drawings: bool = False, **options: Unpack[CompareOptions]) -> Report:
+    """Compares two dumps without a board, as `qverify compare A B` does. drawings: as for verify."""
     from qverify.session.offline.compare_dumps import compare_dumps
 
     with _documented_errors():
-        asked = asked_of("compare", [os.fspath(a), os.fspath(b)], options)
+        asked = asked_of("compare", [os.fspath(a), os.fspath(b)], options, drawings)
         report = compare_dumps(*asked.job)
         report.command = asked.command
         return Report(report)
@@ -139,8 +140,11 @@ def triage(
 
 
 @with_options("replay", ReplayOptions)
-def replay(folder: Path, *, progress: Progress | None = None, **options: Unpack[ReplayOptions]) -> Report:
-    """Judges again without the board, as `qverify replay FOLDER` does: a capture, or a bundle's output."""
+def replay(
+    folder: Path, *, drawings: bool = False, progress: Progress | None = None, **options: Unpack[ReplayOptions]
+) -> Report:
+    """Judges again without the board, as `qverify replay FOLDER` does: a capture, or a bundle's output. drawings: as for
+    verify."""
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import replay as replay_bundle
 
@@ -148,7 +152,7 @@ def replay(folder: Path, *, progress: Progress | None = None, **options: Unpack[
     rerun = options.get("rerun")
     given = {**options, "model": _comma(model), "rerun": _comma(rerun)}
     with _documented_errors():
-        asked = asked_of("replay", [os.fspath(folder)], given)
+        asked = asked_of("replay", [os.fspath(folder)], given, drawings)
         captured = isinstance(asked.job, RejudgeRequest)
         report = rejudge(asked.job, None, progress).report if captured else replay_bundle(asked.job, progress).report
         report.command = asked.command

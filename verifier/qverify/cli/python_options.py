@@ -47,10 +47,10 @@ def python_options(name: str) -> dict[str, click.Option]:
     return {keyword: option for keyword, option in options.items() if keyword not in left_out}
 
 
-def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any]) -> Asked:
-    """Returns what a command is asked to do by these words, which is not run. options: by keyword; None is an option not given.
+def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False) -> Asked:
+    """Returns what a command is asked to do by these words, which is not run. drawings: as for a page. options: by keyword; None is an option not given.
     UsageError for a wrong value, TypeError for an unknown keyword."""
-    known, words = python_options(name), list[str]()
+    known, words = python_options(name), ["--html=-"] if drawings else []
     for keyword, value in options.items():
         if keyword not in known:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")

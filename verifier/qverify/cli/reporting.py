@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from qverify.cli.ci_annotations import annotate
+
 if TYPE_CHECKING:
     from qverify.report.difference import Difference
     from qverify.report.document import Report
@@ -31,6 +33,11 @@ class ReportOption(click.Option):
 
 
 OPTIONS = (click.option("--report", "report", multiple=True, cls=ReportOption, metavar="FORMAT=PATH", help="."),)
+NPZ = click.option(
+    "--npz",
+    metavar="FILE",
+    help="write every side's tensors, as SIDE/NAME, of one frame and at most one board",
+)
 PLOTS = click.option(
     "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
 )
@@ -206,6 +213,7 @@ def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) 
     if not reports.stdout_taken:
         click.echo(text)
     reports.save(report)
+    annotate(report)
     return exit_status(report)
 
 

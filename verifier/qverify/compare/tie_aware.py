@@ -45,12 +45,14 @@ class ExactUnit:
 class TieAwareResult:
     """holds: every element is within its bound. limit: the limit as applied. where: flat position of the first element
     that is not; None where all are. lost: how many elements of the reference are not within it and mean nothing,
-    because its float32 intermediates may overflow or underflow there; the recorded side is."""
+    because its float32 intermediates may overflow or underflow there; the recorded side is. reference_error: of float outputs
+    where the recorded side must have the exact value rounded once, how far the reference may be from it; else None."""
 
     holds: bool
     limit: Limit
     where: int | None = None
     lost: int = 0
+    reference_error: float | None = None
 
 
 def tie_aware(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
@@ -155,7 +157,7 @@ def _floats(exact: ExactUnit, one: Array, other: Array, plain: Limit) -> TieAwar
             if not inside.all():
                 return TieAwareResult(False, _state_float_limit(largest, exactly), int(at[np.flatnonzero(~inside)[0]]))
             count += int(meaningless.sum())
-    return TieAwareResult(True, _state_float_limit(largest, exactly), None, count)
+    return TieAwareResult(True, _state_float_limit(largest, exactly), None, count, largest if exactly else None)
 
 
 def _state_float_limit(allowed: float, exactly: bool) -> Limit:

@@ -8,6 +8,8 @@ import onnx
 from onnx import shape_inference
 
 CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
+RESIZES = ("Resize", "Upsample")
+BY_A_RUN = "inferred.by.a.run"  # a domain whose nodes the inference does not know
 LARGE = 1024  # bytes; a larger constant is no shape, and only its type is looked at
 Types = dict[str, tuple[int, tuple[int, ...]]]  # by tensor: ONNX's number of the type, dims
 
@@ -32,6 +34,14 @@ def infer_types(model: onnx.ModelProto, more: Types) -> Types:
     return known
 
 
+def _is_uneven(tensor: onnx.TensorProto) -> bool:
+    """Returns whether a small tensor has a value that is no multiple of 1/256, so that products with it are rounded."""
+    if prod(tensor.dims) * 8 > LARGE:
+        return False
+    values = onnx.numpy_helper.to_array(tensor).astype("float64") * 256
+    return bool((values != values.round()).any())
+
+
 def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns what inference needs of the model: its nodes, inputs and small constants; of the large ones the types."""
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
@@ -39,9 +49,12 @@ def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}
     graph.name = "types"
     graph.node.extend(model.graph.node)
+    uneven = {i.name for i in model.graph.initializer if i.data_type == onnx.TensorProto.FLOAT and _is_uneven(i)}
     for node in graph.node:
         if node.op_type in CEIL_POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
-            node.domain = "inferred.by.a.run"  # before opset 22 ONNX counts windows that begin behind the padding
+            node.domain = BY_A_RUN  # before opset 22 ONNX counts windows that begin behind the padding
+        if node.op_type in RESIZES and not uneven.isdisjoint(node.input[1:]):
+            node.domain = BY_A_RUN  # onnxruntime multiplies in float32, ONNX in float64: 10 * 0.7 is 7 or less
         if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # then onnxruntime reads no pads
             kept = [a for a in node.attribute if a.name != "pads"]
             del node.attribute[:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
 from qverify.renderers.html_page.elements import element, text
 from qverify.report.difference import Difference
@@ -9,8 +11,14 @@ from qverify.report.difference import Difference
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:75rem;padding:0 1rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}th,td{border:1px solid #8888;padding:.25rem .5rem;text-align:left;
-overflow-wrap:anywhere}.worse{color:light-dark(#a40000,#ff9a92)}.better{color:light-dark(#0b5c20,#7fdb97)}
+white-space:nowrap}td.name{white-space:normal;overflow-wrap:anywhere;min-width:6rem}.worse{color:light-dark(#a40000,#ff9a92)}.better{color:light-dark(#0b5c20,#7fdb97)}
 .scroll{overflow-x:auto}td.number{text-align:right;font-variant-numeric:tabular-nums}"""
+PLACE: dict[str, Callable[[DifferenceRow], str]] = {
+    "pair": lambda row: row.pair,
+    "frame": lambda row: str(row.frame or ""),
+    "board": lambda row: row.board,
+    "tensor": lambda row: row.tensor,
+}
 SIGNS = {"worse": "✗ worse", "better": "✓ better", "not known": "? not known"}
 SECTIONS = (
     ("Verdicts", ("verdict",)),
@@ -42,19 +50,20 @@ def render(found: Difference) -> str:
 
 
 def _table(name: str, rows: list[DifferenceRow]) -> str:
-    where = any(row.pair for row in rows)
-    heads = [*(("pair", "frame", "board", "tensor") if where else ()), "what", "a", "b", "change"]
-    head = element("tr", *(element("th", head, scope="col") for head in heads))
-    lines = [_row(row, where) for row in rows]
-    table = element("table", element("caption", text(name)), element("thead", head), element("tbody", *lines))
+    """Returns the table, without columns that say nothing in any row."""
+    heads = [head for head, value in PLACE.items() if any(value(row) for row in rows)]
+    titles = [*heads, "what", "a", "b", *(["change"] if any(row.direction for row in rows) else [])]
+    head = element("tr", *(element("th", text(title), scope="col") for title in titles))
+    lines = [_row(row, heads, "change" in titles) for row in rows]
+    table = element("table", element("thead", head), element("tbody", *lines), aria_label=name)
     return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
-def _row(row: DifferenceRow, where: bool) -> str:
-    place = [row.pair, "" if row.frame is None else row.frame, row.board, row.tensor] if where else []
-    cells = [element("td", text(value)) for value in (*place, row.what)]
+def _row(row: DifferenceRow, heads: list[str], changes: bool) -> str:
+    cells = [element("td", text(PLACE[head](row)), class_="name") for head in heads]
+    cells.append(element("td", text(row.what), class_=None if heads else "name"))
     for value in (row.before, row.now):
         number = isinstance(value, (int, float))
-        cells.append(element("td", text(shown(value)), class_="number" if number else None))
+        cells.append(element("td", text(shown(value)), class_="number" if number else "name"))
     way = element("td", text(SIGNS.get(row.direction, row.direction)), class_=row.direction.replace(" ", "-") or None)
-    return element("tr", *cells, way)
+    return element("tr", *cells, *([way] if changes else []))

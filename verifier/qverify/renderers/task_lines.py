@@ -30,6 +30,12 @@ def describe(task: TaskNumbers, most: int | None = SHOWN) -> list[str]:
     return [*lines, *(f"  {note}" for note in task.notes)]
 
 
+def side_cells(task: TaskNumbers, side: TaskSide, names: list[str]) -> list[str]:
+    """Returns a side's row of a table: its name, the value of each of `names`, and of how many frames."""
+    values = [_value(task, side, name, side.values[name], False) if name in side.values else "" for name in names]
+    return [NAMES[side.side], *values, str(side.frames)]
+
+
 def _numbers(task: TaskNumbers, side: TaskSide) -> str:
     if not side.frames:
         return "no frame"
@@ -37,8 +43,8 @@ def _numbers(task: TaskNumbers, side: TaskSide) -> str:
     return ", ".join(shares) + (f" (of {count(side.frames, 'frame')})" if side.frames < task.frames else "")
 
 
-def _value(task: TaskNumbers, side: TaskSide, name: str, value: float) -> str:
+def _value(task: TaskNumbers, side: TaskSide, name: str, value: float, named: bool = True) -> str:
     if not task.right_or_wrong:
         return f"{value:.6g} (mean)"
-    shown = name if name.startswith("top-") else "right"
-    return f"{shown} {round(value * side.frames)} of {side.frames} ({value:.1%})"
+    shown = "" if not named else f"{name} " if name.startswith("top-") else "right "
+    return f"{shown}{round(value * side.frames)} of {side.frames} ({value:.1%})"

@@ -127,6 +127,7 @@ class Difference:
     compared: int = 0
     equal: int = 0
     qverify: str = __version__
+    command: str = ""  # that makes it again
 
     @property
     def exit_status(self) -> int:

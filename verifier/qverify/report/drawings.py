@@ -12,7 +12,7 @@ MOST = 40  # tensors of one frame, over all its pairs
 RULE = (
     "Drawn are, in this order: the tensors that fail when they are recomputed, the first that differs, the final outputs "
     "that differ, the others that differ (lowest signal to noise ratio first), the final outputs, the others in running "
-    "order; until {most} tensors are drawn or the page is full. Equal tensors have a histogram of values only."
+    "order; until {most} tensors of a frame are drawn or the page is full. Equal tensors have a histogram of values only."
 )
 
 

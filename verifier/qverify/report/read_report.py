@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from qverify.errors import BadFileError
 from qverify.files import json_once, read_regular
 from qverify.printable import printable
-from qverify.report.document import SCHEMA, Report, TensorRow
+from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
 
 MOST_BYTES = 1 << 28
 MOST_WHOLE = 1 << 63  # of a number that counts something
@@ -136,7 +136,7 @@ def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
 
 def _build_object(kind: type, value: dict[str, Any], at: str) -> Any:
     """Returns the dataclass. Fields that this version does not know are left out, but for the metrics of a tensor."""
-    hints, known = _hints(kind), {f.name: f for f in fields(kind)}
+    hints, known = _hints(kind), {f.name: f for f in fields(kind) if f.name not in DRAWN}
     built = dict[str, Any]()
     for name, declared in known.items():
         here = f"{at}.{name}" if at else name

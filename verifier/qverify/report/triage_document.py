@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from qverify import __version__
 from qverify.report.clock import utc_text
-from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, Verdict, plain
+from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, Report, Verdict, plain
 
 SCHEMA = "qverify.triage/1"
 
@@ -212,6 +212,11 @@ class Triage:
     sides: list[dict[str, Any]] = field(default_factory=list)
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
+
+    def take_run(self, report: Report) -> None:
+        """Takes models, units and sides of a frame's report; the sides of the first frame."""
+        self.models, self.units = report.models, report.units
+        self.sides = self.sides or [lasting_facts(side) for side in report.sides]
 
     @property
     def exit_status(self) -> int:

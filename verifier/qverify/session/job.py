@@ -211,6 +211,11 @@ class Job:
             self._earlier_traffic.update(ran.recordings["board"].link)
             self._disconnect()
 
+    @property
+    def foreign(self) -> bool:
+        """Whether the board runs something else than qvrt."""
+        return self._runner is not None
+
     def connected(self) -> Any:
         """Returns the sides.board.Board that is still connected after record; None without one."""
         return self._board

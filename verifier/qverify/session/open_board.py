@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import option_of, runtime_of
 
 from qverify.errors import UsageError
 from qverify.session.models import Models
@@ -37,6 +37,12 @@ def open_board(
     if not runtime:
         sha256 = models.binary_sha256
         return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands, sha256)
+    if option_of(uri, options or {}, "form") == "original":
+        from qverify.sides.original_board import OriginalBoard
+
+        if models.original is None or models.islands is not None:
+            raise UsageError("form=original runs the quantized ONNX as it is; give it in -m, too")
+        return OriginalBoard(uri, models.original, models.graph, deadline_s, options, spot_seed)
     from qverify.sides.reference import Reference
     from qverify.sides.runtime_board import RuntimeBoard
 

@@ -16,7 +16,6 @@ import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
-from qverify_agents.power import recover
 from qverify_agents.printable import last_line, one_line
 
 from qverify.errors import BadFileError, BoardError, UsageError
@@ -30,6 +29,7 @@ from qverify.runners import (
     RunnerRequest,
     RunnerResult,
 )
+from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import number_of
 from qverify.sides.runner_files import unpack
 from qverify.sides.runner_plan import Output, common_options
@@ -68,46 +68,13 @@ class RunnerBoard:
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
+        self._connection = BoardConnection(uri, deadline_s, options)
         self._values: Mapping[str, Array] = {}
-        self._options, self._recovered = options, ""
-        self._board = self._connected()
-        self._since = time.monotonic()
         self.last: RunnerResult | None = None
 
-    def _connected(self) -> CommandBoard:
-        """Connects the board. One that hangs is reset once."""
-        try:
-            return CommandBoard(self.uri, self._deadline_s, self._options)
-        except LinkTimeout as error:
-            if self._recovered or not self._recover(error, None):
-                raise
-            return CommandBoard(self.uri, self._deadline_s, self._options)
-
-    def _recover(self, error: LinkTimeout, up_s: float | None) -> bool:
-        """Resets a board that hangs, once in its life, by its inventory entry. Returns whether that is done. Raises
-        LinkError where the board does not come back."""
-        try:
-            done = recover(self.uri, up_s, self._options)
-        except LinkError as lost:
-            raise LinkError(f"{error}; {lost}") from error
-        self._recovered = f"the board hung ({error}) and was reset once: {done}" if done else ""
-        return bool(done)
-
-    def _again_after_reset(self, error: LinkTimeout, prepared: PreparedInputs, dump_all: bool) -> Recording:
-        """Runs once more on a board that hung and was reset. Raises LinkError where it hangs again, or cannot be reset."""
-        if self._recovered:
-            raise LinkError(f"{error}, again after a reset") from error
-        up = self._board.agent.hello.get("uptime_s")
-        up_s = up + time.monotonic() - self._since if isinstance(up, int) and abs(up) < 1 << 62 else None
-        self._board.close()  # its lock is taken again by whoever looks whether it is back
-        if not self._recover(error, up_s):
-            raise error
-        self._board, self._since = CommandBoard(self.uri, self._deadline_s, self._options), time.monotonic()
-        self._answers.clear()
-        try:
-            return self._recording(prepared, dump_all)
-        except LinkTimeout as second:
-            raise LinkError(f"{second}, again after a reset") from second
+    @property
+    def _board(self) -> CommandBoard:
+        return self._connection.board
 
     def run(
         self,
@@ -124,10 +91,7 @@ class RunnerBoard:
             "board", self._choice.name, host=self.uri, finals=self.graph.outputs, runtime=self._choice.name
         )
         try:
-            try:
-                recording = self._recording(prepared, dump_all)
-            except LinkTimeout as error:
-                recording = self._again_after_reset(error, prepared, dump_all)
+            recording = self._connection.run(lambda: self._recording(prepared, dump_all))
         except LinkError as error:
             recording.state, recording.why = "did not run", str(error)
         except (BoardError, BadFileError) as error:
@@ -135,8 +99,9 @@ class RunnerBoard:
         if recording.state == "did not run":
             recording.tensors, recording.specs = {}, {n: self.graph.spec(n) for n in self.graph.outputs}
             recording.missing = dict.fromkeys(recording.specs, recording.why)
-        if self._recovered:
-            recording.settings["recovered"] = self._recovered
+        if self._connection.recovered:
+            recording.settings["recovered"] = self._connection.recovered
+            recording.notes.append(self._connection.recovered)
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
         self._values = recording.tensors

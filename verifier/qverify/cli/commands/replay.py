@@ -11,12 +11,13 @@ from qverify_agents.worker import RUNTIMES
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.judging import judging_options
 from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import ReportFiles, emit, report_options
+from qverify.cli.reporting import NPZ, ReportFiles, emit, report_options, require_writable
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.renderers.view import View
+    from qverify.session.job import Outcome
 
 
 @click.command(help=__doc__)
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     help="capture: what ran on its board; with a runner's name its values are judged, not its bytes",
 )
 @click.option("--run-sim", "-s", default=True, type=click.BOOL, show_default=True, help="also judge the simulator")
+@NPZ
 @view_options
 @report_options()
 @link_options(runtime=False)
@@ -52,6 +54,7 @@ def command(
     board: str | None,
     runtime: str,
     run_sim: bool,
+    npz: str | None,
     view: View,
     reports: ReportFiles,
     deadline_s: float,
@@ -67,6 +70,8 @@ def command(
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
+    if npz is not None:
+        require_writable("--npz", npz)
     options = replace(options, drawings=reports.drawings)
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):
@@ -77,6 +82,7 @@ def command(
             return 0
         with live_progress() as live:
             outcome = replay(bundle, live.watch)
+        _write_tensors(npz, outcome)
         return emit(outcome.report, terminal.render(outcome.report, outcome.finals, view), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
@@ -88,6 +94,18 @@ def command(
         return 0
     with live_progress() as live:
         outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
+    _write_tensors(npz, outcome)
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)
+
+
+def _write_tensors(npz: str | None, outcome: Outcome) -> None:
+    """Writes --npz. UsageError where the capture has several frames."""
+    from qverify.session.write_tensors import write_tensors
+
+    if npz is None:
+        return
+    if outcome.evidence is None:
+        raise click.UsageError("--npz takes one frame, and this capture has several; qverify extract writes those")
+    write_tensors(npz, outcome.evidence)

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from qverify.cli.board_options import board_option, link_options
+from qverify.cli.ci_annotations import annotate
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
@@ -106,7 +107,8 @@ OF_A_RUN = {
     "--build-cmd",
     "build",
     metavar="COMMAND",
-    help="with --reduce: command that makes {bin} of {onnx}, for boards without dumps",
+    help="command that makes the board's {model} of {onnx}: on a board with a runner, locates the first node that goes wrong by "
+    "bisection, with no dumps; with --reduce, builds the parts",
 )
 @click.option(
     "--capture", "keep", metavar="DIR", help="keep everything the run saw, experiments included, to triage it again"
@@ -153,6 +155,8 @@ def command(
     order = stages.split(",") if stages is not None else []
     opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
     _check_sources(paths, order, opened)
+    _check_reducing(reduce, build, opened is None and board is not None)
+    _check_runner(board, runner, build, reduce, app_output)
     request = TriageRequest(
         paths,
         stages=order,
@@ -173,12 +177,12 @@ def command(
         repeat=repeat,
         capture=opened,
         keep=keep,
+        build=None if reduce else build,
     )
-    _check_reducing(reduce, build, opened is None and board is not None)
     if hand_over(request):
         return 0
     with progress_bars() as watch:
-        triage, failing = run_triage(request, watch)
+        triage, failing = run_triage(request, watch, lambda line: click.echo(line, err=True))
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")
     rendered = text.render(triage, view)
     if reduce is None:
@@ -196,6 +200,7 @@ def _emit_reduced(
     reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
     _reduce(triage, failing, *how, quiet=reports.stdout_taken)
     reports.save(triage)
+    annotate(triage)
     return exit_status(triage)
 
 
@@ -204,6 +209,23 @@ def _check_sources(paths: list[str], order: list[str], opened: Capture | None) -
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
+
+
+def _check_runner(
+    board: str | None,
+    runner: tuple[tuple[str, str], ...],
+    build: str | None,
+    reduce: str | None,
+    app_output: str | None,
+) -> None:
+    """Raises UsageError for options that do not fit what runs on the board."""
+    from qverify.session.runner import runner_for
+
+    if runner_for(board, runner) is None:
+        if build is not None and reduce is None:
+            raise click.UsageError("--build-cmd is for a board with a runner (--runner), or with --reduce DIR")
+    elif app_output is not None:
+        raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from qverify.cli.board_options import link_options
+from qverify.cli.ci_annotations import annotate
 from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import ReportFiles, exit_status, report_options
+from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_writable
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.task_options import task_options
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
+@NPZ
 @view_options
 @report_options()
 @input_options
@@ -138,6 +140,7 @@ def command(
     reference_engine: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
+    npz: str | None,
     view: View,
     reports: ReportFiles,
     inputs: InputRequest,
@@ -162,6 +165,8 @@ def command(
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
     several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
+    if npz is not None:
+        _check_npz(npz, len(boards), several is not None)
     request = Request(
         paths,
         run_sim=run_sim,
@@ -187,21 +192,23 @@ def command(
     job = VerifyJob(request, boards, several)
     if hand_over(job):
         return 0
-    whole = _verify_boards(job, Shown(view, reports))
+    whole = _verify_boards(job, Shown(view, reports, npz))
     if len(boards) > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
         click.echo("\n" + render(whole, len(boards), view))
     reports.save(whole)
+    annotate(whole)
     return exit_status(whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a run is shown: on the screen, unless a report takes stdout, and in files."""
+    """How a run is shown: on the screen, unless a report takes stdout, and in files. npz: where its tensors go."""
 
     view: View
     reports: ReportFiles
+    npz: str | None = None
 
     @property
     def quiet(self) -> bool:
@@ -223,6 +230,13 @@ def _verify_boards(job: VerifyJob, shown: Shown) -> Report:
     return verify_boards(job, run, lambda report: shown.reports.save(report, stdout=False))
 
 
+def _check_npz(path: str, boards: int, several: bool) -> None:
+    """Raises UsageError where a run's tensors could not be written to the file, before it runs."""
+    if boards > 1 or several:
+        raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
+    require_writable("--npz", path)
+
+
 def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:
     """Verifies one board, prints the result unless stdout is for the JSON alone, and returns the report."""
     from qverify.cli.frames_shown import FramesShown
@@ -231,10 +245,13 @@ def _verify_board(request: Request, several: list[FrameSource] | None, shown: Sh
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
+    from qverify.session.write_tensors import write_tensors
 
     with live_progress() as live:
         if several is None:
             outcome = verify(request, live.watch)
+            if shown.npz is not None and outcome.evidence is not None:
+                write_tensors(shown.npz, outcome.evidence)
             text = terminal.render(outcome.report, outcome.finals, shown.view)
         else:
             tell = FramesShown(live, shown.view, len(several), shown.quiet)

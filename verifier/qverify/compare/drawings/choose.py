@@ -99,14 +99,20 @@ def _values(candidate: Candidate, graph: Graph | None) -> partial[PairedValues] 
     a, b = judged.a.held(p.a), judged.b.held(p.b)
     if (a is None) != (b is None) and judged.a.digest(p.a) == judged.b.digest(p.b) is not None:
         a = b = b if a is None else a
-    if a is None or b is None or a.shape != b.shape or not a.size or "c" in (a.dtype.kind, b.dtype.kind):
+    if a is None or b is None or not a.size:
         return None
     spec_a = judged.a.recording.specs.get(p.a) or (graph.tensors.get(p.a) if graph is not None else None)
     spec_b = judged.b.recording.specs.get(p.b) or (graph.tensors.get(p.b) if graph is not None else None)
+    spec_a, spec_b = spec_a or _spec(p.a, a), spec_b or _spec(p.b, b)
+    if a.shape != b.shape or not all(_fits(v, spec) for v, spec in ((a, spec_a), (b, spec_b))):
+        return None
     keeps = judged.a.keeps_arrays and judged.b.keeps_arrays
-    return partial(
-        PairedValues, a, b, spec_a or _spec(p.a, a), spec_b or _spec(p.b, b), judged.a.histograms if keeps else None
-    )
+    return partial(PairedValues, a, b, spec_a, spec_b, judged.a.histograms if keeps else None)
+
+
+def _fits(value: Array, spec: TensorSpec) -> bool:
+    """Returns whether the value is of the type that its side states; the judge has failed it where it is not."""
+    return value.dtype.kind in "biuf" and value.dtype == spec.numpy_dtype and value.shape == spec.shape
 
 
 def _spec(name: str, value: Array) -> TensorSpec:

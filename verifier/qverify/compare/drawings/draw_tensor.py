@@ -131,7 +131,8 @@ def _values(
     values: PairedValues, span: Span, bins: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], equal: bool
 ) -> ValueHistogram:
     limits = quantized_range(values.spec_a)
-    clipped = [clipped_at_ends(v) if limits else None for v in (values.a, values.b)]
+    sides = ((values.a, values.spec_a), (values.b, values.spec_b))
+    clipped = [clipped_at_ends(value) if quantized_range(spec) else None for value, spec in sides]
     return ValueHistogram(span.low, span.high, bins[0], None if equal else bins[1], limits, clipped[0], clipped[1])
 
 

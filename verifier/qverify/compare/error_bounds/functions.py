@@ -121,6 +121,16 @@ FUNCTIONS = {
 }
 
 
+CANCELLING: dict[
+    str, Callable[[float, float], float]
+] = {  # in a library their error is one of these sizes, however small the value is; qverify's own share of it
+    "sigmoid": lambda p, q: 0.0,
+    "elu": lambda p, q: abs(p),
+    "celu": lambda p, q: abs(p),
+    "selu": lambda p, q: abs(p * q),
+    "softplus": lambda p, q: 1.0,
+}
+OWN_SHARE = 2.0**-46
 PERIODIC = ("sin", "cos", "tan")
 FARTHEST = 2.0**20  # beyond this argument of theirs qverify's own sides give NaN, kernels a number
 
@@ -159,15 +169,17 @@ def half_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
 
 def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
     """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
-    worst of the values reached; and with qverify's own for a sigmoid of exact floats, whose error in a library is one
-    of 1, however small it is."""
+    worst of the values reached; and with qverify's own for a function of exact floats that is CANCELLING."""
     y = function.of(x.value, p, q)
     moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
     if function.off is None:
         return Real(y, moved)
     roundoffs = function.off(x.value, y, p, q) + np.abs(y) + 10 * moved
-    own = None if moved.any() or function is not FUNCTIONS["sigmoid"] else ROUNDOFF * np.abs(y) + TINY
-    return Real(y, moved + ROUNDOFF * roundoffs + TINY, own)
+    error = moved + ROUNDOFF * roundoffs + TINY
+    size = next((of(p, q) for name, of in CANCELLING.items() if function is FUNCTIONS[name]), None)
+    if size is None or moved.any():
+        return Real(y, error)
+    return Real(y, error, np.fmin(ROUNDOFF * np.abs(y) + OWN_SHARE * size + TINY, error))
 
 
 def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:

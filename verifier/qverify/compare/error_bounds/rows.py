@@ -30,6 +30,7 @@ from qverify.compare.error_bounds.bounded_values import (
     integers,
     real,
 )
+from qverify.compare.error_bounds.own_norms import with_own
 from qverify.model_bin.graph import Graph, Node
 
 EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
@@ -45,15 +46,15 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).losing(lost).rounded(2)
+    y, scale = Real(value, error).losing(lost).rounded(2), np.ones(1)
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(-1)
-        y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
+        y, scale = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded(), np.abs(factor)
     if inputs[2] is not None:
         offset = real(inputs[2]).value.reshape(-1)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY, None, y.lost)
-    return [y.shaped(x.value.shape)]
+    return [with_own(y, inputs, rows.value, value, least, scale).shaped(x.value.shape)]
 
 
 def _average(rows: Real) -> tuple[Reals, Reals]:
@@ -122,9 +123,10 @@ def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     value = (rows.value - mean) / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
     y = Real(value, error).losing(lost).shaped(x.value.shape).rounded(2)
-    along = (-1, *[1] * (x.value.ndim - 2))
+    scale, along = np.ones(1), (-1, *[1] * (x.value.ndim - 2))
     if inputs[1] is not None:
         factor = real(inputs[1]).value.reshape(along)
+        scale = np.abs(factor)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
         folded = np.maximum(np.maximum(np.abs(rows.value), np.abs(mean)), 1.0) / np.where(least > 0, least, np.inf)
         y = y.losing_large(folded.reshape(x.value.shape) * factor)
@@ -132,7 +134,7 @@ def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
         offset = real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY, None, y.lost)
-    return [y]
+    return [with_own(y, inputs, rows.value, value, least, scale)]
 
 
 def _masked(below: Reals, logs: Reals) -> Reals:

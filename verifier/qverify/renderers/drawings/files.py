@@ -40,9 +40,10 @@ def write_plots(report: Report, folder: str) -> None:
 def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
     """Yields the name and the sheet of every drawn tensor and input."""
     for pair in sorted(report.pairs, key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
+        frame = f"frame{pair.frame}-" if report.frames else ""
         for drawing in pair.drawings:
             yield (
-                f"{pair.a}-{pair.b}-{drawing.name}",
+                f"{frame}{pair.a}-{pair.b}-{drawing.name}",
                 sheet(_title(pair, drawing, len(report.boards) > 1), panels.figures(drawing, pair.a, pair.b)),
             )
     for one in report.input_drawings:

@@ -17,7 +17,7 @@ from qverify.report.document import Report, plain
 from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
-NAMES = ("board", "tensor")  # columns of foreign text
+NAMES = ("board", "tensor", "op", "dtype")  # columns of foreign text
 FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
 NUMBERS = ("-inf",)  # texts that begin so and are none
 

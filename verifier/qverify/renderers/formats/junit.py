@@ -27,10 +27,10 @@ def write(report: Report, path: str) -> None:
     for pair in report.pairs:
         suites.append(_suite(report, pair))
     if not report.pairs:
-        suite = xml.SubElement(suites, "testsuite", name="qverify", tests="1", failures="0", errors="1")
-        _mark(
-            xml.SubElement(suite, "testcase", classname="qverify", name="verdict"), "INCONCLUSIVE", "nothing compared"
-        )
+        suite = xml.SubElement(suites, "testsuite", name="qverify")
+        case = xml.SubElement(suite, "testcase", classname="qverify", name="verdict")
+        _mark(case, "INCONCLUSIVE", "nothing compared")
+        _count(suite)
     suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
     xml.SubElement(suites[-1], "system-out").text = _text("\n".join(summary_lines(report)))
     _write(suites, path)
@@ -99,7 +99,8 @@ def _write(suites: xml.Element, path: str) -> None:
 
 
 def _time(date: str) -> str:
-    return date.replace(" UTC", "").replace(" ", "T").rstrip("Z")
+    """Returns the date, which is in UTC, to the second and without a zone: some readers refuse one."""
+    return date.replace(" ", "T")[:19]
 
 
 def _count(suite: xml.Element) -> None:
@@ -107,6 +108,7 @@ def _count(suite: xml.Element) -> None:
     for tag, marks in (("failures", "failure"), ("errors", "error")):
         suite.set(tag, str(len(suite.findall(f"testcase/{marks}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))
+    suite.set("skipped", "0")
 
 
 def _suite(report: Report, pair: Pair) -> xml.Element:

@@ -23,7 +23,30 @@ SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;",
 
 def write(report: Report, path: str) -> None:
     """Writes the comment. Names are escaped, and mention nobody."""
-    report = visible(report)
+    write_report(text(report), path)
+
+
+def write_triage(triage: Triage, path: str) -> None:
+    """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
+    write_report(text(triage), path)
+
+
+def write_difference(found: Difference, path: str) -> None:
+    """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
+    write_report(text(found), path)
+
+
+def text(found: Report | Triage | Difference) -> str:
+    """Returns the comment."""
+    found = visible(found)
+    if isinstance(found, Difference):
+        lines = _difference(found)
+    else:
+        lines = _triage(found) if isinstance(found, Triage) else _report(found)
+    return "\n".join([*lines, "", "</details>", ""])
+
+
+def _report(report: Report) -> list[str]:
     lines = [f"## {MARKS[report.verdict]} qverify: {report.verdict}", ""]
     if report.blame is not None:
         lines += [
@@ -33,13 +56,32 @@ def write(report: Report, path: str) -> None:
     for pair in report.pairs:
         lines += _table(pair)
     lines += ["<details><summary>All verdicts and notes</summary>", ""]
-    lines += [f"- {_escape(line)}" for line in summary_lines(report)]
-    write_report("\n".join([*lines, "", "</details>", ""]), path)
+    return lines + [f"- {_escape(line)}" for line in summary_lines(report)]
 
 
-def write_triage(triage: Triage, path: str) -> None:
-    """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
-    found = visible(triage)
+def _difference(found: Difference) -> list[str]:
+    rows = difference_rows(found)
+    first, rest = ("verdict", "blame"), ("only", "time", "fact")
+    lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
+    lines += _changes([row for row in rows if row.kind in first])
+    lines += _changes([row for row in rows if row.kind not in (*first, *rest)])
+    lines += ["<details><summary>Times, options, hashes, tensors of one run only</summary>", ""]
+    return lines + _changes([row for row in rows if row.kind in rest])
+
+
+def _changes(rows: list[DifferenceRow]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| pair | tensor | what | a | b | change |", "|---|---|---|---|---|---|"]
+    for row in rows[: 5 * MOST]:
+        place = f" ({row.board})" if row.board else ""
+        place += f" frame {row.frame}" if row.frame else ""
+        cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
+        lines.append(f"| {' | '.join(map(_escape, cells))} |")
+    return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
+
+
+def _triage(found: Triage) -> list[str]:
     lines = [f"## {MARKS[found.verdict]} qverify triage: {found.verdict}", ""]
     broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and (b := broken.blame) is not None:
@@ -54,8 +96,7 @@ def write_triage(triage: Triage, path: str) -> None:
     ]
     lines += ["", *_losses(found.losses)]
     lines += ["<details><summary>Everything triage says</summary>", ""]
-    lines += [f"- {_escape(line.strip())}" for line in render_triage(found).splitlines() if line.strip()]
-    write_report("\n".join([*lines, "", "</details>", ""]), path)
+    return lines + [f"- {_escape(line.strip())}" for line in render_triage(found).splitlines() if line.strip()]
 
 
 def _losses(rows: list[TensorLoss]) -> list[str]:
@@ -68,31 +109,6 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     ]
     more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []
     return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
-
-
-def write_difference(found: Difference, path: str) -> None:
-    """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
-    found = visible(found)
-    rows = difference_rows(found)
-    first, rest = ("verdict", "blame"), ("only", "time", "fact")
-    lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
-    lines += _changes([row for row in rows if row.kind in first])
-    lines += _changes([row for row in rows if row.kind not in (*first, *rest)])
-    lines += ["<details><summary>Times, options, hashes, tensors of one run only</summary>", ""]
-    lines += _changes([row for row in rows if row.kind in rest])
-    write_report("\n".join([*lines, "</details>", ""]), path)
-
-
-def _changes(rows: list[DifferenceRow]) -> list[str]:
-    if not rows:
-        return []
-    lines = ["| pair | tensor | what | a | b | change |", "|---|---|---|---|---|---|"]
-    for row in rows[: 5 * MOST]:
-        place = f" ({row.board})" if row.board else ""
-        place += f" frame {row.frame}" if row.frame else ""
-        cells = (f"{row.pair}{place}", row.tensor, row.what, shown(row.before), shown(row.now), row.direction)
-        lines.append(f"| {' | '.join(map(_escape, cells))} |")
-    return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
 
 
 def _table(pair: Pair) -> list[str]:

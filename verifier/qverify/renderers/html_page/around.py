@@ -106,7 +106,7 @@ def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> st
     label = f"the graph around {unit.node}"
     picture = draw(boxes, list(dict.fromkeys(edges)), label) if drawing else ""
     shown = element("div", picture, class_="wide", tabindex=0) if drawing else ""
-    return element("figure", shown, element("figcaption", _words(network, at)))
+    return element("figure", shown, element("figcaption", _words(network, at)), class_="beside")
 
 
 def _key(network: Network, tensor: str) -> str:

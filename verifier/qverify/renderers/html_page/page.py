@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify.renderers.frame_lines import verdicts_over_frames
-from qverify.renderers.html_page import around, curve, run_facts, tensor_drawings, tensors
+from qverify.renderers.html_page import around, curve, run_facts, task_numbers, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.summary_lines import summary_lines
@@ -23,9 +23,11 @@ def render(report: Report) -> str:
     whole = _drawn(ordered)
     network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
     first = [_blamed(report, network)]
-    first += [_pair(pair, at, network, len(report.boards), at in whole) for at, pair in ordered]
+    several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
+    first += [_pair(pair, at, network, several, ids[at], at in whole) for at, pair in ordered]
     rest = [
         _graph(network),
+        Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),
@@ -101,9 +103,11 @@ def _of(network: around.Network | None) -> str:
     return around.LEGEND + (f"; as of frame {frame}" if frame else "")
 
 
-def _pair(pair: Pair, at: int, network: around.Network | None, boards: int, whole: bool) -> Section:
-    """Returns the section of one pair. boards: how many the run had; its title names the board of several.
-    whole: with its tensors."""
+def _pair(
+    pair: Pair, at: int, network: around.Network | None, boards: int, drawings: dict[str, str], whole: bool
+) -> Section:
+    """Returns the section of one pair. boards: how many the run had; its title names the board of several. drawings: the
+    ids of the drawn tensors' sections. whole: with its tensors."""
     words = (pair.board if boards > 1 else "", f"frame {pair.frame}" if pair.frame else "")
     title = f"{pair.a} ~ {pair.b}{''.join(f', {word}' for word in words if word)}"
     heading = f"{text(title)}: {verdict(pair.verdict)}"
@@ -120,7 +124,7 @@ def _pair(pair: Pair, at: int, network: around.Network | None, boards: int, whol
         element("p", f"First divergence: {code(first.tensor)} ({text(first.op)})") if first else "",
         listed([*(f"{m.tensor} is missing in {m.side}: {m.why}" for m in covered.missing), *pair.notes]),
     ]
-    drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), tensor_drawings.anchors(pair, at))]
+    drawn = [_tools(), tensors.table(pair, f"t{at}-", _links(pair, network), drawings)]
     if not whole:
         left = f"its {len(pair.tensors)} tensors would make the page too large; the JSON report has them"
         drawn = [element("p", text(left), class_="under")]

@@ -18,9 +18,24 @@ PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
 
-def anchors(pair: Pair, number_of: int) -> dict[str, str]:
-    """Returns the ids of the sections of a pair's drawn tensors, by name."""
-    return {drawing.name: f"d{number_of}-{at}" for at, drawing in enumerate(pair.drawings)}
+def anchors(pairs: list[Pair]) -> list[dict[str, str]]:
+    """Returns for each pair the ids of its drawn tensors' sections, by name; a section of another pair with the very same
+    bytes is also its own."""
+    several = len({pair.board for pair in pairs} - {None}) > 1
+    return [
+        {
+            drawing.name: f"d{number_of}-{at}"
+            for number_of, other in enumerate(pairs)
+            for at, drawing in enumerate(other.drawings)
+            if other is pair or (not several and _shares(drawing, other, pair))
+        }
+        for pair in pairs
+    ]
+
+
+def _shares(drawing: TensorDrawing, drawn: Pair, pair: Pair) -> bool:
+    """Returns whether the drawing of pair `drawn` is that of another pair of the same frame, too."""
+    return drawn.frame == pair.frame and f"{pair.a} ~ {pair.b}" in drawing.also
 
 
 def sections(report: Report, order: list[int], room: int) -> list[Section]:

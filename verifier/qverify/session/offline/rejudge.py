@@ -84,13 +84,14 @@ def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | No
     """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
     judged. Raises BadFileError where no frame can be judged."""
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
+    evidence = None
     for number, source, outcome in frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
             rows.append(not_run(number, source, outcome, capture.board_lost(number)))
         else:
             rows.append(frame_row(number, source, outcome.report))
             kept.add(outcome.report, rows[-1])
-            finals = outcome.finals
+            finals, evidence = outcome.finals, outcome.evidence if len(capture.frames) == 1 else None
         if tell is not None and len(capture.frames) > 1:
             tell(rows[-1])
     if not kept.reports:
@@ -98,7 +99,7 @@ def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | No
     whole = kept.whole(rows)
     if len(rows) == 1:
         whole.frames = []
-    return Outcome(whole, finals)
+    return Outcome(whole, finals, evidence=evidence)
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
@@ -157,7 +158,8 @@ def frames(
                 board = None  # the next frame gets a connection of its own
             if capture.incomplete:
                 mark_inconclusive(report, f"the capture is incomplete: {capture.incomplete}")
-            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs))
+            evidence = RunEvidence(prepared, ran, None)
+            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs), evidence=evidence)
     finally:
         if board is not None:
             board.close()

@@ -17,6 +17,7 @@ from qverify.session.job import Outcome
 from qverify.session.models import open_models
 from qverify.session.offline.pack_bundle import SCHEMA
 from qverify.session.report import make_report
+from qverify.session.run_evidence import RunEvidence
 from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 
@@ -49,7 +50,8 @@ def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
         raise UsageError("nothing to compare the dump with: give the quantized ONNX with -m, or -s True")
     path = request.dump or os.path.join(request.bundle, "dump")
     ran.recordings["board"] = read_board_dump(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
-    return Outcome(make_report(models, prepared, ran, request.options), list(models.graph.outputs))
+    report = make_report(models, prepared, ran, request.options)
+    return Outcome(report, list(models.graph.outputs), evidence=RunEvidence(prepared, ran, None))
 
 
 def _manifest(folder: str) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from qverify.model_bin.units import units
 from qverify.onnx_model.cut_model import cut as cut_onnx
 from qverify.onnx_model.load import parse
 from qverify.session.job import Job, Outcome, verify
+from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
 from qverify.session.triage.run_command import run_whole
 from qverify.session.triage.tflite_parts import has_operators, tflite_part
-from qverify.session.triage.write_npz import write_npz
 from qverify.tensors.recording import Array
 
 BUILD_TIMEOUT_S = 600.0
@@ -61,6 +61,10 @@ def reduce(request: Request, output: str, build: str | None = None, tell: Tell |
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
+        if job.foreign:
+            raise ReductionStopped(
+                "a board that runs something else is not reduced; --build-cmd without --reduce locates the node"
+            )
         if job.models.alone is not None and build is not None:
             raise UsageError("--build-cmd compiles an ONNX; the parts of a .tflite are cut out of it")
         if job.models.tflite is not None and job.models.alone is None:
@@ -215,7 +219,7 @@ class _Search:
             return None
         done = replace(part, nodes=nodes)
         assumed = [name for name in values if name in self._assumed]
-        write_bundle(done.folder, paths, outcome, self._request.board or "local", nodes, assumed)
+        write_bundle(done.folder, paths, outcome, self._request, nodes, assumed)
         return done
 
     def _value(self, name: str) -> Array:
@@ -277,7 +281,10 @@ class _Search:
     def _run_build(self, path: str, binary: str) -> None:
         """Runs the user's build command. Raises ReductionStopped where it fails or writes no file."""
         assert self._build is not None
-        words = [w.replace("{onnx}", path).replace("{bin}", binary) for w in shlex.split(self._build)]
+        words = [
+            w.replace("{onnx}", path).replace("{bin}", binary).replace("{model}", binary)
+            for w in shlex.split(self._build)
+        ]
         try:
             status, last_line = run_whole(words, BUILD_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
@@ -335,8 +342,9 @@ def check_build_command(build: str | None) -> None:
         words = shlex.split(build)
     except ValueError as error:
         raise UsageError(f"--build-cmd {build!r}: {error}") from error
-    if not all(any(place in word for word in words) for place in ("{onnx}", "{bin}")):
-        raise UsageError(f"--build-cmd {build!r}: it must contain {{onnx}} and {{bin}}")
+    text = " ".join(words)
+    if "{onnx}" not in text or not ("{bin}" in text or "{model}" in text):
+        raise UsageError(f"--build-cmd {build!r}: it must contain {{onnx}}, and {{model}} or {{bin}}")
 
 
 def check_output_folder(output: str) -> None:

@@ -12,10 +12,15 @@ from qverify import __version__
 from qverify.files import writing
 from qverify.plural import count
 from qverify.session.job import Outcome
-from qverify.session.triage.write_npz import write_npz
+from qverify.session.npz_file import write_npz
+from qverify.session.request import Request
+
+WORDS = ("runtime", "command")  # of a request that say what runs on its board
 
 
-def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> None:
+def write_bundle(
+    folder: str, paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]
+) -> None:
     """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that
     the board does not show."""
     assert outcome.evidence is not None
@@ -25,12 +30,18 @@ def write_bundle(folder: str, paths: list[str], outcome: Outcome, board: str, no
             tensors = sides[side].tensors
             write_npz(os.path.join(folder, file), {n: tensors[n] for n in outcome.finals if n in tensors})
     text = json.dumps(outcome.report.to_json(), indent=1, allow_nan=False)
-    for file, content in (("report.json", text + "\n"), ("README.md", _readme(paths, outcome, board, nodes, assumed))):
+    for file, content in (
+        ("report.json", text + "\n"),
+        ("README.md", _readme(paths, outcome, request, nodes, assumed)),
+    ):
         with writing(os.path.join(folder, file)):
             Path(folder, file).write_text(content, encoding="utf-8")
 
 
-def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int, assumed: list[str]) -> str:
+def _readme(paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]) -> str:
+    runs = {"runtime": request.reach.get("runtime"), **dict(request.runner)}
+    how = [f"--{'runner' if k == 'command' else k} {shlex.quote(v)}" for k, v in runs.items() if v and k in WORDS]
+    board = " ".join(["-b", shlex.quote(request.board or "local"), *how])
     names = ",".join(os.path.basename(p) for p in paths)
     blame = outcome.report.blame
     culprit = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"
@@ -38,7 +49,7 @@ def _readme(paths: list[str], outcome: Outcome, board: str, nodes: int, assumed:
     lines = [
         f"# {count(nodes, 'node', 'that differs', 'that differ')} on the board",
         "",
-        f"    qverify -m {names} -b {shlex.quote(board)} -i inputs.npz -r True",
+        f"    qverify -m {names} {board} -i inputs.npz -r True",
         "",
         f"Verdict: {outcome.report.verdict}. Blame: {culprit}",
         "",

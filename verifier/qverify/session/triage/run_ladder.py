@@ -17,7 +17,7 @@ from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
-from qverify.report.triage_document import Rung, Stage, Triage, lasting_facts
+from qverify.report.triage_document import Rung, Stage, Triage
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
 from qverify.session.models import open_models
@@ -146,11 +146,10 @@ class Ladder:
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. A dump of another runtime is compared with the reference, as is the
-        stage after it."""
-        chain = [s.name for s in self.report.stages if s.kind != "dump"]
-        pairs = list(pairwise(chain))
-        return [*pairs, ("reference", "dump")] if any(s.kind == "dump" for s in self.report.stages) else pairs
+        """Returns the pairs of stages to compare. What another runtime gave is compared with the reference."""
+        other = ("dump", "board") if isinstance(self.job, Job) and self.job.foreign else ("dump",)
+        chain = [s.name for s in self.report.stages if s.kind not in other]
+        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other)]
 
     def close(self) -> None:
         """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""
@@ -231,8 +230,7 @@ class Ladder:
 
     def _add_run(self, report: Report) -> None:
         """Takes models, notes, caveats and timings of a frame's report."""
-        self.report.models, self.report.units = report.models, report.units
-        self.report.sides = self.report.sides or [lasting_facts(side) for side in report.sides]
+        self.report.take_run(report)
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
         self.report.drafts |= report.drafts

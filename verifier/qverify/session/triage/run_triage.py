@@ -16,6 +16,8 @@ from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
 from qverify.session.many_frames import FrameSource, frame_sources, with_draft
 from qverify.session.request import Request
+from qverify.session.triage.bisect_builds import Tell
+from qverify.session.triage.locate_by_builds import locate
 from qverify.session.triage.run_ladder import Ladder
 from qverify.session.triage.triage_request import TriageRequest
 
@@ -26,8 +28,11 @@ def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
     return run_triage(request, watch)[0]
 
 
-def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Triage, Request | None]:
-    """Returns the report of triage, and the request of the first frame whose board fails, which can be reduced."""
+def run_triage(
+    request: TriageRequest, watch: Watch | None = None, tell: Tell | None = None
+) -> tuple[Triage, Request | None]:
+    """Returns the report of triage, and the request of the first frame whose board fails, which can be reduced.
+    tell: called with a line for each cut of --build-cmd."""
     start = time.perf_counter()
     frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):
@@ -58,6 +63,8 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
         ladder.close()
     if len(wrong) == len(frames):
         raise with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
+    if request.build is not None:
+        _locate(ladder, request, request.build, tell or (lambda line: None))
     report = ladder.conclude()
     lost = sum(frame.board_lost for frame in frames)
     report.caveats += describe_counts(len(wrong) - lost, lost)
@@ -72,6 +79,24 @@ def run_triage(request: TriageRequest, watch: Watch | None = None) -> tuple[Tria
         report.next_step = report.next_step or f"fix this first: {wrong[0]}"
     report.timings["total"] = time.perf_counter() - start
     return report, ladder.failing
+
+
+def _locate(ladder: Ladder, request: TriageRequest, build: str, tell: Tell) -> None:
+    """Bisects by the build command where the board fails and no node is known yet."""
+    rung = ladder.devices.rungs().get(("reference", "board"))
+    if (
+        ladder.failing is None
+        or ladder.job is None
+        or rung is None
+        or rung.verdict != "FAILED"
+        or rung.blame is not None
+    ):
+        return
+    gate = request.gates.get("reference~board")
+    try:
+        locate(ladder.job.models, ladder.failing, rung, gate, build, tell)
+    except (QVerifyError, LinkError) as error:
+        rung.evidence.append(f"bisection by --build-cmd ended: {error}")
 
 
 def _frames(request: TriageRequest) -> list[FrameSource]:

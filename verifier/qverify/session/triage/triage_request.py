@@ -17,7 +17,7 @@ class TriageRequest:
     board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
     simulator ~ board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
-    which everything the run saw is kept."""
+    which everything the run saw is kept. build: a command that makes the runner's model of {onnx}, to locate what fails."""
 
     models: list[str]
     _: KW_ONLY
@@ -39,3 +39,4 @@ class TriageRequest:
     relax_board: bool = False
     capture: Capture | None = None
     keep: str | None = None
+    build: str | None = None

@@ -1,0 +1,157 @@
+"""Cuts of a model on a board that gives final outputs only: each is built by the user's command, run, and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qverify_agents.errors import LinkError
+
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.errors import QVerifyError
+from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.graph import Graph
+from qverify.onnx_model.cut_written import WrittenModel
+from qverify.onnx_model.load import read_model
+from qverify.report.document import TensorRow
+from qverify.session.triage.run_command import run_whole
+from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
+from qverify.triage.ladder import RungGate
+
+BUILD_TIMEOUT_S = 600.0
+OpenBoard = Callable[[str, bytes, Graph], Any]  # name and bytes of the board's model, and its graph
+
+
+@dataclass(frozen=True, slots=True)
+class CutResult:
+    """What a cut gave. differing: tensors that fail the gate, with what is known of each. agreeing: those that pass. why:
+    why it gave nothing, "" where it did."""
+
+    differing: Mapping[str, str]
+    agreeing: frozenset[str]
+    why: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.differing)
+
+
+class BuiltCuts:
+    """Places of a model, in running order, and the cut after each. reference: its recording. build: a command with {onnx}
+    and {model}. gate: of the rung; None for the gate of the main job. open_board: connects a runner's board."""
+
+    def __init__(
+        self,
+        written: WrittenModel,
+        graph: Graph,
+        prepared: PreparedInputs,
+        reference: Recording,
+        build: str,
+        gate: RungGate | None,
+        open_board: OpenBoard,
+    ):
+        self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
+        self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
+        wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
+        self.places = [n for n in graph.observable() if n in wanted and n in written.made]
+        self._results: dict[str, CutResult] = {}
+        self.builds = self.runs = 0
+
+    def frontier(self, place: int) -> tuple[str, ...]:
+        """Returns the tensors, up to this place, that anything after it reads, and the final outputs among them."""
+        known = set(self.places[: place + 1])
+        rest = needed(self._graph, self._graph.outputs, {*known, *self._graph.inputs})
+        read = {n for node in rest for n in node.inputs if n is not None} | set(self._graph.outputs)
+        return tuple(n for n in self.places[: place + 1] if n in read)
+
+    def after(self, place: int) -> CutResult:
+        """Returns what the cut after this place gives. A model of the same bytes is built and run once."""
+        outputs = self.frontier(place)
+        try:
+            source = self._written.cut(outputs)
+        except (QVerifyError, KeyError, ValueError) as error:
+            return CutResult({}, frozenset(), f"no ONNX of it can be cut: {error}")
+        key = hashlib.sha256(source).hexdigest()
+        if key not in self._results:
+            self._results[key] = self._run(source, outputs)
+        return self._results[key]
+
+    def _run(self, source: bytes, outputs: tuple[str, ...]) -> CutResult:
+        with tempfile.TemporaryDirectory(prefix="qverify-build-") as folder:
+            model, why = self._built(source, folder)
+        if why:
+            return CutResult({}, frozenset(), why)
+        part = cut(self._graph, set(self._graph.inputs), outputs)
+        inputs = PreparedInputs(tuple(i for i in self._prepared.inputs if i.spec.name in part.inputs))
+        self.runs += 1
+        try:
+            board = self._open_board("cut.model", model, part)
+            try:
+                recording = board.run(inputs, dump_all=False)
+                return self._compared(part, inputs, recording)
+            finally:
+                board.close()
+        except (QVerifyError, LinkError) as error:
+            return CutResult({}, frozenset(), f"the cut could not be run: {error}")
+
+    def _built(self, source: bytes, folder: str) -> tuple[bytes, str]:
+        """Returns the board's model of an ONNX, or why there is none."""
+        onnx, model = os.path.join(folder, "cut.onnx"), os.path.join(folder, "cut.model")
+        Path(onnx).write_bytes(source)
+        places = {"{onnx}": onnx, "{model}": model, "{bin}": model}
+        words = list(self._build)
+        for place, path in places.items():
+            words = [word.replace(place, path) for word in words]
+        self.builds += 1
+        try:
+            status, last = run_whole(words, BUILD_TIMEOUT_S)
+            if status or not os.path.isfile(model):
+                how = f"exit status {status}" if status else "it wrote no {model}"
+                return b"", f"--build-cmd {words[0]}: {how}{f', {last}' if last else ''}".replace(
+                    f"{folder}{os.sep}", ""
+                )
+            return read_model(model), ""
+        except (OSError, TimeoutError, QVerifyError) as error:
+            return b"", f"--build-cmd {words[0]}: {error}"
+
+    def _compared(self, part: Graph, inputs: PreparedInputs, board: Recording) -> CutResult:
+        """Returns how the board's outputs compare with the reference's values of these tensors."""
+        if board.state != "complete" or board.missing:
+            why = board.why or "; ".join(board.missing.values())
+            return CutResult({}, frozenset(), f"the board gave no result: {why}")
+        names = part.outputs
+        reference = replace(
+            self._reference,
+            specs={n: self._reference.specs[n] for n in names},
+            tensors={n: self._reference.tensors[n] for n in names},
+            digests={n: d for n, d in self._reference.digests.items() if n in names},
+            finals=names,
+            inputs_sha256=inputs.sha256,
+        )
+        recordings = {"reference": reference, "board": replace(board, inputs_sha256=inputs.sha256)}
+        report = judge_all(recordings, part, [], Options(dump_all=True), {}, None, inputs.arrays())
+        rows = {row.name: row for row in report.pairs[0].tensors}
+        if lost := next((n for n in names if n not in rows or rows[n].verdict == "INCONCLUSIVE"), None):
+            return CutResult({}, frozenset(), f"{lost} was not compared: {report.pairs[0].why}")
+        differing = {n: _said(rows[n]) for n in names if not self._passes(rows[n])}
+        return CutResult(differing, frozenset(names) - differing.keys())
+
+    def _passes(self, row: TensorRow) -> bool:
+        largest, cosine = row.metrics.get("max_abs"), row.metrics.get("cosine")
+        if self._gate is None or not isinstance(largest, float | int) or not isinstance(cosine, float | int):
+            return row.verdict == "PASSED"
+        return self._gate.holds(float(largest), float(cosine))
+
+
+def _said(row: TensorRow) -> str:
+    largest = row.metrics.get("max_abs")
+    by = f" by up to {largest:.4g}" if isinstance(largest, float | int) else f": {row.why}"
+    return f"{row.failing or row.elements} of {row.elements} elements differ{by}"

@@ -15,7 +15,14 @@ from qverify.session.models import open_models
 
 
 def saved(
-    folder: Path, nodes: list[onnx.NodeProto], shape: list[int], scale: float, zero: int = 0, **constants: object
+    folder: Path,
+    nodes: list[onnx.NodeProto],
+    shape: list[int],
+    scale: float,
+    zero: int = 0,
+    opset: int = 17,
+    dtype: int = TensorProto.FLOAT,
+    **constants: object,
 ) -> str:
     """Writes x (uint8) -> DequantizeLinear -> real -> the nodes -> y, and returns the file's path."""
     values = {"scale": np.float32(scale), "zero": np.uint8(zero), **constants}
@@ -24,11 +31,11 @@ def saved(
         [first, *nodes],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("y", dtype, None)],
         [numpy_helper.from_array(np.asarray(v), n) for n, v in values.items()],
     )
     path = folder / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9), path)
     return str(path)
 
 
@@ -64,3 +71,17 @@ def test_a_function_near_zero_passes(kind, tmp_path):
     assert judged(path, np.arange(64, dtype=np.uint8)[None], tmp_path) == 0
     forced = [t["forced"] for p in json.loads((tmp_path / "r.json").read_text())["pairs"] for t in p["tensors"]]
     assert forced and all(f["verdict"] == "PASSED" for f in forced)
+
+
+def test_a_gelu_far_below_zero_passes(tmp_path):
+    """A kernel gets 0 where the exact value is 1e-9."""
+    path = saved(tmp_path, [helper.make_node("Gelu", ["real"], ["y"])], [1, 8], 1.0, 255, opset=20)
+    assert judged(path, np.arange(200, 208, dtype=np.uint8)[None], tmp_path) == 0
+
+
+@pytest.mark.parametrize("kind", ["ArgMin", "ArgMax"])
+def test_an_index_along_the_only_axis(kind, tmp_path):
+    path = saved(
+        tmp_path, [helper.make_node(kind, ["real"], ["y"], axis=0, keepdims=0)], [7], 0.5, dtype=TensorProto.INT64
+    )
+    assert judged(path, np.uint8([5, 3, 9, 3, 0, 9, 1]), tmp_path) == 0

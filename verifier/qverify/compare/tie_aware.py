@@ -45,8 +45,9 @@ class ExactUnit:
 class TieAwareResult:
     """holds: every element is within its bound. limit: the limit as applied. where: flat position of the first element
     that is not; None where all are. lost: how many elements of the reference are not within it and mean nothing,
-    because its float32 intermediates may overflow or underflow there; the recorded side is. reference_error: of float outputs
-    where the recorded side must have the exact value rounded once, how far the reference may be from it; else None."""
+    because its float32 intermediates may overflow or underflow there; the recorded side is. reference_error: where
+    the recorded side must have the exact value rounded once, how far the reference may be from it, of integers in LSB;
+    else None."""
 
     holds: bool
     limit: Limit
@@ -105,7 +106,7 @@ def _integers(exact: ExactUnit, one: Array, other: Array, limit: Limit) -> TieAw
             far = eight and abs(int(one[first]) - int(other[first])) > 1
             return TieAwareResult(False, limit if far else _state_limit(largest, eight, exactly), first)
         count += int((lost & ~((low <= one[at]) & (one[at] <= high))).sum())
-    return TieAwareResult(True, _state_limit(largest, eight, exactly), None, count)
+    return TieAwareResult(True, _state_limit(largest, eight, exactly), None, count, largest if exactly else None)
 
 
 def _near(side: Array, value: Array, error: Array) -> Array:

@@ -17,7 +17,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
     axis, last = node.words
-    planes = np.moveaxis(x, axis, 0)
+    planes = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
     best, index = np.array(planes[0]), np.zeros(planes.shape[1:], np.int64)
     for i, plane in enumerate(planes[1:], 1):
         better = plane >= best if last else plane > best

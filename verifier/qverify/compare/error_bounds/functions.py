@@ -121,14 +121,15 @@ FUNCTIONS = {
 }
 
 
-CANCELLING: dict[
-    str, Callable[[float, float], float]
-] = {  # in a library their error is one of these sizes, however small the value is; qverify's own share of it
-    "sigmoid": lambda p, q: 0.0,
-    "elu": lambda p, q: abs(p),
-    "celu": lambda p, q: abs(p),
-    "selu": lambda p, q: abs(p * q),
-    "softplus": lambda p, q: 1.0,
+# In a library the error of these is of such a size, however small the value is; qverify's own is a share of it.
+CANCELLING: dict[str, Callable[[Reals, float, float], Reals | float]] = {
+    "sigmoid": lambda x, p, q: 0.0,
+    "elu": lambda x, p, q: abs(p),
+    "celu": lambda x, p, q: abs(p),
+    "selu": lambda x, p, q: abs(p * q),
+    "softplus": lambda x, p, q: 1.0,
+    "gelu": lambda x, p, q: np.abs(x),
+    "gelu_tanh": lambda x, p, q: np.abs(x),
 }
 OWN_SHARE = 2.0**-46
 PERIODIC = ("sin", "cos", "tan")
@@ -176,7 +177,7 @@ def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -
         return Real(y, moved)
     roundoffs = function.off(x.value, y, p, q) + np.abs(y) + 10 * moved
     error = moved + ROUNDOFF * roundoffs + TINY
-    size = next((of(p, q) for name, of in CANCELLING.items() if function is FUNCTIONS[name]), None)
+    size = next((of(x.value, p, q) for name, of in CANCELLING.items() if function is FUNCTIONS[name]), None)
     if size is None or moved.any():
         return Real(y, error)
     return Real(y, error, np.fmin(ROUNDOFF * np.abs(y) + OWN_SHARE * size + TINY, error))

@@ -243,7 +243,7 @@ def _open_capture(folder: str, has_sources: bool) -> Capture:
 
 def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
     """Checks the options of --reduce before anything runs."""
-    from qverify.session.triage.reduce_model import check_build_command, check_output_folder
+    from qverify.session.triage.reduced_folder import check_build_command, check_output_folder
 
     check_build_command(build)
     if folder is None:

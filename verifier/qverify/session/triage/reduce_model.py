@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from qverify.session.job import Job, Outcome, verify
 from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
+from qverify.session.triage.reduced_folder import check_output_folder, move_whole
 from qverify.session.triage.run_command import run_whole
 from qverify.session.triage.tflite_parts import has_operators, tflite_part
 from qverify.tensors.recording import Array
@@ -104,7 +104,7 @@ class _Search:
         at = self._blamed() if blamed else self._by_prefixes() if self._alone is None else self._one_by_one()
         with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
             part = self._smallest(at, work)
-            _move_whole(part.folder, output)
+            move_whole(part.folder, output)
         unit = self._units[self._places[at]]
         return Reduced("reduced", "", unit.name, unit.op, part.nodes, len(self._graph.nodes), self._runs, output)
 
@@ -312,45 +312,3 @@ def _reads(graph: Graph, outputs: tuple[str, ...], given: set[str]) -> set[str]:
         return {n for node in needed(graph, outputs, given) for n in node.inputs if n is not None}
     except KeyError as error:
         raise BadFileError(f"no node computes {error} from the given tensors") from error
-
-
-def _move_whole(folder: str, output: str) -> None:
-    """Copies the folder to its place, whole or not at all. Raises UsageError where it cannot be written."""
-    part = f"{output.rstrip('/')}.part"
-    try:
-        shutil.copytree(folder, part)
-        os.rename(part, output)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise UsageError(f"--reduce {output}: cannot be written: {_reason(error)}") from error
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-
-
-def _reason(error: OSError) -> str:
-    """Returns the reason of an error; that of shutil.Error is in a list of (from, to, why)."""
-    listed = error.args[0] if isinstance(error, shutil.Error) and error.args else None
-    return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
-
-
-def check_build_command(build: str | None) -> None:
-    """Raises UsageError for a command without {onnx} or {bin}, or with an unclosed quote."""
-    if build is None:
-        return
-    try:
-        words = shlex.split(build)
-    except ValueError as error:
-        raise UsageError(f"--build-cmd {build!r}: {error}") from error
-    text = " ".join(words)
-    if "{onnx}" not in text or not ("{bin}" in text or "{model}" in text):
-        raise UsageError(f"--build-cmd {build!r}: it must contain {{onnx}}, and {{model}} or {{bin}}")
-
-
-def check_output_folder(output: str) -> None:
-    """Raises UsageError for a folder that exists, or cannot be made."""
-    if os.path.lexists(output):
-        raise UsageError(f"--reduce {output}: exists already; name a folder that does not")
-    above = os.path.dirname(os.path.abspath(output))
-    if not os.path.isdir(above) or not os.access(above, os.W_OK):
-        raise UsageError(f"--reduce {output}: {above} is not a folder that can be written to")

@@ -1,0 +1,51 @@
+"""Where --reduce puts its result: checked before the search, written whole; and the command that builds a part."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+from qverify.errors import UsageError
+
+
+def move_whole(folder: str, output: str) -> None:
+    """Copies the folder to its place, whole or not at all. Raises UsageError where it cannot be written."""
+    part = f"{output.rstrip('/')}.part"
+    try:
+        shutil.copytree(folder, part)
+        os.rename(part, output)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise UsageError(f"--reduce {output}: cannot be written: {_reason(error)}") from error
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _reason(error: OSError) -> str:
+    """Returns the reason of an error; that of shutil.Error is in a list of (from, to, why)."""
+    listed = error.args[0] if isinstance(error, shutil.Error) and error.args else None
+    return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
+
+
+def check_build_command(build: str | None) -> None:
+    """Raises UsageError for a command without {onnx} or {bin}, or with an unclosed quote."""
+    if build is None:
+        return
+    try:
+        words = shlex.split(build)
+    except ValueError as error:
+        raise UsageError(f"--build-cmd {build!r}: {error}") from error
+    text = " ".join(words)
+    if "{onnx}" not in text or not ("{bin}" in text or "{model}" in text):
+        raise UsageError(f"--build-cmd {build!r}: it must contain {{onnx}}, and {{model}} or {{bin}}")
+
+
+def check_output_folder(output: str) -> None:
+    """Raises UsageError for a folder that exists, or cannot be made."""
+    if os.path.lexists(output):
+        raise UsageError(f"--reduce {output}: exists already; name a folder that does not")
+    above = os.path.dirname(os.path.abspath(output))
+    if not os.path.isdir(above) or not os.access(above, os.W_OK):
+        raise UsageError(f"--reduce {output}: {above} is not a folder that can be written to")

@@ -50,7 +50,10 @@ def _of_qverify(words: list[str]) -> str:
     name = words.pop(0) if words and words[0] in COMMANDS else "verify"
     command: click.Command = import_module(f"qverify.cli.commands.{name}").command
     while isinstance(command, click.Group):
-        inner = command.get_command(click.Context(command), words[0]) if words else None
+        context = click.Context(command)
+        inner = command.get_command(context, words[0]) if words else None
+        if inner is None and words and (default := getattr(command, "default", "")):
+            inner, words = command.get_command(context, default), [default, *words]
         if inner is None:
             return f"qverify {name}: no command {words[:1]}"
         command, words = inner, words[1:]

@@ -264,7 +264,8 @@ def test_what_depends_on_them_through_a_host_island_does_too() -> None:
 
 
 def test_a_lost_row_widens_the_limit_of_no_other() -> None:
-    """The second row has a wide bound (a large mean beside a small deviation), and the cap of 2^-18 of the largest value."""
+    """The second row has a wide bound (a large mean beside a small deviation), within which the reference may be; the board
+    must have the exact value, rounded once."""
     x = np.array([[1e20, 2e20, 4e20], [126.0, 126.5, 127.0]], np.float32)
     specs = {n: TensorSpec(n, "float32", x.shape) for n in "xn"}
     graph = Graph(
@@ -273,8 +274,16 @@ def test_a_lost_row_widens_the_limit_of_no_other() -> None:
     (unit,) = units(graph)
     healthy = simulate_node(graph, graph.nodes[0], {"x": x})["n"]
     plain, exact = limit_for(unit, "n", graph), ExactUnit(unit, "n", graph, {"x": x})
-    for factor, holds in ((1 + 2.0**-20, True), (1 + 2.0**-12, False)):
-        board = healthy.copy()
-        board[1, 0] *= np.float32(factor)
-        found = check_both(exact, healthy, board, tie_aware(plain, unit, "n", graph)[0], plain)
-        assert isinstance(found, TieAwareResult) and found.holds is holds, factor
+    slightly, far = 1 + 2.0**-12, 1.5
+    for reference, board, holds in (
+        (1, 1, True),
+        (slightly, 1, True),
+        (far, 1, False),
+        (1, slightly, False),
+        (1, 1 + 2.0**-22, False),
+    ):
+        sides = [healthy.copy(), healthy.copy()]
+        for side, factor in zip(sides, (reference, board), strict=True):
+            side[1, 0] *= np.float32(factor)
+        found = check_both(exact, *sides, tie_aware(plain, unit, "n", graph)[0], plain)
+        assert isinstance(found, TieAwareResult) and found.holds is holds, (reference, board)

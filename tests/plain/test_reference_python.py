@@ -197,7 +197,7 @@ def refused(digits: Path, command: str, said: str, scratch: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--reference-python", sys.executable], "give that, too"),
+        (["--reference-python", sys.executable], "--reference-spread or --reference-engine; give one, too"),
         (["--reference-spread", "--reference-python", ""], "the command is empty"),
         (["--reference-spread", "--reference-python", "/no/such/python"], "no such program"),
         (["--reference-spread", "--reference-python", "python 'x"], "No closing quotation"),

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class OfCaptures(click.Group):
     """A group whose first word may be the capture itself: `report CAPTURE` stands for `report capture CAPTURE`."""
 
+    default = "capture"
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
-            args = ["capture", *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 

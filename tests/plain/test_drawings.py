@@ -173,7 +173,10 @@ def test_plots_are_files_that_open_and_stay_in_their_folder(tmp_path):
     b = side("board", **{n: [[1.0, 2.0], [3.5, 4.0]] for n in names})
     write_plots(two(a, b, DRAW), str(tmp_path / "plots"))
     assert [p.name for p in tmp_path.iterdir()] == ["plots"]
-    files = sorted((tmp_path / "plots").iterdir())
+    files = sorted(p for p in (tmp_path / "plots").iterdir() if p.name != "plots.txt")
+    assert (tmp_path / "plots" / "plots.txt").read_text().split("\n")[:-1] == [
+        p.with_suffix(s).name for p in files[::2] for s in (".svg", ".png")
+    ]
     assert [p.suffix for p in files] == [".png", ".svg"] * len(names) and all(p.is_file() for p in files)
     for path in files:
         if path.suffix == ".png":
@@ -229,7 +232,17 @@ def test_plots_are_written_by_a_comparison_and_refused_before_it(tmp_path, capsy
         np.savez(tmp_path / f"{name}.npz", y=arrays["y"] + more)
     words = ["compare", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--plots"]
     assert main([*words, str(tmp_path / "plots")]) == 1
-    assert [p.name for p in sorted((tmp_path / "plots").iterdir())] == ["000-A-B-y.png", "000-A-B-y.svg"]
+    names = ["000-A-B-y.png", "000-A-B-y.svg", "plots.txt"]
+    assert [p.name for p in sorted((tmp_path / "plots").iterdir())] == names
+    (tmp_path / "plots" / "mine.png").write_bytes(b"")
+    np.savez(tmp_path / "b.npz", z=arrays["y"])
+    assert main([*words, str(tmp_path / "plots")]) == 3
+    assert [p.name for p in sorted((tmp_path / "plots").iterdir())] == [
+        "mine.png",
+        "plots.txt",
+    ]  # those of before are gone
+    np.savez(tmp_path / "b.npz", y=arrays["y"] + 0.5)
+    assert main([*words, str(tmp_path / "plots")]) == 1
     assert "12 of 12 elements differ" in (tmp_path / "plots" / "000-A-B-y.svg").read_text()
     capsys.readouterr()
     assert main([*words, str(tmp_path / "a.npz")]) == 2

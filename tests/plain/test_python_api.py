@@ -227,3 +227,10 @@ def test_compile_compare_and_triage(digit, tmp_path):
     assert json.loads(Path(found.save(tmp_path / "t.json")).read_text())["broken"] == found.broken
     assert found.broken in Path(found.save(tmp_path / "t.csv")).read_text()
     assert "qverify triage" in found.document.command and QUANT in found.document.command
+
+
+def test_no_board_is_none_and_never_an_empty_list():
+    with pytest.raises(errors.UsageError, match="an empty list"):
+        qverify.verify([QUANT], board=[])
+    with pytest.raises(errors.UsageError, match="Python objects"):
+        qverify.verify([QUANT], inputs=np.array([object()]))

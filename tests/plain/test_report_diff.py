@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -295,3 +296,20 @@ def test_rows_show_numbers_that_read_back():
         for value in (row.before, row.now):
             if isinstance(value, float):
                 assert str(plain(float(shown(value)))) == str(plain(value))
+
+
+def test_a_report_that_contradicts_itself_is_refused(tmp_path, digits, capsys):
+    """A pair that passed has no cause and no tensor that failed."""
+    path = tmp_path / "a.json"
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"]
+    assert main([*words, "-r", "True", "-q", "--json", str(path)]) == 1
+    good = json.loads(path.read_text())
+    changed = copy.deepcopy(good)
+    changed["verdict"] = "PASSED"
+    for pair in changed["pairs"]:
+        pair["verdict"] = "PASSED"
+    twice = {**good, "pairs": [*good["pairs"], good["pairs"][0]]}
+    for wrong, said in ((changed, "not all of it is"), (twice, "frame and board twice")):
+        (tmp_path / "b.json").write_text(json.dumps(wrong))
+        assert main(["report", "diff", str(path), str(tmp_path / "b.json")]) == 2
+        assert said in capsys.readouterr().err

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from qverify import example
 from qverify.cli.main import main
@@ -124,3 +128,38 @@ def test_every_format_shows_the_verdict_and_what_is_behind_it(name, verdict, tmp
 def test_help_lists_every_format(capsys):
     assert run("compare", "--help") == 0
     assert f"(FORMAT: {KNOWN};" in " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # wrapped there
+
+
+@pytest.mark.parametrize(
+    "words", [["--html", "model.bin"], ["--csv", "digits_quant.onnx"], ["--npz", "model.bin"], ["--json", "linked.bin"]]
+)
+def test_a_report_never_overwrites_what_the_command_reads(words, tmp_path, digits, monkeypatch, capsys):
+    shutil.copy(digits / "digits_quant.onnx", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run("compile", "digits_quant.onnx", "-o", "model.bin") == 0
+    os.symlink("model.bin", "linked.bin")
+    before = Path("model.bin").read_bytes()
+    assert run("-m", "digits_quant.onnx,model.bin", "-b", "local", *words) == 2
+    assert "would overwrite" in capsys.readouterr().err and Path("model.bin").read_bytes() == before
+
+
+def test_one_file_by_two_names_is_refused(tmp_path, digits, capsys):
+    (tmp_path / "b.html").symlink_to("a.json")
+    words = ["--json", str(tmp_path / "a.json"), "--html", str(tmp_path / "b.html")]
+    assert run("-m", str(digits / "digits_quant.onnx"), "-b", "local", *words) == 2
+    assert "two reports go to" in capsys.readouterr().err
+
+
+def test_many_frames_of_several_boards_have_the_lines_of_the_terminal(tmp_path, digits, capsys):
+    x = np.load(digits / "digits.npz")
+    for name in list(x.files)[:3]:
+        np.save(tmp_path / f"{name}.npy", x[name])
+    boards = ["-b", "local", "-b", "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"]
+    paths = {suffix: tmp_path / f"out.{suffix}" for suffix in ("html", "markdown")}
+    files = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    assert run("-m", str(digits / "digits_quant.onnx"), *boards, "-i", str(tmp_path), "-r", "True", "-q", *files) == 1
+    lines = [line for line in capsys.readouterr().out.split("== all boards ==")[1].splitlines() if "Strict" in line]
+    page = html.unescape(paths["html"].read_text())
+    assert len(lines) == 3 and all(line in page for line in lines)
+    assert page.partition("</header>")[0].count("is to blame at") == 1 and "3 of the frames or boards" in page
+    assert "frame 0" in paths["markdown"].read_text()

@@ -195,3 +195,15 @@ def test_the_csv_still_has_its_columns(digits, labels, tmp_path):
     lines = path.read_text().splitlines()
     assert any(line.startswith("# board") and "top-1" in line for line in lines)
     assert next(csv.reader([line for line in lines if not line.startswith("#")]))[0] == "pair"
+
+
+@pytest.mark.parametrize("text", ["import sys\ndef f(o, l, n): sys.exit(0)\n", "import sys\nsys.exit(0)\n"])
+def test_a_metric_that_exits_is_a_mistake(text, tmp_path, capsys):
+    (tmp_path / "m.py").write_text(text)
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    x = np.load(EXAMPLE / "digits.npz")
+    np.save(frames / "x.npy", x[x.files[0]])
+    words = ["-m", QUANT, "-b", "local", "-i", str(frames), "--task-metric", f"{tmp_path / 'm.py'}:f"]
+    assert main(words) == 2
+    assert "SystemExit: 0" in capsys.readouterr().err

@@ -49,8 +49,8 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
         __tracebackhide__ = True
         import qverify
 
-        board = board or qverify_board
-        if not board:
+        board = qverify_board if board is None else board
+        if board is None or (not isinstance(board, str) and not list(board)):
             pytest.fail(NO_BOARD, pytrace=False)
         calls += 1
         options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))

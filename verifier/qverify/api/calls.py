@@ -46,13 +46,15 @@ def verify(
     """Runs the main job, as `qverify -m MODELS -b BOARD -i INPUTS` does, and returns its report.
 
     models: the quantized ONNX, model.bin, or both. board: an address, or several; None: the host's sides alone. inputs:
-    what -i takes (a file, a folder or list of frames, files by input name), or arrays of one frame; None: random ones.
+    what -i takes (a file, a folder or a .txt list of frames, files by input name; of a list of texts, files of one frame), or arrays of one frame; None: random ones.
     drawings: the report has the histograms and error maps of save("report.html"). keep_tensors: the sides' tensors of a run of one frame stay in memory, for Report.tensor. progress: is called with a
     step's name, how much is done, and of how much; from several threads. UsageError for wrong options, BadFileError for
     wrong files, UnsupportedError for a model that cannot be compiled, BoardError for a link that fails; a board that
     cannot be reached is no error but INCONCLUSIVE."""
     from qverify.session.verify_boards import VerifyJob, verify_boards
 
+    if board is not None and not isinstance(board, str) and not list(board):
+        raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
     kept = dict[str | None, Kept]()
     with _documented_errors(), _files_of(inputs) as files:
         given = {"models": models, "board": board, "inputs": files, **options}
@@ -190,6 +192,8 @@ def _files_of(inputs: Any) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="qverify-") as folder:
         paths = {n: str(Folder(folder) / f"{at}.npy") for at, n in enumerate(arrays)}
         for name, value in arrays.items():
+            if value.dtype.hasobject:
+                raise UsageError(f"inputs{f' {name}' if name else ''}: got an array of Python objects, wanted numbers")
             np.save(paths[name], value, allow_pickle=False)
         yield paths[""] if alone else paths
 

@@ -41,6 +41,16 @@ NPZ = click.option(
 PLOTS = click.option(
     "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
 )
+WRITES = (
+    "--report",
+    "--plots",
+    "--npz",
+    "--json",
+    "--html",
+    "--junit",
+    "--csv",
+    "--markdown",
+)  # options that name what is written
 SHORT = {  # formats with an option of their own
     "json": "",
     "html": "one page to look at and send on",
@@ -71,6 +81,11 @@ class ReportFiles:
     def stdout_taken(self) -> bool:
         """Whether a report goes to stdout, which then contains nothing else."""
         return any(path == "-" for _, path in self.files)
+
+    def check_other(self, path: str, option: str) -> None:
+        """Raises UsageError where a report goes to this file of another option."""
+        if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for _, name in self.files):
+            raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
     def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
@@ -148,10 +163,31 @@ def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[s
     """Returns format and path of each file. short: paths of the options that have a format's name."""
     files = [_parse_file(text) for text in texts]
     files += [_check_path(name, path, f"--{name}") for name, path in short.items()]
-    twice = [path for at, (_, path) in enumerate(files) if path in [other for _, other in files[:at]]]
+    places = [path if path == "-" else os.path.realpath(path) for _, path in files]
+    twice = [path for at, (_, path) in enumerate(files) if places[at] in places[:at]]
     if twice:
         raise click.UsageError(f"two reports go to {twice[0]}; give each its own path")
+    for _, path in files:
+        require_no_input(path)
     return tuple(files)
+
+
+def require_no_input(path: str, option: str = "a report") -> None:
+    """Raises UsageError for an existing file that the command reads, by any of its words: it would be overwritten."""
+    if path == "-" or not os.path.exists(path):
+        return
+    words = given_words()
+    at, taken = 0, list[str]()
+    while at < len(words):
+        name, equals, value = words[at].partition("=")
+        writes = name in WRITES
+        at += 1 if equals or not writes else 2
+        taken += [] if writes else [words[at - 1], value]
+    parts = {part for word in taken for piece in word.split(",") for part in (piece, piece.partition(":")[2])}
+    for part in filter(None, parts):
+        inside = os.path.join(part, "capture.json")
+        if any(os.path.exists(one) and os.path.samefile(one, path) for one in (part, inside)):
+            raise click.UsageError(f"{option} would overwrite {path}, which the command reads; give another path")
 
 
 def _check_writer(files: tuple[tuple[str, str], ...], writer: str) -> None:

@@ -77,13 +77,12 @@ def _line_over(pairs: list[Pair], report: Report) -> tuple[Verdict, str]:
     """Returns verdict and line over all frames; not PASSED where a frame did not run."""
     left_out = describe_left_out(report.frames)
     verdict = worst([p.verdict for p in pairs])
-    same = [p.frame for p in pairs if p.verdict == verdict]
-    frames = count(len(pairs), "frame")
+    same = list(dict.fromkeys(p.frame for p in pairs if p.verdict == verdict))
+    compared = {p.frame for p in pairs}  # one board may be named twice
+    frames = count(len(compared), "frame")
     facts = [frames if verdict == "PASSED" else f"{len(same)} of {frames}, the first is {same[0]}"]
-    ran = sum(row["verdict"] != "NOT RUN" for row in report.frames)
-    left_out += (
-        [f"{count(lacking, 'frame')} not compared"] if (lacking := ran - len({p.frame for p in pairs})) > 0 else []
-    )
+    ran = {row["frame"] for row in report.frames if row["verdict"] != "NOT RUN"}
+    left_out += [f"{count(lacking, 'frame')} not compared"] if (lacking := len(ran) - len(compared)) > 0 else []
     facts += left_out
     least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
     return worst([least, verdict]), line_over(pairs, facts, common_weakenings(report), least)

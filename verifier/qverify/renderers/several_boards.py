@@ -15,18 +15,25 @@ PLAIN = View()
 
 def render(report: Report, boards: int, view: View = PLAIN) -> str:
     """Returns the last lines of a run on `boards` boards, under a heading, printed after each board's own."""
-    report = visible(report)
+    lines = [view.paint(said, verdict) for verdict, said in verdicts_over_boards(visible(report), boards)]
+    return "\n".join([view.paint("== all boards ==", "heading"), *lines])
+
+
+def verdicts_over_boards(report: Report, boards: int) -> list[tuple[Verdict, str]]:
+    """Returns for every two sides the verdict over all boards and its line. report: with every text printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)
     weakenings = common_weakenings(report)
     left_out = describe_left_out(report.frames)
     least: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
-    lines = [view.paint("== all boards ==", "heading")]
-    for pairs in by_sides.values():
-        said = line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least)
-        lines.append(view.paint(said, worst([least, *(p.verdict for p in pairs)])))
-    return "\n".join(lines)
+    return [
+        (
+            worst([least, *(p.verdict for p in pairs)]),
+            line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, least),
+        )
+        for pairs in by_sides.values()
+    ]
 
 
 def _count_boards(pairs: list[Pair], boards: int) -> str:

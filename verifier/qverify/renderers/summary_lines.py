@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from qverify.renderers import task_lines
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.overall_lines import overall_lines
 from qverify.report.document import Report
 
 
 def summary_lines(report: Report) -> list[str]:
     """Returns heading, verdict lines, blame, sides that did not run, missing tensors, frames, task numbers, notes."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
-    common = common_weakenings(report)
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
     lines += [f"board {board}" for board in report.boards]
-    lines += [line(pair, common) for pair in report.pairs] or [f"nothing compared: {report.verdict}"]
-    lines += [f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed]
+    lines += [said for _, said in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
+    lines += dict.fromkeys(f"blame: {blame.side} at {blame.node}: {blame.why}" for blame in report.blamed)
     lines += [f"{absent.side}: not run: {absent.why}" for absent in report.not_run]
     for pair in report.pairs:
-        pair_name, covered = f"{pair.a} ~ {pair.b}", pair.coverage
+        words = (pair.board if len(report.boards) > 1 else "", f"frame {pair.frame}" if report.frames else "")
+        pair_name, covered = ", ".join([f"{pair.a} ~ {pair.b}", *filter(None, words)]), pair.coverage
         lines.append(
             f"{pair_name}: {covered.compared} of {covered.expected} tensors compared; {pair.gate}; {pair.scope}"
         )

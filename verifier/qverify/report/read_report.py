@@ -62,6 +62,15 @@ def _check_rows(report: Report, where: str) -> None:
     for pair in report.pairs:
         if len({row.name for row in pair.tensors}) != len(pair.tensors):
             raise BadFileError(f"{where}: pairs: {pair.a} ~ {pair.b}: two tensors of one name")
+        if any(row.elements < 0 for row in pair.tensors) or pair.coverage.elements < 0:
+            raise BadFileError(f"{where}: pairs: {pair.a} ~ {pair.b}: a negative number of elements")
+        worse = pair.cause or pair.coverage.missing or any(row.verdict == "FAILED" for row in pair.tensors)
+        if pair.verdict == "PASSED" and worse:
+            raise BadFileError(
+                f"{where}: pairs: {pair.a} ~ {pair.b}: got PASSED, but not all of it is; the file was changed"
+            )
+    if len({(p.a, p.b, p.frame, p.board) for p in report.pairs}) != len(report.pairs):
+        raise BadFileError(f"{where}: pairs: the same sides, frame and board twice")
     if report.verdict == "PASSED" and any(pair.verdict != "PASSED" for pair in report.pairs):
         raise BadFileError(f"{where}: verdict: got PASSED, but a pair is not; the file was changed")
 

@@ -11,7 +11,7 @@ from qverify_agents.worker import RUNTIMES
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.judging import judging_options
 from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import NPZ, ReportFiles, emit, report_options, require_writable
+from qverify.cli.reporting import NPZ, ReportFiles, emit, report_options, require_no_input, require_writable
 from qverify.cli.view_options import view_options
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def command(
 
     if npz is not None:
         require_writable("--npz", npz)
+        require_no_input(npz, "--npz")
+        reports.check_other(npz, "--npz")
     options = replace(options, drawings=reports.drawings)
     paths = [p for p in (models or "").split(",") if p]
     if not is_capture(folder):

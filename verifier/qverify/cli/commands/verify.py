@@ -15,7 +15,7 @@ from qverify.cli.input_options import input_options
 from qverify.cli.judging import judging_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
-from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_writable
+from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
 from qverify.cli.task_options import task_options
@@ -167,6 +167,7 @@ def command(
     several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
     if npz is not None:
         _check_npz(npz, len(boards), several is not None)
+        reports.check_other(npz, "--npz")
     request = Request(
         paths,
         run_sim=run_sim,
@@ -235,6 +236,7 @@ def _check_npz(path: str, boards: int, several: bool) -> None:
     if boards > 1 or several:
         raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
     require_writable("--npz", path)
+    require_no_input(path, "--npz")
 
 
 def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:

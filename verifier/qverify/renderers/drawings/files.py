@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
-from qverify.errors import UsageError
-from qverify.files import write_bytes, write_text
+from qverify.errors import BadFileError, UsageError
+from qverify.files import read_regular, write_bytes, write_text
 from qverify.printable import visible
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.shapes import Figure, sheet
@@ -14,27 +15,45 @@ from qverify.report.document import Pair, Report
 from qverify.report.drawings import TensorDrawing
 from qverify.tensors.file_names import file_stems
 
+LIST = "plots.txt"  # in the folder: the names of what was drawn there
+MOST_LIST = 1 << 20  # bytes of it
 LONGEST = 60  # characters of a name in a title
 
 
 def write_plots(report: Report, folder: str) -> None:
     """Writes the files, each whole or not at all; the folder is made. Their names begin with a number, in the order of
-    the report; others in the folder stay. UsageError where one cannot be written, MissingExtraError without Pillow."""
+    the report; LIST names them, and those that an earlier LIST names are removed first. Other files stay. UsageError where one cannot be written, MissingExtraError without Pillow."""
     png.require()
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--plots {folder}: cannot be made: {error.strerror}") from error
+    _remove_earlier(folder)
     report = visible(report)
     sheets = [*_sheets(report)]
     names = file_stems([f"{at:03d}-{name}" for at, (name, _) in enumerate(sheets)])
+    inputs = file_stems([f"input-{one.name}" for one in report.input_drawings if one.picture is not None])
+    written = [f"{stem}.{kind}" for stem in names.values() for kind in ("svg", "png")]
+    written += [f"{stem}.png" for stem in inputs.values()]
+    write_text("".join(f"{name}\n" for name in written), os.path.join(folder, LIST))
     for stem, (_, figure) in zip(names.values(), sheets, strict=True):
         write_text(svg.document(figure), os.path.join(folder, f"{stem}.svg"))
         write_bytes(png.draw(figure), os.path.join(folder, f"{stem}.png"))
-    inputs = file_stems([f"input-{one.name}" for one in report.input_drawings if one.picture is not None])
     for stem, one in zip(inputs.values(), (i for i in report.input_drawings if i.picture is not None), strict=True):
         assert one.picture is not None
         write_bytes(png.pixels(one.picture), os.path.join(folder, f"{stem}.png"))
+
+
+def _remove_earlier(folder: str) -> None:
+    """Removes what an earlier run drew in the folder: pictures that its LIST names."""
+    try:
+        names = read_regular(os.path.join(folder, LIST), MOST_LIST).decode("utf-8", "replace").splitlines()
+    except (BadFileError, OSError):
+        return
+    for name in names:
+        if os.path.basename(name) == name and name.endswith((".svg", ".png")):
+            with suppress(OSError):
+                os.remove(os.path.join(folder, name))
 
 
 def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:

@@ -6,6 +6,7 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
 from qverify.renderers.fault_explanation import verdict as explain
+from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
@@ -16,6 +17,7 @@ from qverify.report.triage_document import TensorLoss, Triage
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
+MOST_PAIRS = 12  # tables: a comment has a limit
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
 SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
 SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>!|~"} | {"&": "&amp;", "@": "@\u200b"})
@@ -53,8 +55,15 @@ def _report(report: Report) -> list[str]:
             f"**{_escape(report.blame.side)}** is to blame at **{_escape(report.blame.node)}**: {_escape(report.blame.why)}",
             "",
         ]
-    for pair in report.pairs:
-        lines += _table(pair)
+    elif report.verdict != "PASSED":
+        lines += [*(f"- {_escape(said)}" for _, said in overall_lines(report)), ""]
+    bad = (
+        [pair for pair in report.pairs if pair.verdict != "PASSED"] if len(report.pairs) > MOST_PAIRS else report.pairs
+    )
+    for pair in bad[:MOST_PAIRS]:
+        lines += _table(pair, report)
+    if len(bad) > MOST_PAIRS:
+        lines += [f"{len(bad) - MOST_PAIRS} more comparisons are not shown; the other formats have them.", ""]
     lines += ["<details><summary>All verdicts and notes</summary>", ""]
     return lines + [f"- {_escape(line)}" for line in summary_lines(report)]
 
@@ -111,11 +120,12 @@ def _losses(rows: list[TensorLoss]) -> list[str]:
     return [f"### Loss of quantization: {count(len(rows), 'tensor')}", "", *head, *cells, *more, ""]
 
 
-def _table(pair: Pair) -> list[str]:
+def _table(pair: Pair, report: Report) -> list[str]:
     rows = [row for row in pair.tensors if row.verdict != "PASSED"]
     if not rows:
         return []
-    place = f" ({_escape(pair.board)})" if pair.board else ""
+    words = [pair.board or "", f"frame {pair.frame}" if report.frames else ""]
+    place = f" ({', '.join(_escape(word) for word in words if word)})" if any(words) else ""
     head = [f"### {pair.a} ~ {pair.b}{place}: {len(rows)} of {len(pair.tensors)} tensors", ""]
     head += ["| tensor | op | verdict | differ | largest difference | recomputed |", "|---|---|---|---|---|---|"]
     more = [f"| ... {len(rows) - MOST} more | | | | | |"] if len(rows) > MOST else []

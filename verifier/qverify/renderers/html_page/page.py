@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from qverify.renderers.frame_lines import verdicts_over_frames
 from qverify.renderers.html_page import around, curve, run_facts, task_numbers, tensor_drawings, tensors
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
+from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.summary_lines import summary_lines
-from qverify.renderers.verdict_lines import CAUSES, common_weakenings, line
+from qverify.renderers.verdict_lines import CAUSES
 from qverify.report.document import Blame, Pair, Report
 
+MOST_BLAMED = 3  # cards at the head of the page
 MOST_ROWS = 2500  # tensors of all pairs
 LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -51,13 +52,11 @@ def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
 
 
 def _top(report: Report, models: str) -> str:
-    common = common_weakenings(report)
-    lines = verdicts_over_frames(report) if report.frames else [(p.verdict, line(p, common)) for p in report.pairs]
     said = [
         element("li", element("span", MARKS[found], class_=f"verdict {found.lower()}"), " ", text(words))
-        for found, words in lines
+        for found, words in overall_lines(report)
     ]
-    blamed = [_blame(b) for b in report.blamed]
+    blamed = _blames(report)
     if report.verdict == "FAILED" and not blamed:
         causes = dict.fromkeys(CAUSES.get(p.cause or "", p.cause or "") for p in report.pairs if p.verdict == "FAILED")
         blamed = [element("p", text("; ".join(["No node is to blame", *filter(None, causes)])), ".", class_="blame")]
@@ -78,11 +77,25 @@ def when(date: str) -> str:
     return date.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _blame(blame: Blame) -> str:
+def _blames(report: Report) -> list[str]:
+    """Returns a card for each side and node, at most MOST_BLAMED: many frames and boards may blame the same."""
+    same: dict[tuple[str, str], list[Blame]] = {}
+    for blame in report.blamed:
+        same.setdefault((blame.side, blame.node), []).append(blame)
+    cards = [_blame(blames[0], len(blames)) for blames in [*same.values()][:MOST_BLAMED]]
+    if len(same) > MOST_BLAMED:
+        cards.append(
+            element("p", f"{len(same) - MOST_BLAMED} more are blamed in other frames or boards.", class_="under")
+        )
+    return cards
+
+
+def _blame(blame: Blame, times: int) -> str:
+    again = f" The same node in {times} of the frames or boards." if times > 1 else ""
     also = f" Also at {', '.join(map(code, blame.also))}." if blame.also else ""
     return element(
         "p",
-        f"{element('strong', text(blame.side))} is to blame at {code(blame.node)}. {text(blame.why)}.{also}",
+        f"{element('strong', text(blame.side))} is to blame at {code(blame.node)}. {text(blame.why)}.{also}{again}",
         class_="blame",
     )
 

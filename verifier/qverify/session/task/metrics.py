@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -87,8 +89,9 @@ class OwnMetric:
 
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         try:
-            value = self._function({n: np.array(v) for n, v in outputs.items()}, label, frame)
-        except Exception as error:
+            with redirect_stdout(sys.stderr):  # stdout is the report's
+                value = self._function({n: np.array(v) for n, v in outputs.items()}, label, frame)
+        except (Exception, SystemExit) as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             raise TaskError(
                 f"--task-metric {self.name}: frame {printable(frame)}, {side}: {printable(said)}"
@@ -112,10 +115,11 @@ def _load(text: str) -> Callable[..., Any]:
     if not colon or not where or not name.isidentifier():
         raise TaskError(f"--task-metric {text}: wanted FILE.py:FUNCTION or MODULE:FUNCTION")
     try:
-        module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
+        with redirect_stdout(sys.stderr):
+            module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
     except FileNotFoundError as error:
         raise TaskError(f"--task-metric {text}: there is no file {where}") from error
-    except Exception as error:  # whatever the user's module does
+    except (Exception, SystemExit) as error:  # whatever the user's module does
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise TaskError(f"--task-metric {text}: {where} cannot be loaded: {printable(said)}") from error
     function = getattr(module, name, None)

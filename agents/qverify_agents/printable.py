@@ -19,3 +19,12 @@ def last_line(said: str | bytes, otherwise: str = "") -> str:
     text = said if isinstance(said, str) else said.decode(errors="replace")
     lines = [line for line in text.strip().splitlines() if line.strip() and not HELP.search(line)]
     return one_line(lines[-1])[:300] if lines else otherwise
+
+
+def first_reason(said: bytes) -> str:
+    """Returns the first line of what a program wrote to stderr, with ": " before it; of a Python traceback the last; ""
+    where it wrote nothing."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    if not lines:
+        return ""
+    return f": {lines[-1] if lines[0].startswith('Traceback (') else lines[0]}"

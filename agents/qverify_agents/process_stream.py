@@ -14,6 +14,7 @@ from typing import IO
 
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed
+from qverify_agents.printable import first_reason
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.process_pipes import END_S, NEED_THREADS, ThreadedPipes, WaitedPipes
 
@@ -83,15 +84,15 @@ class ProcessStream:
         return self._errors.text(last, ended=self._process.poll() is not None)
 
     def why_closed(self) -> str:
-        """Returns how the process ended, with the first line it wrote to stderr."""
+        """Returns how the process ended, with the first line it wrote to stderr, or the reason of a Python program."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         code = self._process.poll()
         if code is None:
             return "the agent closed its output"
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with status {code}"
-        lines = self.errors().decode(errors="replace").strip().splitlines()
-        return f"the agent {how}" + (f": {lines[0]}" if lines else "")
+        errors = self.errors()
+        return f"the agent {how}{first_reason(self.errors(last=True) if errors.startswith(b'Traceback') else errors)}"
 
     def close(self) -> None:
         if not self._open:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -96,4 +97,12 @@ def test_writing_to_a_process_that_ended_says_how_it_ended(threads: bool):
     with pytest.raises(LinkClosed, match="the agent ended with status 1: no"):
         while True:
             stream.write(bytes(1_000_000), Deadline(60))
+    stream.close()
+
+
+def test_of_a_python_traceback_the_reason_is_told():
+    stream = ProcessStream([sys.executable, "-c", "raise RuntimeError('no runtime here')"])
+    while stream._process.poll() is None:
+        time.sleep(0.01)
+    assert stream.why_closed() == "the agent ended with status 1: RuntimeError: no runtime here"
     stream.close()

@@ -15,6 +15,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
+from qverify_agents.printable import first_reason
 from qverify_agents.ssh.authentication import authenticate
 from qverify_agents.ssh.host_keys import HostKeys
 from qverify_agents.ssh.host_settings import HostSettings, identity_file, resolve
@@ -275,8 +276,7 @@ class SshStream:
         while not self._channel.status_event.wait(0.05) and time.monotonic() < end:
             pass
         with contextlib.suppress(LinkError, OSError):
-            lines = self.errors().decode(errors="replace").strip().splitlines()
-            reason = f": {lines[0]}" if lines else ""
+            reason = first_reason(self.errors())
             if self._channel.exit_status_ready() and self._channel.recv_exit_status() >= 0:
                 return f"the agent ended with status {self._channel.recv_exit_status()}{reason}"
             if self._channel.get_transport().is_active():

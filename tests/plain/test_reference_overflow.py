@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.chain import evaluated
-from qverify.compare.limits import limit_for
+from qverify.compare.limits import Limit, limit_for
 from qverify.compare.node_by_node import after_meaningless
 from qverify.compare.options import Options
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
@@ -287,3 +287,19 @@ def test_a_lost_row_widens_the_limit_of_no_other() -> None:
             side[1, 0] *= np.float32(factor)
         found = check_both(exact, *sides, tie_aware(plain, unit, "n", graph)[0], plain)
         assert isinstance(found, TieAwareResult) and found.holds is holds, (reference, board)
+
+
+def test_a_norm_without_a_bound_keeps_its_plain_limit() -> None:
+    """The deviation may be 0 in float32: no error is known of either side, and 2^-18 of the largest value is the limit."""
+    x = np.array([[1e6, 1e6 + 0.0625, 1e6 - 0.0625]], np.float32)
+    specs = {n: TensorSpec(n, "float32", x.shape) for n in "xn"}
+    node = Node("n", "layer_norm", ("x", None, None), ("n",), (3, word(1e-12)), (), False)
+    graph = Graph([node], specs, {}, ("x",), ("n",))
+    (unit,) = units(graph)
+    healthy = simulate_node(graph, node, {"x": x})["n"]
+    plain, exact = limit_for(unit, "n", graph), ExactUnit(unit, "n", graph, {"x": x})
+    board = healthy * np.float32(1 + 2.0**-20)
+    found = check_both(exact, healthy, board, tie_aware(plain, unit, "n", graph)[0], plain)
+    assert (
+        isinstance(found, Limit) and found.share == plain.share and "2 elements, whose error has no limit" in found.text
+    )

@@ -21,4 +21,4 @@ def with_own(y: Real, inputs: list[Held | None], rows: Reals, value: Reals, leas
     moved = depth * (np.where(least > 0, size * (1 + np.abs(value)) / least, np.inf) + np.abs(value))
     before = (moved + DOUBLE * np.abs(value)).reshape(y.value.shape) * scale
     own = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
-    return replace(y, ours=np.fmin(own + DOUBLE * np.abs(y.value), y.error), mixed=True)
+    return replace(y, ours=np.fmin(own + DOUBLE * np.abs(y.value), y.error))

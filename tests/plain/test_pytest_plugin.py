@@ -114,3 +114,11 @@ sys.exit(pytest.main({["-p", "qverify.pytest_plugin", *words]!r}))
     script.write_text(code)
     result = pytester.run(sys.executable, script)
     assert result.ret == 0, result.stdout.str()
+
+
+def test_a_mistake_is_one_line(pytester, run):
+    pytester.makepyfile("def test_it(assert_matches): assert_matches(['nope.onnx'])")
+    result = run("--qverify-board=local")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*qverify: nope.onnx: No such file or directory*"])
+    result.stdout.no_fnmatch_line("*session/models.py*")

@@ -54,7 +54,10 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
             pytest.fail(NO_BOARD, pytrace=False)
         calls += 1
         options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))
-        report = qverify.verify(models, board=board, **options)
+        try:
+            report = qverify.verify(models, board=board, **options)
+        except qverify.errors.QVerifyError as error:
+            pytest.fail(f"qverify: {error}", pytrace=False)
         request.node.user_properties.extend(_attach(report, request, calls))  # record_property warns with xunit2
         if not report.passed:
             pytest.fail(describe(report), pytrace=False)

@@ -42,7 +42,7 @@ def _describe_coverage(pair: Pair) -> Iterable[str]:
     not_offered = f", {len(ledger.not_offered)} not offered" if ledger.not_offered else ""
     yield (
         f"{ledger.compared} of {count(ledger.expected, 'tensor')}, {count(ledger.elements, 'element')} compared{digests}, "
-        f"{len(ledger.missing)} missing{not_offered}; {'' if pair.bit_equal else 'not '}bit-equal; "
+        f"{len(ledger.missing)} missing{not_offered}; {describe_equality(pair)}; "
         f"gate: {pair.gate}; scope: {pair.scope}"
     )
 
@@ -110,3 +110,10 @@ def _name_outputs(who: list[tuple[str, str]], groups: dict[str, list[tuple[str, 
         return outputs[0] if len(outputs) == 1 else f"all {len(outputs)} outputs"
     by_output = {o: [p for name, p in who if name == o] for o in outputs}
     return _list_names([f"{o} ({', '.join(names)})" for o, names in by_output.items()])
+
+
+def describe_equality(pair: Pair) -> str:
+    """Returns whether the bytes are the same, as far as they were compared."""
+    if not pair.bit_equal:
+        return "not bit-equal"
+    return "bit-equal, as far as compared" if pair.coverage.missing else "bit-equal"

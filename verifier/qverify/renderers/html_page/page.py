@@ -6,6 +6,7 @@ from qverify.renderers.html_page import around, curve, run_facts, task_numbers, 
 from qverify.renderers.html_page.elements import MARKS, code, element, listed, text, verdict
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.overall_lines import overall_lines
+from qverify.renderers.pair_facts import describe_equality
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.verdict_lines import CAUSES
 from qverify.report.document import Blame, Pair, Report
@@ -130,7 +131,7 @@ def _pair(
     summary = (
         f"{covered.compared} of {covered.expected} tensors compared, {covered.elements} elements"
         + (f" ({covered.by_digest} of them by digest)" if covered.by_digest else "")
-        + f", {len(covered.missing)} missing; {'bit-equal' if pair.bit_equal else 'not bit-equal'}"
+        + f", {len(covered.missing)} missing; {describe_equality(pair)}"
     )
     parts = [
         element("p", text(summary)),

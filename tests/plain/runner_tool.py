@@ -51,7 +51,11 @@ def main() -> int:
 
 def save(out: Path, file: str, value: np.ndarray, mode: str, source: Path) -> None:  # type: ignore[type-arg]
     np.save(out / file, value)
-    if mode == "truncated":
+    if mode == "twice":  # another array of the same name
+        (np.zeros_like(value)).tofile(out / file.replace(".npy", ".bin"))
+    elif mode == "member":
+        np.savez(out / "all.npz", **{file.removesuffix(".npy"): np.zeros_like(value)})
+    elif mode == "truncated":
         os.truncate(out / file, (out / file).stat().st_size - 1)
     elif mode == "stale":
         os.utime(out / file, (1_600_000_000, 1_600_000_000))

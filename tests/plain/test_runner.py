@@ -82,6 +82,18 @@ def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys:
     assert "PASSED" not in arm and said in arm
 
 
+@pytest.mark.parametrize("mode", ["twice", "member"])
+def test_several_files_of_one_tensor_are_never_passed(run: Run, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The right one is among them; which is meant, nobody knows."""
+    assert run(options=f"--only prob --mode {mode}") == 3
+    assert "the runner wrote several files of it: " in capsys.readouterr().out
+
+
+def test_a_runtime_and_a_runner_are_one_too_many(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--runtime", "onnxruntime") == 2
+    assert "--runtime onnxruntime and --runner each say what computes on the board" in capsys.readouterr().err
+
+
 def test_a_line_that_must_come_did_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--runner-option", "success=infer success") == 3
     assert "no line of its output matches 'infer success'" in capsys.readouterr().out

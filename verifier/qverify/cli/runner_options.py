@@ -37,6 +37,8 @@ def runner_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def wrapper(runner: str | None, runtime: str | None, runner_option: tuple[str, ...], **others: Any) -> int:
+        if runtime is not None and runner is not None:
+            raise click.UsageError(f"--runtime {runtime} and --runner each say what computes on the board; give one")
         if runtime in RUNTIMES:
             others["reach"]["runtime"], runtime = runtime, None
         words = [("runtime", runtime)] if runtime is not None else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections import Counter
 from collections.abc import Iterable
 
@@ -16,6 +18,8 @@ from qverify.tensors.spool import Spool
 from qverify.vendor_files.vendor_dump import ReadingOptions, spelled_loosely
 
 SHOWN = 2
+ARRAYS = (".bin", ".npy", ".raw", ".dat")  # suffixes of files of one array; a .txt may be a log
+MOST_MEMBERS = 4096
 
 
 def read_folder(
@@ -24,7 +28,9 @@ def read_folder(
     """Returns the files of a run as the board's recording, with every value read. Tensors are named as in the graph,
     exactly or in a vendor's spelling, never by their place. per_node: whether tensors besides the final outputs are
     read. Raises BadFileError or UsageError for files that no reader takes."""
-    dump = open_dump(folder, profile, asked, graph, model_sha256)
+    files = os.listdir(folder)
+    alone = not profile and len(files) == 1 and files[0].endswith(".npz")
+    dump = open_dump(os.path.join(folder, files[0]) if alone else folder, profile, asked, graph, model_sha256)
     if isinstance(dump, Recording):
         found = dump
         _rename_loosely(found, graph)
@@ -32,7 +38,45 @@ def read_folder(
         specs = {name: graph.spec(name) for name in (*graph.inputs, *graph.observable())}
         against = OtherSide(specs, None, graph.tensors, graph.outputs)
         found = record_dump(dump, folder, "board", against, asked.dtypes)
-    return _as_board(found, folder, graph, spool, per_node)
+    result = _as_board(found, folder, graph, spool, per_node)
+    if not profile:  # the files were recognised by content, not named by a description of theirs
+        _refuse_ambiguous(result, _files_by_tensor(folder, graph))
+    return result
+
+
+def _files_by_tensor(folder: str, graph: Graph) -> dict[str, list[str]]:
+    """Returns the files, and members of .npz files, whose name spells a tensor of the graph, by tensor."""
+    known = {spelled_loosely(n): n for n in graph.observable()}
+    files: dict[str, list[str]] = {}
+    for above, _, names in os.walk(folder):
+        for name in names:
+            stem, suffix = os.path.splitext(name)
+            shown = os.path.relpath(os.path.join(above, name), folder)
+            for one in [stem] if suffix in ARRAYS else _members(os.path.join(above, name)) if suffix == ".npz" else []:
+                if tensor := known.get(spelled_loosely(one)):
+                    files.setdefault(tensor, []).append(shown)
+    return files
+
+
+def _members(path: str) -> list[str]:
+    """Returns the names of the arrays of a .npz; none of a file that is none, which its reader refuses."""
+    try:
+        with zipfile.ZipFile(path) as opened:
+            return [name.removesuffix(".npy") for name in opened.namelist()[:MOST_MEMBERS]]
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return []
+
+
+def _refuse_ambiguous(result: Recording, files: dict[str, list[str]]) -> None:
+    """Makes a tensor missing of which the runner wrote several files: any of them may be what is meant."""
+    tensors = dict(result.tensors)
+    for name, found in files.items():
+        if len(found) > 1 and name in tensors:
+            del tensors[name]
+            result.missing[name] = (
+                f"the runner wrote several files of it: {_some(sorted(found))}; keep one, or name a profile"
+            )
+    result.tensors = tensors
 
 
 def _rename_loosely(found: Recording, graph: Graph) -> None:

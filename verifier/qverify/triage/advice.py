@@ -53,7 +53,8 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,
         "not_finite": _NOT_FINITE,
-        "": "report to the driver team: outputs differ, but no node does by itself; let the board dump its nodes, or repeat the run",
+        "": "outputs differ, and no node was found that does so by itself; let the board dump its nodes, mend the command of "
+        "--build-cmd where it failed, or repeat the run",
     },
     "dump": {
         "coverage": "let that runtime also dump what is missing: {why}",

@@ -94,6 +94,15 @@ def test_final_outputs_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> No
     assert run(f"{ENGINE}:finals", options="--spoil b") == 1
 
 
+@pytest.mark.parametrize("words", [(), ("-r",)])
+def test_a_part_of_several_nodes_is_blamed_on_nobody(run: Run, words: tuple[str, ...]) -> None:
+    """Final outputs alone: any of the three nodes, of either side, may be what differs."""
+    assert run(f"{ENGINE}:finals", *words, options="--spoil a") == 1
+    (pair,) = run.report["pairs"]
+    assert run.report["blame"] is None and pair["cause"] == "unlocated"
+    assert [unit["covers"] for unit in run.report["units"]] == [["y", "b", "a"]]
+
+
 @pytest.mark.parametrize(
     ("mode", "said"),
     [

@@ -308,8 +308,16 @@ def test_a_report_that_contradicts_itself_is_refused(tmp_path, digits, capsys):
     changed["verdict"] = "PASSED"
     for pair in changed["pairs"]:
         pair["verdict"] = "PASSED"
-    twice = {**good, "pairs": [*good["pairs"], good["pairs"][0]]}
-    for wrong, said in ((changed, "not all of it is"), (twice, "frame and board twice")):
+    negative = copy.deepcopy(good)
+    negative["pairs"][0]["coverage"]["elements"] = -1
+    for wrong, said in ((changed, "not all of it is"), (negative, "a negative number of elements")):
         (tmp_path / "b.json").write_text(json.dumps(wrong))
         assert main(["report", "diff", str(path), str(tmp_path / "b.json")]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_board_that_was_named_twice_is_read(tmp_path, digits):
+    path = str(tmp_path / "a.json")
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-b", "local", "-q", "--json", path]
+    assert main(words) == 0
+    assert main(["report", "diff", path, path]) == 0

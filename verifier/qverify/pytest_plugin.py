@@ -56,9 +56,9 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
         options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))
         try:
             report = qverify.verify(models, board=board, **options)
-        except qverify.errors.QVerifyError as error:
+            request.node.user_properties.extend(_attach(report, request, calls))  # record_property warns with xunit2
+        except (qverify.errors.QVerifyError, OSError) as error:
             pytest.fail(f"qverify: {error}", pytrace=False)
-        request.node.user_properties.extend(_attach(report, request, calls))  # record_property warns with xunit2
         if not report.passed:
             pytest.fail(describe(report), pytrace=False)
         return report

@@ -13,7 +13,9 @@ import numpy.typing as npt
 from qverify.capture.reader import open_capture
 from qverify.errors import UsageError
 from qverify.extras import import_extra
-from qverify.renderers import formats, notebook, tables, terminal, triage_text, verdict_lines
+from qverify.printable import visible
+from qverify.renderers import formats, frame_lines, notebook, tables, terminal, triage_text
+from qverify.renderers.overall_lines import overall_lines
 from qverify.report import document, triage_document
 from qverify.report.document import Blame, Verdict
 from qverify.session.compile_file import CompiledFile
@@ -109,7 +111,8 @@ class Result:
 
 
 class Report(Result):
-    """The results of verify, compare and replay. document: report.document.Report. str() gives the verdict lines."""
+    """The results of verify, compare and replay. document: report.document.Report. str() gives the verdict lines, over all
+    frames and boards."""
 
     def __init__(self, result: document.Report, kept: Mapping[str | None, Kept] | None = None):
         self.document, self._kept = result, dict(kept or {})
@@ -122,7 +125,7 @@ class Report(Result):
 
     def text(self) -> str:
         """Returns what the command prints, without colours."""
-        return terminal.render(self.document, [])
+        return frame_lines.render(self.document) if self.document.frames else terminal.render(self.document, [])
 
     def to_frame(self) -> Any:
         """Returns a pandas.DataFrame with a row for each compared tensor of each pair, in the columns of the CSV.
@@ -150,7 +153,8 @@ class Report(Result):
         return _tensor(recording, name, recordings)
 
     def __str__(self) -> str:
-        return verdict_lines.render(self.document)
+        lines = [said for _, said in overall_lines(visible(self.document))]
+        return "\n".join(lines or [f"nothing compared: {self.verdict}"])
 
     def _repr_html_(self) -> str:
         return notebook.render(self.document)

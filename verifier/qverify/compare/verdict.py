@@ -48,7 +48,7 @@ def judge_all(
     recordings: by label, each of another side. run_unit: by side. pull: for the board. inputs: the graph's. distrusted:
     as for culprits. located: filled with the results of forcing, pair by pair; pairs whose gate passes are then forced
     everywhere, too. recomputes: False where no side can run a node: then a node is only judged, from equal inputs,
-    where the gate has failed one of its outputs."""
+    where the gate has failed one of its outputs, and where it does not stand for several nodes between known tensors."""
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
@@ -68,7 +68,7 @@ def judge_all(
         judged.append(one)
         if graph is not None and one.pair.cause != "does_not_run":
             forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}, known))
-            forced = units if recomputes else [u for u in units if _fails(one, u)]
+            forced = units if recomputes else [u for u in units if _fails(one, u) and _is_one_node(u)]
             matrix[(a.side, b.side)] = _force_pair(forcing[-1], forced, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
@@ -137,6 +137,10 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
 
 def _fails(judged: Judged, unit: Unit) -> bool:
     return any(o in judged.rows and judged.rows[o].verdict == "FAILED" for o in unit.outputs)
+
+
+def _is_one_node(unit: Unit) -> bool:
+    return sum(max(len(node.covers), 1) for node in unit.nodes) == 1
 
 
 def _reachable(force: Forcing, unit: Unit) -> bool:

@@ -6,7 +6,7 @@ from html import escape
 
 from qverify.printable import visible
 from qverify.renderers.blamed import blame_line
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.overall_lines import overall_lines
 from qverify.report.document import Report, TensorRow
 
 SHOWN = 10  # tensors
@@ -16,10 +16,9 @@ COLUMNS = ("pair", "tensor", "op", "verdict", "differ", "largest difference")
 def render(report: Report) -> str:
     """Returns the report as HTML without a style or a script, for the output of a cell."""
     report = visible(report)
-    common = common_weakenings(report)
-    said = [line(pair, common) for pair in report.pairs] or [f"nothing compared: {report.verdict}"]
+    said = [text for _, text in overall_lines(report)] or [f"nothing compared: {report.verdict}"]
     parts = [f"<p><b>qverify: {report.verdict}</b></p>", *(f"<p>{escape(text)}</p>" for text in said)]
-    parts += [f"<p>{escape(blame_line(blame))}</p>" for blame in report.blamed]
+    parts += dict.fromkeys(f"<p>{escape(blame_line(blame))}</p>" for blame in report.blamed)
     return f"<div>{''.join(parts)}{_table(report)}</div>"
 
 

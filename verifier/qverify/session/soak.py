@@ -50,7 +50,8 @@ class Soak:
 
 @dataclass(slots=True)
 class SoakResult:
-    """The result of a soak. wrong: runs with a digest that is not the simulator's. lost: how often the board was
+    """The result of a soak. wrong: runs with a digest that is not the simulator's. by_first_run: that is not the first
+    run's, whatever is right. lost: how often the board was
     unreachable. first_wrong: the first wrong tensor. gone: the board was unreachable at the end. cut: ended by Ctrl-C.
     unwritten: why the log could not be written. scope: what was not compared. hottest_c, slowest_mhz:
     over the readings after each run; None where the board has none."""
@@ -65,11 +66,17 @@ class SoakResult:
     scope: str = ""
     hottest_c: float | None = None
     slowest_mhz: float | None = None
+    by_first_run: bool = False
+
+    @property
+    def fewest(self) -> int:
+        """How many runs it takes to compare anything."""
+        return 2 if self.by_first_run else 1
 
     @property
     def exit_status(self) -> int:
-        """1 where a run was wrong; 3 where none ran or the board was unreachable at the end; else 0."""
-        return 1 if self.wrong else 3 if not self.runs or self.gone else 0
+        """1 where a run was wrong; 3 where nothing was compared or the board was unreachable at the end; else 0."""
+        return 1 if self.wrong else 3 if self.runs < self.fewest or self.gone else 0
 
 
 class _Broke(LinkError):
@@ -95,12 +102,12 @@ def soak(
     models, prepared, expected = runs.models, runs.prepared, runs.expected
     start, result = time.monotonic(), SoakResult()
     result.scope = describe_islands(models.graph.islands) if models.islands is not None else ""
-    result.scope = "compared with the board's own first run" if runs.by_first_run else result.scope
+    result.by_first_run = runs.by_first_run
     board: Board | RunnerBoard | None = None
     try:
         known = {} if runs.by_first_run else {"tensors": len(expected)}
         _write({**_describe(request, models, prepared), **known}, log)
-        while (now := time.monotonic()) - start < request.seconds or not (result.runs or result.lost):
+        while (now := time.monotonic()) - start < request.seconds or not (result.runs >= result.fewest or result.lost):
             row: dict[str, Any] = {"t_s": round(now - start, 3), "at": _utc()}
             try:
                 if board is None:

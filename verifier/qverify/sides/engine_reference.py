@@ -19,6 +19,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 
+MOST_COVERS = 16  # a part of a network may be thousands of nodes
 DTYPES = {
     "float16", "float32", "float64", "bool",
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -114,12 +115,17 @@ class EngineReference:
 
 
 def _nodes_between(nodes: tuple[OpaqueNode, ...], specs: Mapping[str, TensorSpec]) -> list[Node]:
-    """Returns, for each node that makes a tensor of `specs`, one that reads the nearest of them, or inputs."""
-    sources, found = dict[str, tuple[str, ...]](), list[Node]()
+    """Returns, for each node that makes a tensor of `specs`, one that reads the nearest of them, or inputs. Its covers are
+    the first outputs of the nodes that it stands for, at most MOST_COVERS."""
+    sources, behind, found = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]](), list[Node]()
     for node in nodes:
         read = tuple(dict.fromkeys(s for name in node.inputs for s in sources.get(name, (name,))))
+        covers = tuple(dict.fromkeys([*node.outputs[:1], *(c for n in node.inputs for c in behind.get(n, ()))]))[
+            :MOST_COVERS
+        ]
         outputs = tuple(name for name in node.outputs if name in specs)
-        sources |= {name: (name,) if name in specs else read for name in node.outputs}
+        for name in node.outputs:
+            sources[name], behind[name] = ((name,), ()) if name in specs else (read, covers)
         if outputs:
-            found.append(Node(outputs[0], node.op, read, outputs))
+            found.append(Node(outputs[0], node.op, read, outputs, covers=covers))
     return found

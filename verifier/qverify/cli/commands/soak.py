@@ -80,7 +80,8 @@ def command(
     first = f", the first at {result.first_wrong}" if result.wrong else ""
     scope = f"; {result.scope}" if result.scope else ""
     runs, lost = count(result.runs, "run"), count(result.lost, "connection")
-    say(f"{runs}, {result.wrong} wrong{first}; {lost} lost{hot}{slow}{gone}{scope}")
+    judged = "differ from the first one, by which alone they are judged" if result.by_first_run else "wrong"
+    say(f"{runs}, {result.wrong} {judged}{first}; {lost} lost{hot}{slow}{gone}{scope}")
     if result.cut:
         raise KeyboardInterrupt
     if result.unwritten:

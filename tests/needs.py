@@ -1,5 +1,5 @@
-"""What tests need and which places they share, told by a test's file and its board. One long test of
-a quick file says it itself: `@pytest.mark.slow`."""
+"""Marks each test with what it needs and with the shared place where it runs, by its file and its board. A slow test in
+a quick file is marked there: `@pytest.mark.slow`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from qverify.model_bin.graph import ROUNDINGS
+from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.records import encode
 from qverify.ops import MOVES, simulate_node, stems
 
@@ -124,6 +124,14 @@ def test_the_ops_that_move_are_the_same_in_c() -> None:
     assert re.findall(r'"(\w+)"', text) == sorted(MOVES) and set(stems()) > MOVES
 
 
+def refused(graph: Graph, said: str, folder: Path) -> None:
+    """Asserts that the runtime refuses to load the graph, and says this."""
+    (folder / "model.bin").write_bytes(encode(graph))
+    words = [str(binary(False)), "model_info", "--model_file=model.bin"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and said in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("wrong, said", [(0, "rounding id 0 of its own"), (2, "rounding id 2 of its own")])
 def test_a_rounding_of_its_own_is_checked(wrong: int, said: str, tmp_path: Path) -> None:
     """The third row of a node's parameters is 1, the id of tflite-single."""
@@ -134,15 +142,7 @@ def test_a_rounding_of_its_own_is_checked(wrong: int, said: str, tmp_path: Path)
         RANDOM_NODES["fully_connected"](made)
     graph = made.graph()
     graph.constants[graph.nodes[-1].inputs[-1] or ""][2] = wrong
-    (tmp_path / "model.bin").write_bytes(encode(graph))
-    done = subprocess.run(
-        [str(binary(False)), "model_info", "--model_file=model.bin"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode != 0 and said in done.stdout + done.stderr
+    refused(graph, said, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,7 @@ def test_parameters_in_litert_arithmetic_are_checked(op: str, spoil: Any, said: 
     graph, rank = made.graph(), {"add": 2}.get(op, 1)
     node = next(n for n in reversed(graph.nodes) if _integers(graph.constants[n.inputs[-1] or ""], rank))
     spoil(graph.constants[node.inputs[-1] or ""])
-    (tmp_path / "model.bin").write_bytes(encode(graph))
-    done = subprocess.run(
-        [str(binary(False)), "model_info", "--model_file=model.bin"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    assert done.returncode != 0 and said in done.stderr
+    refused(graph, said, tmp_path)
 
 
 def _integers(value: np.ndarray[Any, Any], rank: int) -> bool:

@@ -1,4 +1,4 @@
-"""What CI systems read: JUnit by its schema, GitHub's commands and summary, GitLab's issues; the same numbers in every format."""
+"""Tests what CI systems read: JUnit by its schema, GitHub's commands and summary, GitLab's issues; the same numbers in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn of tensors: the numbers are those of the arrays, however they are read, and no verdict reads them."""
+"""Tests what is drawn of tensors: the numbers are those of the arrays, however they are read, and no verdict reads them."""
 
 from __future__ import annotations
 

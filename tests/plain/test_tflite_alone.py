@@ -130,7 +130,7 @@ def test_average_pools_are_equal(size, step, padding, dtype, tmp_path):
 @pytest.mark.parametrize("scale, zero", [(0.05, -7), (0.013, 5)])
 @pytest.mark.parametrize("keep", [False, True])
 def test_means_are_equal(keep, scale, zero, tmp_path):
-    """Of 4,000 sums of 196 elements, a multiplier that is rounded, not cut off, gets about 20 wrong."""
+    """Compares 4,000 sums of 196 elements; a multiplier that is rounded instead of cut off would get about 20 wrong."""
     f = File()
     x = f.tensor("x", [1, 14, 14, 4000], "int8", 0.05, -7)
     axes = f.tensor("axes", [2], "int32", None, value=np.array([1, 2], np.int32))

@@ -42,6 +42,7 @@ OLDER: tuple[tuple[int, str, dict[str, Any]], ...] = (
     *((opset, kind, {"alpha": 0.7}) for opset in (17, 22) for kind in ("Elu", "Selu", "ThresholdedRelu")),
     (22, "Dropout", {"seed": 3}),
 )
+FEW_WORDS = 20  # different ones, of a description whose values need no quotes
 FIRST, LAST = 10, 25  # opsets that are read
 Schema = Any
 NOT_TRIED = {  # by type: attributes of which no model has a node here
@@ -119,9 +120,15 @@ def older() -> Iterator[tuple[onnx.ModelProto, Feed]]:
 
 @functools.cache
 def words(name: str) -> tuple[str, ...]:
-    """What ONNX's descriptions of the attributes of this name are made of: the values that they may have are among them."""
-    texts = [s.attributes[name].description for s in onnx.defs.get_all_schemas() if name in s.attributes]
-    return tuple(dict.fromkeys(w for text in texts for w in re.findall(r"[A-Za-z_]{3,}", text)))
+    """What ONNX's descriptions of the attributes of this name are made of: the values that they may have are among them. Of
+    a long description, which has them in quotes or capitals, only such words."""
+    found: dict[str, None] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        text = schema.attributes[name].description if name in schema.attributes else ""
+        every = dict.fromkeys(re.findall(r"[A-Za-z_]{3,}", text))
+        marked = re.findall(r"""(?<=["'`])[A-Za-z_]{3,}(?=["'`])|\b[A-Z_]{3,}\b""", text)
+        found |= every if len(every) <= FEW_WORDS else dict.fromkeys(marked)
+    return tuple(found)
 
 
 def values(attribute: Any, before: Any, rank: int) -> Iterator[Any]:

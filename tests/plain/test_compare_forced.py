@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compare.forced import distance
 from qverify.compare.limits import Limit
 from qverify.compare.options import Options
@@ -363,6 +364,26 @@ def test_a_unit_with_two_outputs_of_which_one_differs():
     assert two(side("reference", y=[1]), side("board", y=[1])).verdict == three().verdict == "PASSED"
 
 
+def test_an_output_that_no_side_has_to_give_is_not_asked_for():
+    tensors = {n: spec(n) for n in ("x", "y0")} | {"y1": replace(spec("y1"), interior=True)}
+    graph = Graph([Node("y0", "split", ("x",), ("y0", "y1"))], tensors, {}, ("x",), ("y0",))
+    a = record("reference", lambda unit, given: {"y0": X, "y1": X}, graph=graph)
+    b = record("board", lambda unit, given: {"y0": (X + 1).astype(np.int8), "y1": X}, graph=graph)
+    for recording in (a, b):
+        without(recording, "y1", digests=False).specs.pop("y1")
+    report = judge_all(
+        {"reference": a, "board": b},
+        graph,
+        units(graph),
+        Options(),
+        {"reference": lambda unit, given: {"y0": X}},
+        None,
+        {"x": X},
+    )
+    assert (report.verdict, report.blame.node) == ("FAILED", "y0")
+    assert {r.name: r.forced.verdict for r in report.pairs[0].tensors} == {"y0": "FAILED"}
+
+
 def test_a_tie_that_no_input_is_there_to_tell():
     """Equal digests of the input, no bytes of it: the outputs differ, and nothing can be evaluated."""
     graph = Graph(
@@ -409,3 +430,31 @@ def test_a_board_is_not_asked_for_what_it_does_not_offer():
     del without(board, "n1", digests=False).specs["n1"]
     report_of(record("reference"), board, pull=pull)
     assert asked == ["n2"]
+
+
+def test_a_recurrence_whose_states_the_board_does_not_have_keeps_its_limit():
+    """One step of an rnn: without every y of the board its last state cannot be evaluated step by step."""
+    shapes = {"x": (1, 1, 1), "w": (1, 1, 1), "r": (1, 1, 1), "b": (1, 2), "y": (1, 1, 1, 1), "last": (1, 1, 1)}
+    tensors = {n: TensorSpec(n, "float32", s) for n, s in shapes.items()}
+    words = (0, 0, RECURRENT.index("tanh"), 0, 0)
+    node = Node("y", "rnn", ("x", "w", "r", "b", None, None), ("y", "last"), words, (), False)
+    held = {n: np.zeros(shapes[n], np.float32) for n in ("w", "r", "b")}
+    graph = Graph([node], tensors, held, ("x",), ("y", "last"))
+    first = np.full((1, 1, 1), 0.5, np.float32)
+
+    def made(last):
+        return {"y": first.reshape(1, 1, 1, 1), "last": np.asarray(last, np.float32)}
+
+    a = record("reference", lambda unit, given: made(first), graph=graph)
+    for last, verdict in ((np.nextafter(first, np.float32(1)), "PASSED"), (first + np.float32(1e-4), "FAILED")):
+        b = record("board", lambda unit, given, last=last: made(last), graph=graph, runtime="qvrt")
+        a.runtime = "qvrt"
+        without(b, "y", digests=False).specs.pop("y")
+        runs = {"reference": lambda unit, given: made(first)}
+        x = {"x": np.zeros((1, 1, 1), np.float32)}
+        report = judge_all({"reference": a, "board": b}, graph, units(graph), Options(), runs, None, x)
+        found = next(r.forced for r in report.pairs[0].tensors if r.name == "last")
+        assert (found.verdict, found.limit) == (
+            verdict,
+            "2^-18 of max|reference| (no float64 evaluation of rnn without its states)",
+        )

@@ -300,6 +300,30 @@ def test_only_a_sigmoid_of_exact_floats_has_a_smaller_error_of_ours():
     assert elementwise([0.0, 2.0], 0.0, 19).error[0] == FLUSHED
 
 
+@pytest.mark.parametrize(
+    ("function", "p", "q", "x", "size"),
+    [
+        (18, 0.0, 0.0, -20.0, 0.0),
+        (30, -0.5, 0.0, -1e-12, 0.5),
+        (31, 0.0, 0.0, -40.0, 1.0),
+        (32, 0.0, 0.0, -6.0, 6.0),
+        (33, -0.5, 3.0, -1e-12, 1.5),
+        (34, 0.5, 0.0, -1e-12, 0.5),
+        (40, 0.0, 0.0, -6.0, 6.0),
+        (30, 0.5, 0.0, 0.75, 0.5),
+    ],
+)
+def test_our_own_error_is_a_share_of_what_cancels(function, p, q, x, size):
+    y = elementwise([x], 0.0, function, p, q)
+    own = U * abs(y.value[0]) + 2.0**-46 * size + FLUSHED
+    assert own < y.error[0] and y.ours[0] == pytest.approx(own, rel=1e-12, abs=0)
+
+
+def test_our_own_error_is_never_the_larger_one():
+    y = elementwise([0.5], 0.0, 30, 2.0**40)  # an alpha so large that 2^-46 of it is more than a rounding of 0.5
+    assert y.ours.tolist() == y.error.tolist()
+
+
 def test_a_reciprocal_of_zero_has_no_limit():
     assert np.isinf(elementwise([0.0, 4.0], [0.0, 0.5], 28).error).tolist() == [True, False]
 

@@ -124,3 +124,13 @@ def test_a_recurrence_without_its_states_or_of_inexact_floats_has_no_bound() -> 
         recurrences.rnn(node, inputs, graph, {"h": of["y"]})
     with pytest.raises(NoBound, match="rnn of inexact floats"):
         recurrences.rnn(node, [real(of["x"], 0.1), *inputs[1:]], graph, {"y": of["y"]})
+
+
+def test_one_large_state_of_a_gru_loses_every_unit_of_its_row_and_no_other_row() -> None:
+    of = draw("gru", 1, rows=2, x=np.zeros((3, 2, 2)), lengths=np.array([1, 1], np.int32))
+    of["h"], of["b"] = np.array([[[2.0**127, 0.0], [0.5, 0.25]]]), np.zeros_like(of["b"])
+    of["b"][0, 2:4] = 40.0  # r is 1
+    of["r"] = np.zeros_like(of["r"])
+    found = bounded("gru", of, ("sigmoid", "tanh"))[0]
+    assert found.lost is not None and found.lost[0, 0].tolist() == [[True, True], [False, False]]
+    assert not found.lost[1:].any()

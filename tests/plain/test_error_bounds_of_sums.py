@@ -124,7 +124,7 @@ def test_a_table_is_entered_by_the_type_of_its_input():
 
 
 def test_a_table_after_what_every_side_computes_alike():
-    found = chain._look_up(Whole(np.array([3]), np.array([3])), table_of(lambda v: v + 1 if v < 127 else v), "int8")
+    found = chain.look_up(Whole(np.array([3]), np.array([3])), table_of(lambda v: v + 1 if v < 127 else v), "int8")
     assert found.low.tolist() == [4] and found.ours is None and found.error is None
 
 
@@ -244,3 +244,14 @@ def test_of_zeros_beside_a_float_output_only_what_is_flushed_remains():
     assert y.value.tolist() == [0.0, 0.0]
     assert y.error.tolist() == [pytest.approx(5 * FLUSHED, rel=1e-6, abs=0)] * 2
     assert y.ours.tolist() == [pytest.approx(FLUSHED, rel=1e-6, abs=0)] * 2
+
+
+def test_at_most_4_million_terms_are_held_at_once():
+    tensors = {"x": quantized("x", "int16", (1, 2, 1 << 11, 1 << 10)), "y": quantized("y", "int16", (1, 2, 1, 1))}
+    tensors["rq"] = TensorSpec("rq", "float64", (1,))
+    node = Node("y", "global_average_pool", ("x", "rq"), ("y",), (-32768, 32767), (), False)
+    graph = Graph([node], tensors, {"rq": np.array([2.0**-20])}, ("x",), ("y",))
+    (unit,) = units(graph)
+    x = np.broadcast_to(np.int16(3), tensors["x"].shape)
+    at, y = next(evaluated(unit, "y", graph, {"x": x}, np.array([1, 0, 1])))
+    assert at.tolist() == [1, 0] and [v.tolist() for v in y.ours] == [[6, 6]] * 2

@@ -111,6 +111,12 @@ def test_where_no_element_of_the_outputs_has_a_meaningful_reference_nothing_pass
     assert f"INCONCLUSIVE (2 {SAID}; cause: not_judged)" in verdict_lines.render(report)
 
 
+def test_what_fails_is_failed_though_nothing_has_a_meaningful_reference() -> None:
+    report = judged([HUGE, HUGE], {"y": (1, 1.0001)})
+    assert report.verdict == "FAILED" and report.pairs[0].not_judged and report.blame is not None
+    assert report.blame.node == "y"
+
+
 def test_strict_gives_the_literal_rule_back() -> None:
     assert judged([HUGE, SMALL], strict=True).verdict == "FAILED"
 

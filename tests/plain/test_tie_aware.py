@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qverify.compare.error_bounds.bounded_values import Real
+from qverify.compare.error_bounds.chain import evaluated
 from qverify.compare.limits import BITS, Limit, limit_for
 from qverify.compare.options import Options
 from qverify.compare.tie_aware import AT_A_TIE, OF_BOTH, ExactUnit, check_both, tie_aware
@@ -39,7 +41,7 @@ def graph_of(dtype: str = "int8", op: str = "elementwise_float", rounding: str =
     return Graph(nodes, tensors, {"k": np.ones(1, np.float32)}, ("x",), (last,), rounding)
 
 
-def forced(graph: Graph, made: Any, recorded: Any, x: Any = X, runtime: str = "qvrt") -> Forced:
+def forced(graph: Graph, made: Any, recorded: Any, x: Any = X, runtime: str = "qvrt", by: str = "qvrt") -> Forced:
     """The forced verdict of the one unit: the reference makes `made`, the board recorded `recorded`."""
     name = graph.outputs[0]
 
@@ -54,7 +56,7 @@ def forced(graph: Graph, made: Any, recorded: Any, x: Any = X, runtime: str = "q
             **more,
         )
 
-    sides = {"reference": side("reference", made), "board": side("board", recorded, runtime=runtime)}
+    sides = {"reference": side("reference", made, runtime=by), "board": side("board", recorded, runtime=runtime)}
     runs = {"reference": lambda unit, given: {name: made}}
     report = judge_all(sides, graph, units(graph), Options(dump_all=True), runs, None, {"x": x})
     found = report.pairs[0].tensors[0].forced
@@ -124,6 +126,11 @@ def test_a_foreign_runtime_keeps_its_one_lsb() -> None:
     assert (found.verdict, found.limit) == ("PASSED", "1 LSB")
 
 
+def test_another_runtime_as_the_reference_keeps_its_limit() -> None:
+    found = forced(graph_of(), right(), off(AWAY), by="litert")
+    assert (found.verdict, found.limit) == ("PASSED", "1 LSB")
+
+
 def test_an_op_without_an_evaluation_keeps_its_limit_and_says_so() -> None:
     found = forced(graph_of(op="batch_norm"), right(), off(AWAY))
     assert (found.verdict, found.limit) == ("PASSED", "1 LSB (no float64 evaluation of batch_norm)")
@@ -186,6 +193,43 @@ def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
     limit = tie_aware(limit_for(unit, "y", graph), unit, "y", graph)[0]
     arrays = (np.asarray(v, graph.spec("y").dtype) for v in (made, recorded))
     return check_both(ExactUnit(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
+
+
+@pytest.mark.parametrize(("dtype", "by"), [("int8", 1), ("int16", 1), ("int16", 2)])
+def test_what_fails_within_the_reach_of_a_tie_has_the_derived_limit(dtype: str, by: int) -> None:
+    """Of 8 bits, 2 LSB are beyond any tie."""
+    found = forced(graph_of(dtype), right(dtype), off(AWAY, by, dtype))
+    assert found.verdict == "FAILED" and found.limit.startswith("1 LSB within ") and found.limit != AT_A_TIE
+    far = forced(graph_of(), right(), off(AWAY, 2))
+    assert (far.verdict, far.limit) == ("FAILED", AT_A_TIE)
+
+
+def sums_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
+    """y = the sums of rows of which the first is lost; their sums in float32; the error of the second."""
+    graph = Graph(
+        [Node("y", "reduce_float", ("x",), ("y",), (0, 2), (), False)],
+        {"x": TensorSpec("x", "float32", (2, 2)), "y": TensorSpec("y", "float32", (2,))},
+        {},
+        ("x",),
+        ("y",),
+    )
+    (unit,) = units(graph)
+    given = np.asarray(x, np.float32)
+    ((_, value),) = evaluated(unit, "y", graph, {"x": given}, np.arange(2))
+    assert isinstance(value, Real) and value.lost is not None and value.lost.tolist() == [True, False] and value.mixed
+    return ExactUnit(unit, "y", graph, {"x": given}), given.sum(1), float(value.error[1])
+
+
+def test_beside_what_is_lost_both_sides_share_the_error() -> None:
+    """Of a float sum that has no smaller error of our own: the board may be as far off as the reference, on the other side."""
+    exact, made, error = sums_of_rows([[1e38, 1.5e38], [2.0**20, 1.0 - 2.0**20]])
+    share = Limit(0, 1.0, "a share")
+    for by, holds in ((1.9, True), (2.1, False)):
+        recorded = made.copy()
+        recorded[1] += by * error
+        found = check_both(exact, made, recorded, share, share)
+        assert found.holds is holds and found.where == (None if holds else 1), by
+        assert found.limit.text.startswith("up to ") and found.reference_error is None
 
 
 def mean_of_two(scale: float, dtype: str = "int16") -> Graph:

@@ -79,7 +79,7 @@ _case = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_case, _stricter, st.sets(st.sampled_from(sorted(_relaxers)), max_size=3), st.data())
 def test_no_option_makes_a_failed_or_inconclusive_report_passed_unnamed(case, stricter, relaxers, data):
     default = report_of(**case, options=Options())
@@ -96,7 +96,7 @@ def test_no_option_makes_a_failed_or_inconclusive_report_passed_unnamed(case, st
             assert pair.relaxed and all(text in line for text in pair.relaxed), (milder, line)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_case, _stricter, st.integers(0, 5), st.sampled_from([0.5, 100.0]))
 def test_options_of_values_never_speak_to_simulator_against_board(case, stricter, digits, atol):
     before = {(p.a, p.b): p for p in report_of(**case, options=Options()).pairs}

@@ -45,9 +45,9 @@ def wrong_at(node, by=1):
     return run
 
 
-def record(side, run=step, capabilities=ALL, graph=None, **extra):
+def record(side, run=step, capabilities=ALL, graph=None, x=X, **extra):
     graph = graph or chain()
-    values, held = {"x": X}, {}
+    values, held = {"x": x}, {}
     for unit in units(graph):
         values |= run(unit, values)
         held |= {o: values[o] for o in unit.outputs}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qverify.compare.documented_rounding import explain
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
@@ -181,7 +182,20 @@ class Forcing:
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
         forced = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
-        return self._judge_ties(unit, name, computed, recorded, forced) if by_ties and forced.mismatched else forced
+        if not forced.mismatched:
+            return forced
+        if self.judged.b.recording.kernels and forced.verdict == "PASSED":
+            return self._explain(unit, name, made, recorded, forced)
+        return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
+
+    def _explain(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
+        """Returns the verdict with what the documented kernels of the board do not explain."""
+        given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
+        if len(given) < len(unit.inputs):
+            return replace(measured, unexplained=measured.mismatched or 0, why="its inputs are missing")
+        kernels = self.judged.b.recording.kernels
+        found = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
+        return replace(measured, unexplained=found.unexplained, limit=found.limit, why=found.why)
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced

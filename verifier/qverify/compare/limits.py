@@ -12,16 +12,9 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
 FLOAT_SHARE = 2.0**-18
-_MULTIPLIER_BITS = {
-    "mul8": 8,
-    "tflite-single": 15,
-    "gemmlowp": 15,
-    "cmsis": 15,
-    "mul15": 15,
-    "mul16": 15,
-    "mul24": 15,
-    "mul31": 15,
-}
+# LSB of 2^16 by which a multiplier of few bits may be off
+_OFF_BY_MULTIPLIER = dict.fromkeys(("tflite-single", "gemmlowp", "cmsis", "mul15", "mul16", "mul24", "mul31"), 1.0)
+_OFF_BY_MULTIPLIER["mul8"] = 128.0  # 2^(16-8-1) LSB; of 15 bits or more: 1, rounded up
 _OUTPUT_AXIS = {"conv": 0, "fully_connected": 0, "conv_transpose": 1, "matmul": -1}  # of the weights
 
 
@@ -102,11 +95,10 @@ def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
     """Returns the largest difference in LSB: 1 for the rounding itself, plus the multiplier's relative error over 2^16
     LSB, plus the worst float32 error of a sum of K products of amplitude A (LSB of the output): A * (K + 4) * 2^-24."""
-    bits = _MULTIPLIER_BITS.get(graph.rounding)
     if graph.rounding.startswith("pow2"):
         multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
     else:
-        multiplier = 0.0 if bits is None else 2.0 ** (16 - bits - 1)
+        multiplier = _OFF_BY_MULTIPLIER.get(graph.rounding, 0.0)
     return 1 + math.ceil(multiplier) + math.ceil(max(_bound_float32_error(node, graph) for node in unit.nodes))
 
 

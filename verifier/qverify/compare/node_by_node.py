@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qverify.compare.documented_rounding import NAMES
 from qverify.compare.judge import Judged, conclude, describe_alike
 from qverify.compare.limits import float_inside
 from qverify.model_bin.graph import Graph
@@ -15,6 +16,7 @@ from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, NodeByNode, TensorRow
 
+LITERT = "gemmlowp"  # model.bin of a .tflite by itself
 CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")
 
 
@@ -63,16 +65,19 @@ def after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forc
 def judge_node_by_node(
     judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool
 ) -> None:
-    """Passes the rows that fail the decimals alone, after such a node, where every unit before them passes when
-    recomputed, and concludes the pair anew. Elements that are NaN or Inf on one side are excused only where the reference's
+    """Passes the rows that fail the decimals alone, after such a node or of a board with documented kernels, where every
+    unit before them passes when recomputed, and concludes the pair anew. Elements that are NaN or Inf on one side are excused only where the reference's
     values mean nothing there or before; those that are so on both sides leave the row INCONCLUSIVE, unless nan_equal. Only
     where model.bin rounds as the reference does. Extra gates judge the
     values as they came out, so a pair with such gates is left unchanged."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
-    if graph.rounding != "ref-exact":  # integer nodes may then be off by much more than a step of a float node
-        return
-    settled = after_float(graph, units) & agree_recomputed(graph, units, forced, {})
+    kernels = judged.b.recording.kernels
+    if graph.rounding not in (("ref-exact", LITERT) if kernels else ("ref-exact",)):
+        return  # integer nodes may then be off by much more than a step of a float node
+    explained = {n: f for n, f in forced.items() if not f.unexplained}
+    settled = agree_recomputed(graph, units, explained, {})
+    settled = settled if kernels else settled & after_float(graph, units)
     excused, wild = set(judged.decimals_only), after_meaningless(graph, units, forced)
     excused |= {name for name, (one, _) in judged.not_finite.items() if not one or name in wild}
     rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in settled]
@@ -84,15 +89,16 @@ def judge_node_by_node(
         row.verdict, row.why, row.node_by_node = "PASSED", "", True
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
-    judged.pair.notes += _list_choices(units, {row.name for row in rows})
-    judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows))
+    judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
+    judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows), NAMES.get(kernels, ""))
     conclude(judged)
 
 
-def _list_choices(units: list[Unit], names: set[str]) -> list[str]:
+def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]:
     """Returns a line for each node that chooses elements by their values, and chose others on the two sides."""
+    before = "that the roundings before it" if kernels else "that float nodes before it"
     return [
-        f"{unit.name} ({unit.nodes[-1].op}) chooses other elements on the two sides, among values that float nodes before it "
+        f"{unit.name} ({unit.nodes[-1].op}) chooses other elements on the two sides, among values {before} "
         "left nearly equal (a tie); from the same inputs it chooses alike"
         for unit in units
         if unit.nodes[-1].op in CHOICES and names.intersection(unit.outputs)

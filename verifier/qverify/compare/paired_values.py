@@ -20,13 +20,14 @@ Counts = npt.NDArray[np.int64]
 class Block:
     """Elements of two tensors, one row each. a, b: real values. steps: b - a in LSB, None for floats. count: how often
     each row occurs, None for once. distance: |a - b|, inf where exactly one side is not finite; rows where both sides
-    have the same NaN or Inf read 0, 0."""
+    have the same NaN or Inf read 0, 0. alike: where these rows are; None for nowhere."""
 
     a: Reals
     b: Reals
     distance: Reals
     steps: Counts | None = None
     count: Counts | None = None
+    alike: npt.NDArray[np.bool_] | None = None
 
     def total(self, mask: npt.NDArray[np.bool_]) -> int:
         """Returns the number of elements in the rows where the mask is True."""
@@ -122,11 +123,9 @@ class PairedValues:
             plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu"
         ):  # of two types, perhaps beyond what float64 tells apart
             distance[(qa != qb) & (distance == 0)] = 1.0
-        if not np.isfinite(distance).all():
-            a, b, distance = self._not_finite(a, b, distance)
-        return Block(a, b, distance)
+        return Block(a, b, distance) if np.isfinite(distance).all() else self._not_finite(a, b, distance)
 
-    def _not_finite(self, a: Reals, b: Reals, distance: Reals) -> tuple[Reals, Reals, Reals]:
+    def _not_finite(self, a: Reals, b: Reals, distance: Reals) -> Block:
         wild = ~np.isfinite(a) | ~np.isfinite(b)
         alike = wild & ((a == b) | (np.isnan(a) & np.isnan(b)))
         self.both_sided += int(alike.sum())
@@ -134,7 +133,7 @@ class PairedValues:
         self.one_sided += int((wild & ~alike).sum())
         distance[wild] = np.inf
         distance[alike] = 0.0
-        return np.where(alike, 0.0, a), np.where(alike, 0.0, b), distance
+        return Block(np.where(alike, 0.0, a), np.where(alike, 0.0, b), distance, alike=alike)
 
 
 def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from qverify.compare.documented_rounding import FIXED_POINT
 from qverify.compare.error_bounds.functions import PERIODIC
 from qverify.compare.forced import Forcing
 from qverify.compare.judge import Judged
@@ -29,11 +30,12 @@ def settle_pair(
     """Sets the pair's final verdict and counts the differences outside its scope. distrusted: as for blame.culprits;
     such a node is not evidence in a pair with the reference."""
     judged = force.judged
-    if judged.pair.a == "reference" and not options.strict:
+    if (judged.pair.a == "reference" or judged.b.recording.kernels) and not options.strict:
         judge_node_by_node(judged, force.graph, units, forced, options.nan_equal)
     spared = set(distrusted) if judged.pair.a == "reference" else set()
     _condemn(judged, units, forced, spared, options.relax_board)
     _state_not_judged(judged, force.graph, units, forced)
+    _state_unexplained(judged, units, forced)
     judged.pair.others = other_differences(judged, agree_recomputed(force.graph, units, forced, known_bytes(judged)))
 
 
@@ -94,6 +96,19 @@ def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: M
             whole.update(step.outputs)
     if whole.issuperset(r.name for r in judged.rows.values() if r.final):
         pair.verdict, pair.cause, pair.why = "INCONCLUSIVE", "not_judged", describe_not_judged(pair.not_judged)
+
+
+def _state_unexplained(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
+    """Names the first node whose differences the documented kernels of the board do not explain, and those that a known
+    kernel gives bit for bit."""
+    if fixed := [o for o, f in forced.items() if f.why == FIXED_POINT and f.mismatched]:
+        others = f" (and {len(fixed) - 1} more)" if len(fixed) > 1 else ""
+        judged.pair.notes.append(f"{fixed[0]}{others}: {FIXED_POINT}")
+    found = [(o, forced[o]) for u in units for o in u.outputs if o in forced and forced[o].unexplained]
+    if found:
+        name, one = found[0]
+        more = f" (and {count(len(found) - 1, 'more tensor')})" if len(found) > 1 else ""
+        judged.pair.notes.append(f"{name}: within {one.limit} when recomputed, but {one.why}{more}")
 
 
 def _say_why(unit: Unit) -> str:

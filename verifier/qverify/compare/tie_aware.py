@@ -37,8 +37,8 @@ class ExactUnit:
                 yield part, value, value
             return
         sides = [evaluated(self.unit, self.output, self.graph, self.given, at, m) for m in (self.made, self.recorded)]
-        for (part, value), (_, other) in zip(*sides, strict=True):
-            yield part, value, other
+        ((part, value),), ((_, other),) = sides  # a recurrence is evaluated in one part
+        yield part, value, other
 
 
 @dataclass(frozen=True, slots=True)

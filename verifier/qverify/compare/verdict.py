@@ -152,7 +152,8 @@ def _reachable(force: Forcing, unit: Unit) -> bool:
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
-    """Sets first_divergence, and the cause of a FAILED pair: node, accumulated_rounding or unlocated."""
+    """Sets first_divergence, and the cause of a FAILED pair: node, accumulated_rounding, undocumented_rounding or
+    unlocated."""
     pair = force.judged.pair
     pair.first_divergence = first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
@@ -172,7 +173,8 @@ def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) 
         why = next((verdicts[o].why for u in unknown for o in u.outputs if o in verdicts), "")
         pair.notes.append(_describe_unlocated(len(unknown), len(units), why, force.exact))
     else:
-        pair.cause = "accumulated_rounding"
+        unexplained = any(f.unexplained for f in verdicts.values())
+        pair.cause = "undocumented_rounding" if unexplained else "accumulated_rounding"
 
 
 def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:
@@ -274,7 +276,7 @@ def combine(reports: list[Report]) -> Report:
         date=first.date,
         boards=list(dict.fromkeys(b for r in reports for b in r.boards)),
         drafts={name: draft for r in reports for name, draft in r.drafts.items()},
-        input_drawings=first.input_drawings,
+        input_drawings=[*{(d.frame, d.name): d for r in reports for d in r.input_drawings}.values()],
         units=first.units,
         tasks=[t for r in reports for t in r.tasks],
     )

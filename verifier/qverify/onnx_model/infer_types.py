@@ -50,11 +50,14 @@ def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.name = "types"
     graph.node.extend(model.graph.node)
     uneven = {i.name for i in model.graph.initializer if i.data_type == onnx.TensorProto.FLOAT and _is_uneven(i)}
+    broadcasts = any(o.domain in ("", "ai.onnx") and o.version >= 7 for o in model.opset_import)
     for node in graph.node:
         if node.op_type in CEIL_POOLS and any(a.name == "ceil_mode" and a.i for a in node.attribute):
             node.domain = BY_A_RUN  # before opset 22 ONNX counts windows that begin behind the padding
         if node.op_type in RESIZES and not uneven.isdisjoint(node.input[1:]):
             node.domain = BY_A_RUN  # onnxruntime multiplies in float32, ONNX in float64: 10 * 0.7 is 7 or less
+        if node.op_type == "PRelu" and node.domain in ("", "ai.onnx") and broadcasts:
+            node.op_type = "Pow"  # onnxruntime broadcasts both ways, ONNX gives the shape of the first input
         if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # then onnxruntime reads no pads
             kept = [a for a in node.attribute if a.name != "pads"]
             del node.attribute[:]

@@ -41,7 +41,8 @@ class Recording:
     demand). digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
     missing: for each offered tensor that is not available, the reason. capabilities: among finals, per_node, inject,
     digests. runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) must
-    give equal bytes. node_seconds: what each node took in this very run, by its name, as the board measured it; empty
+    give equal bytes. kernels: which documented kernels that runtime has (a key of compare/documented_rounding.NAMES), "" for
+    kernels of which nothing is known, such as a delegate's; set as runtime is. node_seconds: what each node took in this very run, by its name, as the board measured it; empty
     where it told none."""
 
     side: str
@@ -63,6 +64,7 @@ class Recording:
     link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
     notes: list[str] = field(default_factory=list)
     runtime: str = "qvrt"
+    kernels: str = ""
     node_seconds: dict[str, float] = field(default_factory=dict)
     borrowed: frozenset[str] = frozenset()  # tensors taken from another side with the same digest
     pulled: dict[str, Array] = field(default_factory=dict)  # by compare/values.py: checked against their digests

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.compare.drawings.error_maps import map_errors
-from qverify.compare.paired_values import Block, PairedValues, bits_equal
+from qverify.compare.paired_values import FLOAT_BLOCK, Block, PairedValues, bits_equal
 from qverify.report.drawings import Density, Difference, TensorDrawing, ValueHistogram
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 GRID, BINS, BARS, FIRST = 48, 64, 41, 12  # cells of the density's sides, bins of values, bars, first differences
 REACH = 1 << 15  # LSB: larger differences are counted together
-BLOCK = 1 << 18  # elements at once
 Make = Callable[[], PairedValues]
 
 
@@ -50,7 +49,7 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     values = make()
     spec, equal = values.spec_a, bits_equal(values.a, values.b) and values.spec_a.same_meaning(values.spec_b)
     span, apart, differing = Span(), Span(), 0
-    for block in values.blocks():
+    for block in known_blocks(values):
         span.add(block.a)
         span.add(block.b)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -59,7 +58,7 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     again = make()
     density, bins = np.zeros(GRID * GRID, np.int64), (np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
     steps, real_steps = Counter[int](), np.zeros(BARS - 1, np.int64)
-    for block in again.blocks() if span.known else ():
+    for block in known_blocks(again) if span.known else ():
         a, b, count = _finite(block)
         density += _count(span.bins(b, GRID) * GRID + span.bins(a, GRID), count, GRID * GRID)
         for total, side in zip(bins, (a, b), strict=True):
@@ -89,6 +88,15 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
         drawing.maps = map_errors(values)
         drawing.first = [*_first(values.a, values.b)]
     return drawing
+
+
+def known_blocks(values: PairedValues) -> Iterator[Block]:
+    """Yields the values block by block, without the rows that are the same NaN or Inf on both sides."""
+    for block in values.blocks():
+        if block.alike is not None:
+            known = ~block.alike
+            block = Block(block.a[known], block.b[known], block.distance[known])
+        yield block
 
 
 def _finite(
@@ -153,13 +161,13 @@ def clipped_at_ends(value: Array) -> tuple[int, int]:
 def _first(a: Array, b: Array) -> Iterator[Difference]:
     """Yields the first elements that differ, in stored order; the same NaN on both sides does not."""
     flat_a, flat_b, left = a.reshape(-1), b.reshape(-1), FIRST
-    for start in range(0, flat_a.size, BLOCK):
-        one, two = flat_a[start : start + BLOCK], flat_b[start : start + BLOCK]
+    for start in range(0, flat_a.size, FLOAT_BLOCK):
+        one, two = flat_a[start : start + FLOAT_BLOCK], flat_b[start : start + FLOAT_BLOCK]
         unlike = one != two
         if one.dtype.kind == two.dtype.kind == "f":
             unlike &= ~(np.isnan(one) & np.isnan(two))
         for at in np.flatnonzero(unlike)[:left]:
-            index = tuple(int(i) for i in np.unravel_index(start + at, a.shape)) if a.ndim else ()
+            index = tuple(int(i) for i in np.unravel_index(start + at, a.shape))
             yield Difference(index, one[at].item(), two[at].item())
             left -= 1
         if not left:

@@ -9,12 +9,12 @@ from math import ceil, isqrt
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.paired_values import PairedValues
+from qverify.compare.paired_values import FLOAT_BLOCK, PairedValues
 from qverify.report.drawings import ErrorMap, ErrorMaps
 from qverify.tensors.recording import Array
 
 CELLS, WORST = 48, 3  # cells of a side at most; channels drawn besides the maximum of all
-BLOCK, LONGEST = 1 << 18, 1 << 16  # elements at once; of a row
+LONGEST = 1 << 16  # elements of a row
 Reals = npt.NDArray[np.float64]
 
 
@@ -50,7 +50,7 @@ def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
             b = values.spec_b.dequantized(b)
     shape = [n for n in a.shape if n > 1]
     if len(shape) < 2 or shape[-1] > LONGEST:
-        width = max(1, isqrt(max(a.size - 1, 0)) + 1)
+        width = isqrt(a.size - 1) + 1
         height = ceil(a.size / width)
         return _fold(a, height, width), _fold(b, height, width), True
     shape = [-1, *shape[-2:]]
@@ -59,10 +59,7 @@ def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
 
 def _fold(value: Array, height: int, width: int) -> Array:
     """Returns the elements in rows of this width; what the last row lacks is 0 on both sides."""
-    flat = value.reshape(-1)
-    if flat.size < height * width:
-        flat = np.concatenate([flat, np.zeros(height * width - flat.size, flat.dtype)])
-    return flat.reshape(1, height, width)
+    return np.pad(value.reshape(-1), (0, height * width - value.size)).reshape(1, height, width)
 
 
 def _edges(length: int) -> npt.NDArray[np.int64]:
@@ -77,7 +74,7 @@ def _pooled(
     """Yields, for a band of rows of some channels: the first channel, the row of cells, the cells (channels, columns),
     and the sum of |a - b| of each channel."""
     for at, (top, bottom) in enumerate(pairwise(rows)):
-        step = max(1, BLOCK // int((bottom - top) * a.shape[2]))
+        step = max(1, FLOAT_BLOCK // int((bottom - top) * a.shape[2]))
         for start in range(0, len(a), step):
             part = np.s_[start : start + step, top:bottom]
             apart = _distance(a[part], b[part], integers)
@@ -87,7 +84,7 @@ def _pooled(
 
 def _distance(a: Array, b: Array, integers: bool) -> npt.NDArray[np.generic]:
     if integers:
-        return np.maximum(a, b).astype(np.float64) - np.minimum(a, b) if a.itemsize > 4 else _narrow(a, b)
+        return _whole_distance(a, b)
     with np.errstate(invalid="ignore", over="ignore"):
         real_a, real_b = a.astype(np.float64), b.astype(np.float64)
         apart = np.abs(real_a - real_b)
@@ -98,8 +95,8 @@ def _distance(a: Array, b: Array, integers: bool) -> npt.NDArray[np.generic]:
     return apart
 
 
-def _narrow(a: Array, b: Array) -> npt.NDArray[np.generic]:
-    """Returns |a - b| of integers of up to 32 bits, in the unsigned type of their size."""
+def _whole_distance(a: Array, b: Array) -> npt.NDArray[np.generic]:
+    """Returns |a - b| of integers, in the unsigned type of their size."""
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
     if a.dtype.kind == "b":
         return np.not_equal(a, b).astype(np.uint8)

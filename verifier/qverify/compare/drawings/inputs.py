@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.drawings.draw_tensor import BINS, clipped_at_ends, quantized_range
+from qverify.compare.drawings.draw_tensor import BINS, Span, clipped_at_ends, known_blocks, quantized_range
 from qverify.compare.paired_values import PairedValues
 from qverify.report.drawings import InputDrawing, ValueHistogram
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -28,19 +28,15 @@ def _draw(one: PreparedInput) -> InputDrawing:
 
 
 def _histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
-    real, low, high = PairedValues(value, value, spec, spec), np.inf, -np.inf
-    for block in real.blocks():
-        if (finite := block.a[np.isfinite(block.a)]).size:
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-    if low > high:
+    values, span, counts = PairedValues(value, value, spec, spec), Span(), np.zeros(BINS, np.int64)
+    for block in known_blocks(values):
+        span.add(block.a)
+    if not span.known:
         return None
-    counts, width = np.zeros(BINS, np.int64), (high / BINS - low / BINS) or 1.0
-    for block in real.blocks():
-        known = np.isfinite(block.a)
-        at = np.clip((block.a[known] / width - low / width).astype(np.int64), 0, BINS - 1)
-        counts += np.bincount(at, None if block.count is None else block.count[known], BINS).astype(np.int64)
+    for block in known_blocks(values):
+        counts += np.bincount(span.bins(block.a, BINS), block.count, BINS).astype(np.int64)
     limits = quantized_range(spec)
-    return ValueHistogram(low, high, counts, None, limits, clipped_at_ends(value) if limits else None, None)
+    return ValueHistogram(span.low, span.high, counts, None, limits, clipped_at_ends(value) if limits else None, None)
 
 
 def _picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:

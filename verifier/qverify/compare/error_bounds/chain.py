@@ -65,18 +65,20 @@ Part = tuple[Array, Held]  # flat positions of the output, and their bounded val
 def missing(unit: Unit, graph: Graph) -> str:
     """Returns why this unit has no float64 evaluation; "" where it has one."""
     first, *others = unit.nodes
-    if _sums(first, graph):
+    if sums_integers(first, graph):
         rq = graph.constants.get(next(n for n in reversed(first.inputs) if n is not None))
         if rq is None or rq.dtype.kind != "f" or rq.dtype.itemsize != 8:
             return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
         lacking = [n.op for n in others if n.op != "lookup"]
     else:
         known = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
-        lacking = [n.op for n in unit.nodes if n not in known or n.op not in {**PAGES, **STEPS} or _sums(n, graph)]
+        lacking = [
+            n.op for n in unit.nodes if n not in known or n.op not in {**PAGES, **STEPS} or sums_integers(n, graph)
+        ]
     return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in PAGES else "") if lacking else ""
 
 
-def _sums(node: Node, graph: Graph) -> bool:
+def sums_integers(node: Node, graph: Graph) -> bool:
     """Returns whether the node sums integers (reduce_mean may sum floats)."""
     return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
 
@@ -98,14 +100,14 @@ def evaluated(
     outputs of one side, for a unit that is_stepwise; the values are then those of this side. NoBound for an op without
     an evaluation; ValueError and IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
-        if _sums(unit.nodes[0], graph):
+        if sums_integers(unit.nodes[0], graph):
             yield from _evaluate_sums(unit, graph, given, at)
             return
         values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
         for node in unit.nodes:
             at_node = carried(_page(node, made or {}), node, inputs_of(node, graph, values), graph)
             values |= zip(node.outputs, at_node, strict=True)
-        yield at, _take(values[output], at)
+        yield at, take(values[output], at)
 
 
 def _page(node: Node, made: Mapping[str, Array]) -> Page:
@@ -125,11 +127,11 @@ def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Arr
         whole = sums.elements(operands, part)
         for node in others:
             assert isinstance(whole, Whole)  # a lookup reads integers
-            whole = _look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
+            whole = look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
         yield part, whole
 
 
-def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
+def look_up(whole: Whole, table: Array, dtype: str) -> Whole:
     """Returns the interval after a lookup (an activation of its own). NoBound for an interval through a table that is
     not monotone."""
     steps = np.diff(table.astype(np.int64))
@@ -143,14 +145,16 @@ def _look_up(whole: Whole, table: Array, dtype: str) -> Whole:
     return Whole(*through(whole.low, whole.high), whole.error, None if whole.ours is None else through(*whole.ours))
 
 
-def _take(value: Held, at: Array) -> Held:
-    def take(of: Array) -> Array:
+def take(value: Held, at: Array) -> Held:
+    """Returns the value at these flat positions."""
+
+    def flat(of: Array) -> Array:
         return np.broadcast_to(of, shape).reshape(-1)[at]
 
     shape = value.value.shape if isinstance(value, Real) else value.low.shape
-    lost = None if value.lost is None else take(value.lost)
+    lost = None if value.lost is None else flat(value.lost)
     if isinstance(value, Real):
-        ours = None if value.ours is None else take(value.ours)
-        return Real(take(value.value), take(value.error), ours, lost, mixed=value.mixed)
-    own = None if value.ours is None else (take(value.ours[0]), take(value.ours[1]))
-    return Whole(take(value.low), take(value.high), None if value.error is None else take(value.error), own, lost)
+        ours = None if value.ours is None else flat(value.ours)
+        return Real(flat(value.value), flat(value.error), ours, lost, mixed=value.mixed)
+    own = None if value.ours is None else (flat(value.ours[0]), flat(value.ours[1]))
+    return Whole(flat(value.low), flat(value.high), None if value.error is None else flat(value.error), own, lost)

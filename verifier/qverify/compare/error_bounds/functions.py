@@ -69,7 +69,7 @@ FUNCTIONS = {
     "pow": Function(_power, _relative(6)),
     "relu": Function(lambda x, p, q: np.maximum(x, 0.0), None),
     "clip": Function(lambda x, p, q: np.minimum(np.maximum(x, p), q), None),
-    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p, q: 6.0 + 0 * y),
+    "sigmoid": Function(lambda x, p, q: 1.0 / (1.0 + np.exp(-x)), lambda x, y, p, q: np.full_like(y, 6.0)),
     "tanh": Function(lambda x, p, q: np.tanh(x), _relative(10)),
     "exp": Function(lambda x, p, q: np.exp(x), _relative(4)),
     "sqrt": Function(lambda x, p, q: np.sqrt(x), _relative(2)),

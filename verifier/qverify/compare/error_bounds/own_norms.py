@@ -18,7 +18,8 @@ def with_own(y: Real, inputs: list[Held | None], rows: Reals, value: Reals, leas
         return y
     size = np.abs(rows) + np.abs(rows).mean(1, keepdims=True)
     depth = DOUBLE * (rows.shape[1] + 8)
-    moved = depth * (np.where(least > 0, size * (1 + np.abs(value)) / least, np.inf) + np.abs(value))
+    reach = size * (1 + np.abs(value)) / np.maximum(least, 0.0)  # no number where s may be 0: then y.error is the limit
+    moved = depth * (reach + np.abs(value))
     before = (moved + DOUBLE * np.abs(value)).reshape(y.value.shape) * scale
     own = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
     return replace(y, ours=np.fmin(own + DOUBLE * np.abs(y.value), y.error))

@@ -197,16 +197,16 @@ def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     return [made.shaped(graph.spec(node.outputs[0]).shape)]
 
 
-def softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def softmax(node: Node, inputs: list[Held | None], graph: Graph, more: float = 0.0) -> list[Held]:
     """Returns the softmax of integers: T_i * ys / sum T_j in LSB, with float32 exponentials from a table, summed in the
-    kernel's own order."""
+    kernel's own order. more: a further relative error, of kernels in fixed point."""
     x, table = certain(inputs[0]).reshape(node.words[:3]), real(inputs[1]).value
     y = graph.spec(node.outputs[0])
     e = table[x - x.max(1, keepdims=True) + 255]
     steps = e * float_word(node.words[3])  # every side computes it in float32, where it may overflow
     over = steps >= BEYOND
     value = np.where(over, np.inf, steps / e.sum(1, keepdims=True))
-    error = np.where(over, 0.0, value * gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + node.words[1] * TINY)
+    error = np.where(over, 0.0, value * (gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + more) + node.words[1] * TINY)
     limits = np.iinfo(y.dtype)
     whole = integers(value, error, y.zero_point[0], (int(limits.min), int(limits.max)))
     lost = over.reshape(y.shape) if over.any() else None

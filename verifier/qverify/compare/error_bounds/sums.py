@@ -39,12 +39,14 @@ TERMS_AT_ONCE = 1 << 22
 @dataclass(frozen=True, slots=True)
 class Sums:
     """Sums of one op. value: before the zero point, in LSB of the output. size: the sum of |terms|, in the same unit.
-    terms: the number of terms of one sum. doubt: error of the bias, LSB."""
+    terms: the number of terms of one sum. doubt: error of the bias, LSB. step: what one step of the integer sum is worth, in
+    LSB of the output; 0 where operands are scaled before they are added."""
 
     value: Reals
     size: Reals
     terms: int
     doubt: Reals | float = 0.0
+    step: Reals | float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Operands:
             )
         if bias is not None:
             value, size = value + bias, size + np.abs(bias)
-        return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale)
+        return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
 
 
 def conv(o: Operands, at: Array) -> Sums:
@@ -176,7 +178,7 @@ def add(o: Operands, at: Array) -> Sums:
 def mul(o: Operands, at: Array) -> Sums:
     a, b = _broadcast(o, at)
     value = a * b * o.rq.reshape(-1)[0]
-    return Sums(value, np.abs(value), 1)
+    return Sums(value, np.abs(value), 1, step=float(o.rq.reshape(-1)[0]))
 
 
 def global_average_pool(o: Operands, at: Array) -> Sums:
@@ -194,7 +196,7 @@ def reduce_mean(o: Operands, at: Array) -> Sums:
 
 def _average(o: Operands, taken: Reals) -> Sums:
     scale = o.rq.reshape(-1)[0]
-    return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1])
+    return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
 
 
 def average_pool(o: Operands, at: Array) -> Sums:
@@ -212,7 +214,7 @@ def average_pool(o: Operands, at: Array) -> Sums:
     taken, count = padded[index].reshape(len(at), -1), there[index].reshape(len(at), -1).sum(1)
     divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
     scale = o.rq.reshape(-1)[0] / divisor
-    return Sums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1])
+    return Sums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
 
 
 SUMS: dict[str, Callable[[Operands, Array], Sums]] = {

@@ -1,0 +1,178 @@
+"""A board whose kernels are documented may differ near a tie, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from qverify.arithmetic.multipliers import add_parameters, parameters
+from qverify.compare.documented_rounding import Explained, explain
+from qverify.compare.error_bounds.documented import rounded_twice
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.graph import Graph, Node
+from qverify.model_bin.units import units
+from qverify.ops import simulate_node
+from qverify.renderers import verdict_lines
+from qverify.tensors.spec import TensorSpec
+
+from tests.plain.three_sides import record
+
+SHAPES = {"x": (4, 64), "h": (4, 32), "y": (4, 8)}
+SX, SW, SH, SY = 0.04, 0.003, 0.06, 0.05
+
+
+def network(rounding: str) -> Graph:
+    """Returns two fully connected layers, x -> h -> y, whose multipliers are those of this rounding."""
+    rng, tensors, constants, nodes = np.random.default_rng(0), {}, {}, []
+    for name, scale in (("x", SX), ("h", SH), ("y", SY)):
+        tensors[name] = TensorSpec(name, "int8", SHAPES[name], SHAPES[name], (scale,), (3,))
+    for source, to, scale in (("x", "h", SX * SW / SH), ("h", "y", SH * SW / SY)):
+        w, b, rq = (f"{to}/{part}" for part in ("w", "b", "rq"))
+        shape = (SHAPES[to][1], SHAPES[source][1])
+        constants[w] = rng.integers(-127, 128, shape).astype(np.int8)
+        constants[b] = rng.integers(-2000, 2000, shape[0]).astype(np.int32)
+        constants[rq] = np.array([scale], np.float32) if rounding == "ref-exact" else parameters(rounding, [scale])
+        tensors[w] = TensorSpec(w, "int8", shape, shape, (SW,), (0,))
+        for n in (b, rq):
+            tensors[n] = TensorSpec(n, str(constants[n].dtype), constants[n].shape, constants[n].shape)
+        nodes.append(Node(to, "fully_connected", (source, w, b, rq), (to,), (-128, 127)))
+    return Graph(nodes, tensors, constants, ("x",), ("y",), rounding)
+
+
+REFERENCE, BOARD = network("ref-exact"), network("gemmlowp")
+
+
+def inputs() -> np.ndarray:
+    """Returns four inputs at which both arithmetics differ."""
+    x, made, recorded = many()
+    return x[(made != recorded).any(1)][:4]
+
+
+@cache
+def many() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns 4,000 inputs of the first layer, and what both arithmetics make of them."""
+    x = np.random.default_rng(1).integers(-128, 128, (4000, 64)).astype(np.int8)
+    made = [simulate_node(_of_rows(g, 4000), g.nodes[0], {"x": x})["h"] for g in (REFERENCE, BOARD)]
+    return x, made[0], made[1]
+
+
+def _of_rows(graph: Graph, rows: int) -> Graph:
+    return replace(
+        graph,
+        tensors={
+            n: replace(s, shape=(rows, s.shape[1]), aligned_shape=(rows, s.shape[1])) if n in SHAPES else s
+            for n, s in graph.tensors.items()
+        },
+    )
+
+
+def explained(recorded: np.ndarray) -> Explained:
+    x, made, _ = many()
+    graph = _of_rows(REFERENCE, 4000)
+    return explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, "litert-optimized", "1 LSB")
+
+
+def test_two_roundings_differ_only_near_ties():
+    _, made, recorded = many()
+    assert 20 < np.count_nonzero(made != recorded) < 5000
+    found = explained(recorded)
+    assert found.unexplained == 0 and "LSB of a tie" in found.limit
+
+
+@pytest.mark.parametrize("fault", ["every", "one", "floor", "away"])
+def test_a_step_that_is_at_no_tie_is_not_explained(fault):
+    x, made, recorded = many()
+    spoilt = recorded.astype(np.int64)
+    exact = (x.astype(np.float64) - 3) @ REFERENCE.constants["h/w"].T.astype(np.float64)
+    exact = (exact + REFERENCE.constants["h/b"]) * (SX * SW / SH)
+    far = np.abs(exact - np.floor(exact) - 0.5) > 0.1
+    if fault == "every":
+        spoilt += 1
+    elif fault == "one":
+        spoilt[tuple(np.argwhere(far)[0])] += 1
+    else:
+        spoilt = (np.floor(exact) if fault == "floor" else np.trunc(exact)).astype(np.int64) + 3
+    spoilt = np.clip(spoilt, -128, 127).astype(np.int8)
+    assert 0 < explained(spoilt).unexplained <= np.count_nonzero(spoilt != made)
+
+
+def test_the_bound_of_a_double_rounding():
+    """S = q * 2^k is first rounded to a multiple of 2^k."""
+    assert rounded_twice(0.25).tolist() == 0.25 and rounded_twice(0.2).tolist() == 0.125
+    assert rounded_twice(0.5).tolist() == rounded_twice(1.7).tolist() == 0.0
+
+
+def run(graph: Graph, change=None):
+    """Returns a function that runs one unit in the graph's arithmetic. change: what is done to h."""
+
+    def made(unit, given):
+        values = simulate_node(graph, unit.nodes[0], dict(given))
+        return {**values, "h": change(values["h"])} if change is not None and "h" in values else values
+
+    return made
+
+
+def judged(board, kernels="litert-optimized", options=None, **more):
+    x, sides = inputs(), {"reference": run(REFERENCE), "simulator": run(REFERENCE), "board": board}
+    recordings = {}
+    for name, made in sides.items():
+        recording = recordings[name] = record(name, made, graph=REFERENCE, x=x)
+        if name == "board":
+            recording.runtime, recording.kernels = "litert", kernels
+    runs = {n: sides[n] for n in ("reference", "simulator")}
+    return judge_all(recordings, REFERENCE, units(REFERENCE), options or Options(dump_all=True), runs, None, {"x": x})
+
+
+def test_a_board_that_rounds_otherwise_at_a_tie_passes_and_the_line_says_so():
+    report = judged(run(BOARD))
+    assert report.verdict == "PASSED" and report.blame is None
+    for line in verdict_lines.render(report).splitlines()[1:3]:
+        assert "judged node by node, as LiteRT's optimised kernels round in their own way; free-running up to " in line
+    assert any(n.startswith("--strict would have FAILED") for n in report.pairs[1].notes)
+
+
+@pytest.mark.parametrize(
+    "how", [{"kernels": ""}, {"options": Options(dump_all=True, strict=True)}, {"options": Options(max_lsb=0)}]
+)
+def test_where_nothing_is_known_of_its_kernels_or_strict_is_given_the_literal_rule_stays(how):
+    report = judged(run(BOARD), **how)
+    assert report.verdict == "FAILED" and report.blame is None and report.pairs[1].node_by_node is None
+
+
+def test_a_fault_of_one_step_is_not_excused():
+    def shifted(h):
+        return np.clip(h.astype(np.int64) + 1, -128, 127).astype(np.int8)
+
+    report = judged(run(REFERENCE, shifted))
+    assert report.verdict == "FAILED" and report.pairs[1].cause == "undocumented_rounding"
+    assert any("h: within 1 LSB when recomputed, but" in n for n in report.pairs[1].notes)
+    assert report.pairs[1].tensors[0].forced.unexplained > 50
+
+
+def test_a_fault_beyond_one_step_is_blamed():
+    report = judged(run(REFERENCE, lambda h: np.clip(h.astype(np.int64) + 2, -128, 127).astype(np.int8)))
+    assert report.verdict == "FAILED" and (report.blame.side, report.blame.node) == ("board", "h")
+
+
+def test_the_add_of_onnxruntime_on_arm_is_recognised():
+    shape, rng = (20000,), np.random.default_rng(3)
+    specs = {
+        n: TensorSpec(n, "int8", shape, shape, (s,), (z,))
+        for n, s, z in (("a", 0.05, 3), ("b", 0.05, -7), ("y", 0.1, 9))
+    }
+    r1, r2 = np.float32(0.5), np.float32(0.5)
+    rq = np.array([r1, r2, 9 - (3 * r1 - 7 * r2)], np.float32)
+    node = Node("y", "add", ("a", "b", "rq"), ("y",), (0, -128, 127))
+    graph = Graph([node], {**specs, "rq": TensorSpec("rq", "float32", (3,), (3,))}, {"rq": rq}, ("a", "b"), ("y",))
+    given = {n: rng.integers(-128, 128, shape).astype(np.int8) for n in ("a", "b")}
+    made = simulate_node(graph, node, given)["y"]
+    arm = replace(graph, constants={"rq": add_parameters("mul22", 0.5, 0.5)}, rounding="mul22")
+    arm = replace(arm, tensors={**specs, "rq": TensorSpec("rq", "int32", (3,), (3,))})
+    recorded = simulate_node(arm, node, given)["y"]
+    found = explain(units(graph)[0], "y", graph, given, made, recorded, "onnxruntime", "1 LSB")
+    assert np.count_nonzero(made != recorded) > 0 and found.unexplained == 0 and "22 bits" in found.why
+    recorded[np.argmin(recorded)] += 1
+    assert "22 bits" not in explain(units(graph)[0], "y", graph, given, made, recorded, "onnxruntime", "1 LSB").why

@@ -1,0 +1,77 @@
+"""Whether the differences of a board whose kernels are documented are those that they may have: only near a tie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qverify.compare.error_bounds.bounded_values import NoBound, Whole
+from qverify.compare.error_bounds.documented import TooMany, documented, is_fixed_point_add
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+from qverify.plural import count
+from qverify.tensors.recording import Array
+
+NAMES = {
+    "litert-reference": "LiteRT's reference kernels",
+    "litert-optimized": "LiteRT's optimised kernels",
+    "litert-xnnpack": "XNNPACK's kernels",
+    "onnxruntime": "onnxruntime's processor kernels",
+}
+FIXED_POINT = "as onnxruntime adds on aarch64: fixed point with multipliers of 22 bits, bit for bit"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """unexplained: how many elements differ by more than these kernels may. limit: the limit as applied, in words. why: of
+    the elements that are not explained; else which kernel gives them, "" where that is not known."""
+
+    unexplained: int
+    limit: str
+    why: str = ""
+
+
+def explain(
+    unit: Unit,
+    output: str,
+    graph: Graph,
+    given: Mapping[str, Array],
+    made: Array,
+    recorded: Array,
+    kernels: str,
+    limit: str,
+) -> Explained:
+    """Returns which differences between both arrays are explained. given: the unit's inputs, as recorded beside `recorded`.
+    kernels: of the side that recorded it, a key of NAMES. limit: that both arrays are within, in words; it stays where
+    there is no evaluation."""
+    one, other = made.reshape(-1), recorded.reshape(-1)
+    if one.dtype.kind not in "iu":
+        return Explained(0, limit)
+    differ, lost, largest, first = np.flatnonzero(one != other), 0, 0.0, -1
+    try:
+        for at, value in documented(unit, output, graph, given, differ, kernels):
+            assert isinstance(value, Whole)
+            inside = [
+                (value.low <= side) & (side <= value.high)
+                for side in (one[at].astype(np.int64), other[at].astype(np.int64))
+            ]
+            wrong = np.flatnonzero(~(inside[0] & inside[1]))
+            first = int(at[wrong[0]]) if first < 0 and wrong.size else first
+            lost += wrong.size
+            if value.error is not None:
+                largest = max(largest, float(value.error.max(initial=0.0)))
+    except NoBound as why:
+        return Explained(0, f"{limit} (no float64 evaluation of {why})")
+    except (TooMany, ValueError, IndexError, MemoryError) as error:
+        return Explained(
+            len(differ), limit, f"{NAMES[kernels]} could not be evaluated: {str(error) or type(error).__name__}"
+        )
+    if not lost:
+        fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)
+        return Explained(0, f"{limit}, within {largest:.2g} LSB of a tie", FIXED_POINT if fixed else "")
+    where = [int(i) for i in np.unravel_index(first, recorded.shape)]
+    return Explained(
+        lost, limit, f"{count(lost, 'element', 'differs', 'differ')} where {NAMES[kernels]} have no tie, first {where}"
+    )

@@ -15,13 +15,15 @@ from qverify_agents.schemes import BOARDS
 @dataclass(frozen=True, slots=True)
 class Address:
     """A parsed address. scheme: a key of schemes.py. rest: what follows it. options: ?key=value pairs. argv,
-    environment: the command that a resolved address starts."""
+    environment: the command that a resolved address starts. place: which board was taken where the address as typed
+    leaves that open, "" where it does not."""
 
     scheme: str
     rest: str = ""
     options: dict[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    place: str = ""
 
 
 WRAPPERS = ("finals", "faulty")  # kinds of board that wrap another

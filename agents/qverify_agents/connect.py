@@ -137,6 +137,7 @@ def _agent(
         agent = Agent(
             link, offers, deadline_s, owner=_own_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
         )
+        agent.place = address.place
         stack_to_close = stack.pop_all()
         agent.at_close(stack_to_close.close)
         return agent
@@ -298,6 +299,7 @@ def shell_of(
     deadline = Deadline(deadline_s, uri)
     check(f"-b {uri}", options or {})
     address, _, down = resolve_address(resolve(uri, ANY)[0], options or {}, deadline)
+    deadline = Deadline(deadline_s, uri)  # it may have been waited for
     try:
         page = import_module(LINKS[address.scheme])
         if not hasattr(page, "open_shell"):

@@ -24,6 +24,15 @@ if sys.platform == "win32":
             time.sleep(_AGAIN_S)
         return True
 
+    def unlock_file(descriptor: int) -> None:
+        """Releases the lock at once; the descriptor stays open."""
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, _AT, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        finally:
+            os.lseek(descriptor, place, os.SEEK_SET)
+
     def _locked(descriptor: int) -> bool:
         place = os.lseek(descriptor, 0, os.SEEK_CUR)
         try:
@@ -48,6 +57,11 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def unlock_file(descriptor: int) -> None:
+        """Releases the lock at once, also for a process that another thread is just starting, which has the descriptor until
+        it runs its program."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 # A lock's file is opened to read and write, is made where it is missing, and is no symbolic link where the system has those.

@@ -3,6 +3,7 @@ its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import time
 
 from qverify_agents.address import Address
 from qverify_agents.errors import BoardBusy
-from qverify_agents.file_lock import LOCK_FLAGS, lock_file
+from qverify_agents.file_lock import LOCK_FLAGS, lock_file, unlock_file
 from qverify_agents.this_user import cache_folder
 
 ASK_AGAIN_S = 0.2
@@ -44,6 +45,8 @@ class HostLock:
 
     def close(self) -> None:
         if self._file >= 0:
+            with contextlib.suppress(OSError):
+                unlock_file(self._file)
             os.close(self._file)
             self._file = -1
 

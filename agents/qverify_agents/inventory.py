@@ -6,7 +6,9 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from qverify_agents.address import WRAPPERS, Address, merged, parse
@@ -50,6 +52,14 @@ class InventoryEntry:
         return self.uri + (("&" if "?" in self.uri else "?") + more if more else "")
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenEntry:
+    """A table that is no board. tags: those that it has, as far as they can be read."""
+
+    error: BadAddress
+    tags: dict[str, object]
+
+
 def files() -> list[Path]:
     """Returns the inventory files, nearest first: QVERIFY_BOARDS alone, or the project's, the user's and the
     system's."""
@@ -62,8 +72,19 @@ def files() -> list[Path]:
 
 
 def boards() -> dict[str, InventoryEntry]:
-    """Returns all boards by name. Raises BadAddress naming the file and the key that is wrong."""
-    entries: dict[str, InventoryEntry] = {}
+    """Returns the boards by name; entries that are wrong are left out (broken()). Raises BadAddress for a file that cannot
+    be read."""
+    return {name: entry for name, entry in _entries().items() if isinstance(entry, InventoryEntry)}
+
+
+def broken() -> dict[str, BadAddress]:
+    """Returns, by name, what is wrong with the entries that cannot be used: file, key, what was wanted."""
+    return {name: entry.error for name, entry in _entries().items() if isinstance(entry, BrokenEntry)}
+
+
+def _entries() -> dict[str, InventoryEntry | BrokenEntry]:
+    """Returns every entry; that of the nearer file takes precedence, whether it is wrong or not."""
+    entries: dict[str, InventoryEntry | BrokenEntry] = {}
     for path in files():
         if path.is_file():
             for name, board in _read(path).items():
@@ -86,23 +107,40 @@ def resolve_wrapped(text: str) -> str:
     return address
 
 
-def _read(path: Path) -> dict[str, InventoryEntry]:
+def _read(path: Path) -> Mapping[str, InventoryEntry | BrokenEntry]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return _parsed(path, path.read_text(encoding="utf-8"), bool(os.environ.get("QVERIFY_BOARDS")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadAddress(f"{path}: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, text: str, named: bool) -> Mapping[str, InventoryEntry | BrokenEntry]:
+    """Returns the entries of a file's text, parsed once: a farm asks for each job. named: by QVERIFY_BOARDS."""
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadAddress(f"{path}: {error}") from error
     tables = content.get("boards", {})
     if not isinstance(tables, dict) or content.keys() - {"boards"}:
         raise BadAddress(f"{path}: wanted tables [boards.NAME] and nothing else")
-    for name in tables:
+    return {name: _entry(path, name, table, named) for name, table in tables.items()}
+
+
+def _entry(path: Path, name: str, table: object, named: bool) -> InventoryEntry | BrokenEntry:
+    """Returns the board of a table, or why it is none: one entry that is wrong does not block the others."""
+    try:
         if name in BOARDS or name in LINKS or not re.fullmatch(r"[\w.-]+", name):
             raise BadAddress(
                 f"{path}: [boards.{name}]: wanted a name of letters, digits, . _ and - that is not a kind of board"
             )
-    return {name: _board(path, name, table) for name, table in tables.items()}
+        return _board(path, name, table, named)
+    except BadAddress as error:
+        tags = table.get("tags") if isinstance(table, dict) else None
+        return BrokenEntry(error, tags if isinstance(tags, dict) else {})
 
 
-def _board(path: Path, name: str, table: object) -> InventoryEntry:
+def _board(path: Path, name: str, table: object, named: bool) -> InventoryEntry:
     where = f"{path}: [boards.{name}]"
     if not isinstance(table, dict):
         raise BadAddress(f"{path}: boards.{name} = {_shown(table)}: wanted a table [boards.{name}]")
@@ -113,6 +151,9 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
     tags = table.get("tags", {})
     if not isinstance(tags, dict):
         raise BadAddress(f'{where} tags = {_shown(tags)}: wanted a table, as {{ soc = "j5" }}')
+    wait = table.get("reset_wait")
+    if isinstance(wait, int | float) and not isinstance(wait, bool):
+        table = {**table, "reset_wait": f"{wait:.6f}" if isinstance(wait, float) else str(wait)}
     text = {k: _text(where, k, v) for k, v in table.items() if k not in ("tags", "runner")}
     tags = {k: _text(where, f"tags.{k}", v) for k, v in tags.items()}
     options = {k: text[k] for k in ("host_key", "user", "cache", "arch", *sorted(WORKER_OPTIONS)) if k in text}
@@ -143,7 +184,7 @@ def _board(path: Path, name: str, table: object) -> InventoryEntry:
         address = parse(board.address)
     except BadAddress as error:
         raise BadAddress(f"{where}: {error}") from error
-    trusted = path != PROJECT or os.environ.get("QVERIFY_BOARDS")
+    trusted = path != PROJECT or named
     if not trusted and (
         by := "runner" if runner else _runs_commands(address) or next((k for k in HOST_COMMANDS if k in text), "")
     ):
@@ -158,7 +199,7 @@ def _runs_commands(address: Address) -> str:
     """Returns what in an address makes this host run a program of its choice, "" where nothing does."""
     if address.scheme == "exec":
         return "exec:"
-    named = [k for k in ("ssh_config", "python", "delegate") if k in address.options]
+    named = [k for k in ("ssh_config", "python", "labgrid_python", "delegate") if k in address.options]
     own = address.options.get("runtime", RUNTIMES[0]) not in RUNTIMES
     return named[0] if named else "runtime" if own else ""
 
@@ -167,9 +208,7 @@ def _wait_s(where: str, text: str) -> float:
     """Returns the seconds of reset_wait."""
     seconds = float(text) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text) else -1.0
     if not 0 < seconds <= MOST_WAIT_S:
-        raise BadAddress(
-            f"{where} reset_wait = {_shown(text)}: wanted seconds above 0, at most {MOST_WAIT_S:g}, in quotes"
-        )
+        raise BadAddress(f"{where} reset_wait = {_shown(text)}: wanted seconds above 0, at most {MOST_WAIT_S:g}")
     return seconds
 
 
@@ -228,11 +267,16 @@ def _fitting(text: str) -> list[InventoryEntry] | None:
     none."""
     head = text.partition("?")[0]
     if "=" not in head:
-        board = boards().get(head)
+        board = _entries().get(head)
+        if isinstance(board, BrokenEntry):
+            raise board.error
         return None if board is None else [board]
-    if "://" in head or head.partition(":")[2].startswith("/"):
+    if "://" in head or head.partition(":")[2].startswith("/") or head.partition(":")[0] in BOARDS:
         return None
     wanted = dict(part.partition("=")[::2] for part in head.split(","))
+    for entry in _entries().values():
+        if isinstance(entry, BrokenEntry) and all(entry.tags.get(k) == v for k, v in wanted.items()):
+            raise entry.error
     fitting = [b for b in boards().values() if all(b.tags.get(k) == v for k, v in wanted.items())]
     if not fitting:
         known = sorted({f"{k}={v}" for b in boards().values() for k, v in b.tags.items()})

@@ -61,6 +61,9 @@ def _compiles(text: str) -> bool:
 
 
 TEXT = matching(r"[^\x00-\x1f\x7f]+", "a text without control characters that is not empty")
+COORDINATOR = matching(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", "HOST or HOST:PORT"
+)
 FLAG = OptionValue("1 or 0", lambda t: t.lower() in ON + OFF)
 REGEX = OptionValue("a regular expression", _compiles)
 BYTES = whole(1, (1 << 62) - 1, "a number of bytes")
@@ -73,6 +76,7 @@ VALUES = {
     "backend": one_of("paramiko", "openssh"),
     "baud": whole(50, 20_000_000),
     "cache": TEXT,
+    "coordinator": COORDINATOR,
     "delegate": TEXT,
     "dtr": FLAG,
     "engine": one_of("docker", "podman"),
@@ -82,6 +86,7 @@ VALUES = {
     "host_key": TEXT,
     "identity": TEXT,
     "kernels": one_of("reference", "optimized", "xnnpack"),
+    "labgrid_python": TEXT,
     "level": one_of("disable_all", "basic", "extended", "all"),
     "link": one_of("ssh", "serial"),
     "link_fault": one_of(*KINDS),
@@ -106,6 +111,7 @@ VALUES = {
     ),
     "python": TEXT,
     "quota": matching(r"[1-9][0-9]{0,11}[kmgKMG]?", "a size in bytes, or such as 500k, 64M, 2G"),
+    "resource": TEXT,
     "rts": FLAG,
     "runtime": TEXT,
     "ssh_config": TEXT,

@@ -1,22 +1,27 @@
-"""Resets a board: an emulated one by its monitor, another by the command in its inventory entry; and one that hangs."""
+"""Resets a board: an emulated one by its monitor, another by the command in its inventory entry, a place of labgrid by its
+power port; and one that hangs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from qverify_agents.address import parse
+from qverify_agents.boards.labgrid import HeldPlace
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
-from qverify_agents.inventory import ANY, boards, entry_of, resolve
+from qverify_agents.inventory import ANY, entry_of, resolve
 from qverify_agents.printable import last_line
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.protocol.client import Agent
+from qverify_agents.signals_held import signals_held
 
 ASK_S = 10.0  # for one attempt to reach it
 MOST_SAID = 1 << 16
@@ -26,9 +31,13 @@ MOST_S = 1 << 63  # of its uptime: a larger number is ignored
 def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapping[str, str] | None = None) -> float:
     """Resets a board and returns the seconds until its agent answered again. Raises BadAddress if no command to reset
     it is known, BoardUnreachable if the command fails or the board does not come back."""
+    address = parse(resolve(name, ANY)[0])
+    if address.scheme == "labgrid":
+        held = replace(address, options={**address.options, **(options or {})})
+        with contextlib.closing(HeldPlace(held, Deadline(deadline_s, name))) as place:
+            return _reset_place(name, place, deadline_s, force, options)
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     before = _uptime(name, deadline, force, options)
-    address = parse(resolve(name, ANY)[0])
     if address.scheme == "qemu":
         emulated = machine.running(address.rest)
         if emulated is None:
@@ -37,6 +46,23 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
     else:
         _run_command(name, _known_command(name), deadline)
     _wait_until_restarted(name, deadline, before, start, options)
+    return time.monotonic() - start
+
+
+def _reset_place(
+    name: str, place: HeldPlace, deadline_s: float, force: bool, options: Mapping[str, str] | None
+) -> float:
+    """Resets the board of a place that is held, and stays so until it answers: by the command of its inventory entry, or
+    by the power driver that labgrid finds for the place."""
+    start, deadline = time.monotonic(), Deadline(deadline_s, name)
+    before = _uptime(place.uri, deadline, force, options)
+    board = entry_of(name)
+    if board is not None and (board.reset or board.power):
+        _run_command(name, board.reset or board.power, deadline)
+    else:
+        words, environment = place.client("power", "cycle")
+        _run_words(f"{name} ({place.name})", "labgrid-client power cycle", words, deadline, environment)
+    _wait_until_restarted(place.uri, deadline, before, start, options)
     return time.monotonic() - start
 
 
@@ -109,7 +135,7 @@ def _wait_until_answering(
 
 def _known_command(name: str) -> str:
     """Returns the command that resets a board. Raises BadAddress where there is none."""
-    board = boards().get(name)
+    board = entry_of(name)
     command = (board.reset or board.power) if board is not None else ""
     if not command:
         raise BadAddress(f"{name}: boards.toml has no reset or power command for it")
@@ -117,30 +143,41 @@ def _known_command(name: str) -> str:
 
 
 def _run_command(name: str, command: str, deadline: Deadline) -> None:
+    _run_words(name, command, ["/bin/sh", "-c", command], deadline)
+
+
+def _run_words(
+    name: str, shown: str, words: Sequence[str], deadline: Deadline, environment: Mapping[str, str] | None = None
+) -> None:
+    """Runs a program with these variables beside ours. Raises BoardUnreachable if it fails or does not end in time."""
     try:
-        status, output = _run(command, deadline.left())
+        status, output = _run(words, deadline.left(), {**os.environ, **(environment or {})})
     except subprocess.TimeoutExpired:
-        raise BoardUnreachable(f"{name}: {command!r} does not end in time") from None
+        raise BoardUnreachable(f"{name}: {shown!r} does not end in time") from None
     if status:
-        raise BoardUnreachable(f"{name}: {command!r} ended with status {status}: {last_line(output, 'no output')}")
+        raise BoardUnreachable(f"{name}: {shown!r} ended with status {status}: {last_line(output, 'no output')}")
 
 
-def _run(command: str, timeout_s: float) -> tuple[int, bytes]:
-    """Returns a command's exit status and the end of its output. Raises TimeoutExpired; then, and if interrupted, all
+def _run(words: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> tuple[int, bytes]:
+    """Returns a program's exit status and the end of its output. Raises TimeoutExpired; then, and if interrupted, all
     its processes are killed. Processes left running by a command that ended are kept."""
     with tempfile.TemporaryFile() as output:  # a pipe would be kept open by processes it leaves running
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            **own_group(),
-        )
+        process = None
         try:
+            with signals_held():
+                process = subprocess.Popen(
+                    words,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    **own_group(),
+                )
             status = process.wait(timeout_s)
         except BaseException:
-            end_group(process)
-            process.wait()
+            if process is not None:
+                end_group(process)
+                process.wait()
             raise
         output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_SAID))
         return status, output.read()

@@ -17,6 +17,7 @@ from qverify_agents.errors import BoardUnreachable, LinkClosed
 from qverify_agents.printable import first_reason
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.process_pipes import END_S, NEED_THREADS, ThreadedPipes, WaitedPipes
+from qverify_agents.signals_held import signals_held
 
 
 class ProcessStream:
@@ -29,18 +30,26 @@ class ProcessStream:
     ahead = 2
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, threads: bool = NEED_THREADS):
+        self._open = self._takes = False
         try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env={**os.environ, **(environment or {})},
-                **own_group(),
-            )
+            with signals_held():
+                self._start(argv, {**os.environ, **(environment or {})}, threads)
         except OSError as error:
             raise BoardUnreachable(f"cannot start {argv[0]}: {error.strerror}") from error
+        except BaseException:  # of a signal: nobody has this object yet
+            self.close()
+            raise
+
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str], threads: bool) -> None:
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+            **own_group(),
+        )
         assert self._process.stdin is not None and self._process.stdout is not None
         assert self._process.stderr is not None
         self._errors = StderrExcerpt(self._process.stderr, threads)

@@ -8,6 +8,7 @@ BOARDS = {
     "qemu": "qverify_agents.boards.qemu_system",
     "docker": "qverify_agents.boards.container",
     "podman": "qverify_agents.boards.container",
+    "labgrid": "qverify_agents.boards.labgrid",
     "faulty": "qverify_agents.boards.faulty_runtime",
     "finals": "qverify_agents.boards.finals_only",
 }

@@ -124,6 +124,13 @@ kill $late $gone 2>/dev/null
 wait $late $gone 2>/dev/null # until it reads no more of what the host says
 linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
 [ -z "$linked" ] || mark "linked=${linked#"$collect"/}"
+mark "bytes=$(cd "$collect" && find . -type f -exec stat -c %s {} + 2>/dev/null | { # a sparse file is read in full, too
+  sum=0
+  while read -r size; do
+    case $size in '' | *[!0-9]*) ;; *) sum=$((sum + size)) ;; esac
+  done
+  echo "$sum"
+})"
 mark end
 read -r word <&3 || leave
 [ "$word" = pull ] || leave

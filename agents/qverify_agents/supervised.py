@@ -117,6 +117,8 @@ class RunningLine:
     def fetch(self, archive: IO[bytes], deadline: Deadline) -> int:
         """Writes the files that the command left, as a tar archive, to `archive`, and returns the archive's size. The
         board removes the run's folder then. Raises LinkError, also where there are more than MOST_FILES bytes."""
+        if (there := self.number("bytes") or 0) > MOST_FILES:
+            raise LinkClosed(f"the command left files of {there} bytes, at most {MOST_FILES} are fetched")
         self._stream.write(b"pull\n", deadline)
         size = len(self._rest)
         archive.write(self._rest)

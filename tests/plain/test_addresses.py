@@ -25,6 +25,7 @@ WRONG = {
     "a size such": ("", "lots", "-1"),
     "a size in": ("", "0", "M", "-1", "1.5G", "1T", "1e9"),
     "a platform": ("", "arm64", "linux/arm64;rm"),
+    "HOST or": ("", "-h", "host:port", "a b", "h:1;rm"),
     "execution providers": ("", "+", "CPU,", "CPU,threads", "CPU+", "a b", "CPU;rm"),
 }
 

@@ -17,7 +17,7 @@ from qverify_agents.address import Address
 from qverify_agents.connect import connect
 from qverify_agents.errors import BadAddress, BoardBusy
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import boards, resolve
+from qverify_agents.inventory import boards, broken, resolve
 
 TEXT = """
 [boards.one]
@@ -82,7 +82,7 @@ def test_a_board_by_its_name_runs(inventory, digits, capsys):
 def test_mistakes_name_the_file(inventory, text, said):
     inventory.write_text(text)
     with pytest.raises(BadAddress, match=said) as caught:
-        boards()
+        resolve("x")
     assert str(inventory) in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
@@ -273,8 +273,19 @@ def test_a_board_that_wraps_itself_is_one_line(command, inventory, digits, capsy
 def test_a_name_cannot_stand_for_a_kind_of_board(name, tmp_path, monkeypatch):
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
     (tmp_path / "b.toml").write_text(f'[boards."{name}"]\nuri = "ssh://x"\n')
-    with pytest.raises(BadAddress, match="that is not a kind of board"):
-        resolve("one")
+    assert "that is not a kind of board" in str(broken()[name])
+
+
+def test_one_wrong_entry_does_not_block_the_others(inventory, capsys):
+    wrong = "[boards.b]\nuri = 'local'\nspeed = 3\ntags = { soc = 'j6' }\n"
+    inventory.write_text("[boards.a]\nuri = 'local'\ntags = { soc = 'j5' }\n" + wrong)
+    assert resolve("a") == resolve("soc=j5") == ["local"] and resolve("ssh://x") == ["ssh://x"]
+    for use in ("b", "soc=j6", "finals:b"):
+        with pytest.raises(BadAddress, match="unknown key 'speed'"):
+            connect(use)
+    assert main(["boards", "list"]) == 2
+    shown = capsys.readouterr()
+    assert "a " in shown.out and shown.err.count("\n") == 1 and "[boards.b]: unknown key 'speed'" in shown.err
 
 
 def test_a_folders_own_inventory_runs_no_commands(tmp_path, monkeypatch):

@@ -107,7 +107,7 @@ for command in "\0".join(words).split("\0;\0"):
 """
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "ascii:strict", "koi8-r", "utf-16", "utf-8"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii:strict", "koi8-r", "utf-16"])
 def test_an_encoding_that_lacks_a_letter(encoding: str, tmp_path: Path) -> None:
     """Names of tensors, of files and of unknown words, in every message and report; the commands of one process."""
     a, b, name = lacking(tmp_path)

@@ -21,6 +21,7 @@ from qverify_agents.emulation.monitor import Monitor
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
 from qverify_agents.process_group import KILL, own_group
+from qverify_agents.signals_held import signals_held
 
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 BOOT_S = 120.0
@@ -99,7 +100,8 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
     try:
         _disk(folder / "vm.qcow2", snapshot if warm else None)
         command = [*_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
-        process = _launched(command, folder, ends_with_us)
+        with signals_held():
+            process = _launched(command, folder, ends_with_us)
         console = _answering(process, folder, port, deadline.part(RESTORE_S if warm else BOOT_S), snapshot, warm)
     except BaseException as error:
         if process is not None:

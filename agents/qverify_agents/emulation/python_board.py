@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from qverify_agents.emulation.archive import FILE, LINK, Entry, newc
-from qverify_agents.emulation.image import Image, merged
+from qverify_agents.emulation.board_files import merged
+from qverify_agents.emulation.image import Image
 from qverify_agents.emulation.python_root import PACKAGES, kept_roots
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.file_lock import lock_file

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from qverify_agents.emulation.archive import FILE, FOLDER, LINK, Entry, deb_files
-from qverify_agents.emulation.image import APPLETS
+from qverify_agents.emulation.board_files import APPLETS
 from qverify_agents.emulation.packages import Packages
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line

@@ -18,9 +18,10 @@ OnNode = Callable[[NodeEvent], Any]
 
 class Agent(Conversation):
     """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run
-    named). said: the text of its DONE."""
+    named). said: the text of its DONE. place: which board it is, where the address leaves that open."""
 
     kept = True  # until a run says otherwise
+    place = ""
     said = ""  # what the last run's DONE says, which is nothing where qvrt ran it
 
     @in_turn

@@ -9,6 +9,7 @@ import threading
 
 from qverify_agents.errors import NotOnThisHost
 from qverify_agents.host_system import SYSTEM
+from qverify_agents.signals_held import signals_held
 
 POSSIBLE = hasattr(socket, "MSG_DONTWAIT")
 
@@ -33,9 +34,10 @@ class ProxyCommand(socket.socket):
             one = cls(fileno=ours.detach())
             one._closing = threading.Lock()
             try:
-                one._process = subprocess.Popen(
-                    ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno()
-                )
+                with signals_held():
+                    one._process = subprocess.Popen(
+                        ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno()
+                    )
             except BaseException:
                 one.close()
                 raise

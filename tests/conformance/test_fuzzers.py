@@ -21,7 +21,7 @@ HAVE = shutil.which("clang") and glob.glob("/usr/lib/llvm-*/lib/clang/*/lib/linu
 @pytest.mark.skipif(not HAVE, reason="no clang with libFuzzer on this machine")
 def test_short_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "QVERIFY_FUZZ_DIR": str(tmp_path)}
-    command = [str(ROOT / "scripts" / "fuzz"), "10"]
+    command = [str(ROOT / "scripts" / "fuzz"), "4"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     executed = [int(text.split()[0]) for text in done.stdout.split("stat::number_of_executed_units:")[1:]]

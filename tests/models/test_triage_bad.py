@@ -92,14 +92,14 @@ CLIPS = ("yes_1000ms.wav", "no_1000ms.wav", "silence_1000ms.wav", "noise_1000ms.
 OBJECTNESS = ["obj_8", "obj_16", "obj_32"]
 
 
-@pytest.mark.parametrize("photo", FACES)
 @pytest.mark.parametrize(
-    ("case", "culprits", "kind"),
+    ("case", "culprits", "kind", "photo"),
     [
-        ("onelayer_obj16", ["obj_16"], "few_clipped"),
-        ("onelayer_220", ["220"], "few_clipped"),
-        ("objheads", OBJECTNESS, "few_clipped"),
-        ("blackcalib", OBJECTNESS, "clipped"),
+        ("onelayer_obj16", ["obj_16"], "few_clipped", FACES[0]),
+        ("onelayer_220", ["220"], "few_clipped", FACES[1]),
+        ("objheads", OBJECTNESS, "few_clipped", FACES[0]),
+        ("blackcalib", OBJECTNESS, "clipped", FACES[0]),
+        ("blackcalib", OBJECTNESS, "clipped", FACES[1]),
     ],
 )
 def test_yunet(case: str, culprits: list[str], kind: str, photo: str, tmp_path: Path) -> None:
@@ -117,8 +117,16 @@ def test_yunet(case: str, culprits: list[str], kind: str, photo: str, tmp_path: 
     assert [r["verdict"] for r in found["rungs"][1:]] == ["PASSED", "PASSED"] and not found["unpaired"]
 
 
-@pytest.mark.parametrize("photo", FACES)
-@pytest.mark.parametrize("words", ["fit=stretch", "fit=crop", "fit=letterbox", "fit=letterbox-top-left", YUNET])
+@pytest.mark.parametrize(
+    ("words", "photo"),
+    [
+        ("fit=stretch", FACES[0]),
+        ("fit=crop", FACES[1]),
+        ("fit=letterbox", FACES[0]),
+        ("fit=letterbox-top-left", FACES[1]),
+        (YUNET, FACES[0]),
+    ],
+)
 def test_an_output_below_half_a_step_is_no_culprit(words: str, photo: str, tmp_path: Path) -> None:
     """However the picture is fitted: of face.jpg stretched, obj_32 is at most 0.00045, and its step 0.0013."""
     if words != YUNET:
@@ -131,7 +139,7 @@ def test_an_output_below_half_a_step_is_no_culprit(words: str, photo: str, tmp_p
         assert next((q["tensor"], q["output"]) for q in found["quiet"]) == ("obj_32", True)
 
 
-@pytest.mark.parametrize("photo", PHOTOS)
+@pytest.mark.parametrize("photo", PHOTOS[::2])
 @pytest.mark.parametrize(
     ("case", "first", "kind"), [("pertensor", "conv_dw_", "weights"), ("rawcalib", "input", "input_range")]
 )
@@ -143,7 +151,7 @@ def test_mobilenet(case: str, first: str, kind: str, photo: str, tmp_path: Path)
     assert [r["verdict"] for r in found["rungs"][1:]] == ["PASSED", "PASSED"]
 
 
-@pytest.mark.parametrize("clip", [None, *CLIPS])
+@pytest.mark.parametrize("clip", [None, *CLIPS[1::2]])
 def test_the_converter_that_lost_biases(clip: str | None, tmp_path: Path) -> None:
     models = f"{MODELS}/kwt1/kwt1.onnx,{BAD}/kwt1_tf2onnx_lostbias_float.onnx"
     status, found = triage(tmp_path, "-m", models, *(["-i", fed(tmp_path, "mfcc_kwt", clip)] if clip else []))
@@ -176,9 +184,10 @@ def quantized_models() -> list[Path]:
 
 @pytest.mark.parametrize("model", quantized_models(), ids=lambda p: p.stem)
 def test_the_good_ones_hold(model: Path, tmp_path: Path) -> None:
-    """Every quantization of every good model, on every input named for it."""
+    """Every quantization of every good model, on three of the inputs named for it: the next one on each from one further on."""
     prepare, named = NAMED[model.parent.name]
-    for source in named:
+    first = quantized_models().index(model)
+    for source in [named[(first + step) % len(named)] for step in range(3)]:
         words = ("-s", "False", "-i", fed(tmp_path, prepare, source))
         _, found = triage(tmp_path, "-m", f"{floats_of(model.parent.name)},{model}", *words)
         rung = found["rungs"][0]

@@ -309,7 +309,7 @@ def test_captures_of_earlier_versions_stay_readable(capsys):
     assert f"blame: board at {NODE}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("room", ["8k", "20k", "32k", "40k", "52k", "2m"])
+@pytest.mark.parametrize("room", ["8k", "32k", "52k", "2m"])
 def test_a_disk_that_is_really_full(room, digits, tmp_path):
     """A file system of so many bytes, in a mount namespace of its own: the capture says that it is incomplete."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:

@@ -1,5 +1,5 @@
 """The recipes of docs/how-to/ci.md: their shell steps run as they are written, in a fresh folder, on a passing and on a failing
-board. LAVA's own command has a stand-in."""
+board; what is around them is read by the CI systems' published schemas. LAVA's own command has a stand-in."""
 
 from __future__ import annotations
 
@@ -58,22 +58,64 @@ def run(script: str, folder: Path, board: str, env: dict[str, str] | None = None
     return done.returncode
 
 
-@pytest.mark.parametrize("board", STATUS)
-def test_github(board, tmp_path):
+def schema_errors(name: str, document: Any) -> list[str]:
+    """Returns what the published schema of a CI system finds wrong. name: of the file in check-jsonschema."""
+    import jsonschema
+
+    package = pytest.importorskip("check_jsonschema", reason="no check-jsonschema in this Python")
+    path = Path(str(package.__file__)).parent / "builtin_schemas" / "vendor" / f"{name}.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    return [e.message for e in jsonschema.validators.validator_for(schema)(schema).iter_errors(document)]
+
+
+def test_github_and_gitlab_know_every_key():
+    github, gitlab = parsed("GitHub Actions"), parsed("GitLab CI")
+    github["on"] = github.pop(True)  # YAML 1.1 takes the key for a truth value
+    assert schema_errors("github-workflows", github) == schema_errors("gitlab-ci", gitlab) == []
+    github["jobs"]["verify"]["stepz"] = github["jobs"]["verify"].pop("steps")
+    gitlab["verify"]["retry"]["times"] = gitlab["verify"]["retry"].pop("max")
+    assert schema_errors("github-workflows", github) and schema_errors("gitlab-ci", gitlab)
+
+
+def test_the_jenkinsfile_is_groovy():
+    """By a parser of the language; Jenkins' own words are known to Jenkins alone."""
+    groovy = pytest.importorskip("groovy_parser.parser", reason="no groovy-parser in this Python")
+    text = recipe("Jenkins", "groovy")
+    assert groovy.parse_groovy_content(text).data == "compilation_unit"
+    with pytest.raises(Exception, match="Unexpected"):
+        groovy.parse_groovy_content(text.rstrip().removesuffix("}"))
+
+
+def test_lava_knows_every_key():
+    """What LAVA's schema (lava_common, testdef.py) allows, which LAVA alone has; the recipe was also read by it."""
+    definition = parsed("LAVA")
+    assert set(definition) <= {"metadata", "install", "run", "parse", "params", "parameters", "expected"}
+    lists = {"environment", "devices", "maintainer", "scope", "os"}
+    assert set(definition["metadata"]) <= {"format", "name", "description", "version", *lists}
+    assert all(isinstance(definition["metadata"][name], list) for name in lists & set(definition["metadata"]))
+    assert definition["metadata"]["format"] == "Lava-Test Test Definition 1.0"
+    assert not set(definition["metadata"]["name"]) & set("$& \"'`()<>/\\|;")
+    assert set(definition["run"]) == {"steps"} and all(isinstance(step, str) for step in definition["run"]["steps"])
+    assert all(isinstance(value, str) for value in definition["params"].values())
+
+
+def test_github(tmp_path):
     steps = parsed("GitHub Actions")["jobs"]["verify"]["steps"]
     verify, difference = (step["run"] for step in steps if "run" in step and "name" in step)
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
-    assert run(verify, tmp_path / "a", board, env) == STATUS[board]
-    log = (tmp_path / "a/log.txt").read_text()
-    assert ("::error title=qverify%3A board is to blame::" in log) == (board == FAULTY)
-    assert json.loads((tmp_path / "a/report.json").read_text())["verdict"] in (tmp_path / "summary.md").read_text()
-    xml.parse(tmp_path / "a/report.xml")
-    assert run(verify, tmp_path / "b", "local", env) == 0
-    shutil.copy(tmp_path / "b/report.json", tmp_path / "a/before.json")
-    assert run(difference, tmp_path / "a", board, env) == STATUS[board]
-    assert "<h1>" in (tmp_path / "a/diff.html").read_text()
     (upload,) = (step for step in steps if "upload-artifact" in step.get("uses", ""))
-    assert all([*(tmp_path / "a").glob(pattern)] for pattern in upload["with"]["path"].split())
+    good = tmp_path / "local" / "report.json"
+    for board, status in STATUS.items():
+        folder = tmp_path / ("local" if board == "local" else "faulty")
+        assert run(verify, folder, board, env) == status
+        log = (folder / "log.txt").read_text()
+        assert ("::error title=qverify%3A board is to blame::" in log) == (board == FAULTY)
+        assert json.loads((folder / "report.json").read_text())["verdict"] in (tmp_path / "summary.md").read_text()
+        xml.parse(folder / "report.xml")
+        shutil.copy(good, folder / "before.json")  # the run before was of the good board
+        assert run(difference, folder, board, env) == status
+        assert "<h1>" in (folder / "diff.html").read_text()
+        assert all([*folder.glob(pattern)] for pattern in upload["with"]["path"].split())
 
 
 @pytest.mark.parametrize("board", [FAULTY])

@@ -27,6 +27,8 @@ DISTRIBUTIONS = {
     "ai_edge_litert": "ai-edge-litert",
     "serial": "pyserial",
     "google_crc32c": "google-crc32c",
+    "multipart": "python-multipart",
+    "prometheus_client": "prometheus-client",
 }
 WITH_ANOTHER = {"google": "onnx", "cryptography": "paramiko"}  # what comes with a dependency
 INSTALL = "pip install 'qverify[images]'"

@@ -182,7 +182,7 @@ def test_the_plain_numpy_arithmetic_is_the_simulators():
     assert found.exact == [] and not found.unexplained and found.description.differing == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_corruption_is_unexplained(seed: int):
     c, rng = Conv(), generator(seed)
     recorded = c.out()
@@ -301,7 +301,7 @@ def test_big_endian_elements():
     assert families(small.explained(x.byteswap()))[0] >= {"byte-order"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_a_fault_of_no_kind_is_unexplained(seed: int):
     c, rng = Conv(), generator(seed)
     y = c.out()

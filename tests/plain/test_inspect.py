@@ -76,7 +76,7 @@ def test_float_and_refused_models_are_described_without_a_graph(digits, tmp_path
 
 @pytest.mark.parametrize(
     ("start", "format_name"),
-    [(b"RKNN\0\0\0\0", "Rockchip RKNN"), (b"\x20\0\0\0TFL3", "TensorFlow Lite"), (b"PK\x03\x04", "a zip archive")],
+    [(b"RKNN\0\0\0\0", "Rockchip RKNN"), (b"\x20\0\0\0TFL3", "a damaged .tflite"), (b"PK\x03\x04", "a zip archive")],
 )
 def test_other_formats_are_named(start, format_name, tmp_path, capsys):
     path = tmp_path / "model.bin"

@@ -218,3 +218,10 @@ onnxruntime.InferenceSession = Spoiled
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def test_a_provider_that_is_not_there_ran_nothing(digits, capsys):
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "--runtime", "onnxruntime", "--provider", "Nosuch"]
+    assert main(words) == 3
+    shown = capsys.readouterr().out
+    assert "provider Nosuch: this onnxruntime has" in shown and "onnxruntime ran" not in shown

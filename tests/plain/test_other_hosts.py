@@ -105,6 +105,7 @@ NOT_HERE = [  # words, and what the line says
     (["triage", "-m", "digits_quant.onnx", "-b", FAULT], "-b local: the runtime that comes with qverify runs on Linux"),
     (["perf", "-m", "digits_quant.onnx", "-b", "local"], "-b local: the runtime that comes with qverify runs on Linux"),
     (["-m", "digits_quant.onnx", "-b", "qemu-user:aarch64"], "-b qemu-user:aarch64: QEMU's user mode exists on Linux"),
+    (["-m", "digits_quant.onnx", "-b", "labgrid:desk"], "-b labgrid:desk: labgrid runs on Linux"),
     (["-m", "digits_quant.onnx", "-b", "qemu:arm64"], "-b qemu:arm64: emulated boards are run on Linux only"),
     (["boards", "up", "qemu:arm64"], "-b qemu:arm64: emulated boards are run on Linux only"),
     (["plan", "-m", "digits_quant.onnx"], "plan: the run is rehearsed with the board's program, which runs on Linux"),

@@ -66,11 +66,13 @@ def test_a_board_that_does_not(pytester, run):
     assert "pytest_plugin.py" not in result.stdout.str()
 
 
-def test_inconclusive_is_no_pass(pytester, run):
-    pytester.makepyfile(TEST)
+def test_inconclusive_is_no_pass_and_a_mistake_is_one_line(pytester, run):
+    pytester.makepyfile(TEST + "\ndef test_it(assert_matches): assert_matches(['nope.onnx'])")
     result = run("--qverify-board=nohost.invalid")
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["qverify: INCONCLUSIVE"])
+    result.stdout.fnmatch_lines(["*qverify: nope.onnx: No such file or directory*"])
+    result.stdout.no_fnmatch_line("*session/models.py*")
 
 
 def test_without_a_board(pytester, run):
@@ -114,11 +116,3 @@ sys.exit(pytest.main({["-p", "qverify.pytest_plugin", *words]!r}))
     script.write_text(code)
     result = pytester.run(sys.executable, script)
     assert result.ret == 0, result.stdout.str()
-
-
-def test_a_mistake_is_one_line(pytester, run):
-    pytester.makepyfile("def test_it(assert_matches): assert_matches(['nope.onnx'])")
-    result = run("--qverify-board=local")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*qverify: nope.onnx: No such file or directory*"])
-    result.stdout.no_fnmatch_line("*session/models.py*")

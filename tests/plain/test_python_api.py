@@ -20,11 +20,13 @@ from qverify.cli.python_options import python_options
 
 QUANT = str(Path(example.__file__).parent / "digits_quant.onnx")
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
+with np.load(Path(example.__file__).parent / "digits.npz") as _digits:
+    DIGIT = _digits["digit_3"]
 OWN = {  # the parameters that are not options of the command, in order
     "verify": ("models", "keep_tensors", "drawings", "progress"),
     "compile": ("model", "output", "progress"),
     "compare": ("a", "b", "drawings"),
-    "triage": ("models", "replay", "progress"),
+    "triage": ("models", "replay", "drawings", "progress"),
     "replay": ("folder", "drawings", "progress"),
 }
 
@@ -115,12 +117,29 @@ def test_a_run_leaves_the_process_as_it_was(digit):
         (lambda: qverify.replay("no"), errors.UsageError, "no"),
         (lambda: qverify.triage(), errors.UsageError, "-m"),
         (lambda: qverify.verify(QUANT, inputs={"image": np.zeros((2, 2), "f4")}), errors.UsageError, "image"),
+        (lambda: qverify.verify(QUANT, inputs=DIGIT * np.nan), errors.UsageError, "^an array: contains NaN"),
+        (lambda: qverify.verify(QUANT, inputs={"no": DIGIT}), errors.UsageError, r"^inputs: 'no' is no input; .*image"),
+        (
+            lambda: qverify.verify(QUANT, inputs=DIGIT.astype("f8")),
+            errors.UsageError,
+            r"^an array: .*astype\('float32'\)",
+        ),
+        (lambda: qverify.triage(QUANT, inputs=DIGIT[0]), errors.UsageError, r"^an array: float32\[1, 8, 8\] .*8\]$"),
+        (lambda: qverify.verify(QUANT, inputs=DIGIT.tolist()), errors.UsageError, "^inputs: got a list within"),
+        (lambda: qverify.verify(QUANT, inputs={"image": DIGIT.tolist()}), errors.UsageError, "^inputs: got a list"),
+        (lambda: qverify.verify(QUANT, inputs=[DIGIT]), errors.UsageError, "^inputs: got a ndarray within"),
+        (lambda: qverify.verify(QUANT, inputs={}), errors.UsageError, "empty mapping"),
+        (lambda: qverify.verify(QUANT, inputs={1: DIGIT}), errors.UsageError, "keys are names"),
+        (lambda: qverify.verify(QUANT, inputs=np.array(["a"])), errors.UsageError, "wanted numbers"),
+        (lambda: qverify.verify(QUANT, inputs=np.ma.masked_less(DIGIT, 1)), errors.UsageError, "masked"),
+        (lambda: qverify.triage(QUANT, reduce="x"), errors.UsageError, "--reduce needs the board"),
+        (lambda: qverify.triage(QUANT, board="local", build_cmd="cc"), errors.UsageError, "build-cmd"),
     ],
 )
 def test_mistakes_are_exceptions_of_one_line(call, kind, said, capfd):
     with pytest.raises(kind, match=said) as caught:
         call()
-    assert "\n" not in str(caught.value) and capfd.readouterr() == ("", "")
+    assert "\n" not in str(caught.value) and "/qverify-" not in str(caught.value) and capfd.readouterr() == ("", "")
 
 
 def test_no_result_is_a_truth_value(digit):
@@ -227,6 +246,36 @@ def test_compile_compare_and_triage(digit, tmp_path):
     assert json.loads(Path(found.save(tmp_path / "t.json")).read_text())["broken"] == found.broken
     assert found.broken in Path(found.save(tmp_path / "t.csv")).read_text()
     assert "qverify triage" in found.document.command and QUANT in found.document.command
+
+
+def test_triage_of_an_array_is_drawn_and_reduced(tmp_path, capfd):
+    """As `triage -i --html --reduce` does; no result names the file that the array became."""
+    steps = list[tuple[str, int, int]]()
+    folder = tmp_path / "reduced"
+    found = qverify.triage(
+        [QUANT],
+        board=FAULTY,
+        inputs=DIGIT,
+        explain=0,
+        drawings=True,
+        reduce=folder,
+        capture=tmp_path / "capture",
+        progress=lambda *s: steps.append(s),
+    )
+    outcome = found.document.reduced
+    assert (outcome["state"], outcome["node"], outcome["nodes"]) == ("reduced", "relu2_QuantizeLinear_Output", 1)
+    assert outcome["folder"] == str(folder) and (folder / "model.bin").is_file()
+    assert [s for s in steps if s[0] == "reduce"][-1][1] >= 1
+    page = Path(found.save(tmp_path / "t.html")).read_text()
+    assert "Density: " in page and "the smallest part" in page.lower()
+    bundle = (folder / "report.json").read_text() + (tmp_path / "capture/capture.json").read_text()
+    assert "/qverify-" not in json.dumps(found.to_json()) + page + str(found) + bundle
+    assert [i["source"] for i in found.to_json()["inputs"]] == ["an array"] == found.to_json()["frames"]
+    assert (
+        qverify.triage([QUANT], board="local", inputs=DIGIT, reduce=tmp_path / "n").document.reduced["state"]
+        == "nothing"
+    )
+    assert capfd.readouterr() == ("", "")
 
 
 def test_no_board_is_none_and_never_an_empty_list():

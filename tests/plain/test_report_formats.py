@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import xml.etree.ElementTree as xml
 from html.parser import HTMLParser
@@ -77,6 +78,63 @@ def test_junit_counts_failures_and_what_is_missing(tmp_path):
 def test_junit_of_nothing_is_an_error(tmp_path):
     root = xml.fromstring(written(Report(verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[]), "junit", tmp_path))
     assert root.get("errors") == "1" and root.get("tests") == "1"
+
+
+def unprepared() -> Report:
+    """A run of two frames: one PASSED, the other could not be prepared."""
+    report = two(record("reference", step), record("board", step))
+    row = {"why": "", "failing": 0, "max_abs": 0.0, "board": None, "board_lost": False}
+    report.frames = [
+        {"frame": 0, "source": "0.npy", "verdict": "PASSED", **row},
+        {"frame": 1, "source": "=1.npy", "verdict": "NOT RUN", **row, "why": "no picture"},
+    ]
+    report.verdict = "INCONCLUSIVE"
+    return report
+
+
+def test_junit_and_gitlab_are_never_green_where_a_frame_did_not_run(tmp_path):
+    report = unprepared()
+    assert [pair.verdict for pair in report.pairs] == ["PASSED"]
+    root = xml.fromstring(written(report, "junit", tmp_path))
+    wrong = {
+        c.get("name"): c.find("error").get("message") for c in root.iter("testcase") if c.find("error") is not None
+    }
+    assert wrong == {"=1.npy": "no picture"} and root.get("errors") == "1"
+    (issue,) = json.loads(written(report, "codequality", tmp_path))
+    assert "1 frame could not be prepared" in issue["description"]
+
+
+@pytest.mark.parametrize(("verdict", "mark"), [("INCONCLUSIVE", "error"), ("FAILED", "failure")])
+def test_junit_says_a_verdict_that_no_pair_has(verdict, mark, tmp_path):
+    report = two(record("reference", step), record("board", step))
+    report.verdict = verdict
+    root = xml.fromstring(written(report, "junit", tmp_path))
+    assert [case.get("name") for case in root.iter("testcase") if case.find(mark) is not None] == ["verdict"]
+    assert root.get(f"{mark}s") == "1" and root.get("tests") == str(len([*root.iter("testcase")]))
+
+
+def test_no_line_of_csv_begins_a_formula_within(tmp_path):
+    """A spreadsheet splits the lines above the rows, too, at whatever it takes for a separator."""
+    report = two(
+        side("reference", **{"a,=1+1;-2": [1.0], "\uff1d3": [1.0]}),
+        side("board", **{"a,=1+1;-2": [2.0], "\uff1d3": [2.0]}),
+    )
+    text = written(report, "csv", tmp_path)
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert any("a,'=1+1;'-2" in line for line in comments)
+    assert not re.search("[,;\t][=+@\uff1d-]", "\n".join(comments))
+    assert [r["tensor"] for r in csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))][
+        1
+    ] == "'\uff1d3"
+
+
+def test_a_comment_fits_where_it_is_posted(tmp_path):
+    """Long names and many notes are cut; the verdict stands above, and what is folded is closed."""
+    report = nasty()
+    report.notes = [f"note {at} of many" for at in range(9000)]
+    text = written(report, "markdown", tmp_path)
+    assert len(text) < 65_536 and text.startswith("## ") and text.count("<details>") == text.count("</details>") == 1
+    assert re.search(r"\d+ more lines; the other formats have them", text) and "x" * 500 not in text
 
 
 class Page(HTMLParser):

@@ -223,6 +223,16 @@ def test_triage_has_the_same_numbers_in_all_formats(drawn):
     assert shown.count(best) >= 2 and "experiments on the board" in shown and found["next_step"] in shown
     assert all(f"{one['sqnr_db']:.1f}" in shown for one in found["losses"])
     assert found["command"] in shown and found["command"].startswith("qverify triage -m ")
+    drawings = [a for tag, a in page.tags if a.get("class") == "drawn"]
+    assert [("open" in a) for a in drawings] == [True] + [False] * (len(drawings) - 1) != []
+    for words in (
+        "Density: simulator to the right",
+        "Differences board - simulator in LSB",
+        "Where they differ",
+        "Inputs",
+    ):
+        assert words in shown, words
+    assert "drawings" not in str(found["rungs"][-1].keys()) and "input_drawings" not in found
     assert "--html" not in found["command"] and found["units"] and found["sides"][-1]["name"] == "board"
 
 
@@ -270,11 +280,21 @@ def test_the_page_of_200_nodes_leaves_room_for_drawings():
     check_links(Page(text))
 
 
+def test_the_node_that_every_frame_blames_is_drawn_once():
+    report = failed()
+    once = render(visible(report)).count('class="graph"')
+    report.blamed *= 10
+    assert render(visible(report)).count('class="graph"') == once > 1
+
+
 def test_of_many_frames_the_first_pairs_have_their_tensors():
     text = render(visible(large(frames=10)))
     page = Page(text)
     check_links(page)
     rows = [a for tag, a in page.tags if tag == "tr" and str(a.get("id")).startswith("t")]
-    assert len(rows) == 2400 and text.count("would make the page too large") == 30 - 12
+    assert len(rows) == 600 + 200 and text.count("would make the page too large") == 30 - 4
+    assert len(text.encode()) < 3_000_000
+    assert "21 more comparisons" in "".join(page.text)
+    assert text.index('id="frames"') < text.index('id="p0"')
     lines = re.findall(r'<ul class="lines">(.*?)</ul>', text)[0]
     assert lines.count("<li>") == 3 and "10 of 10 frames" in lines

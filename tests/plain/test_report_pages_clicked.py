@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from qverify.cli.main import main
 from qverify.renderers import formats
+from qverify.report.compare_reports import compare_reports
+from qverify.report.difference import Difference
 
 from tests.plain.chromium import USABLE, WHY_NOT, Chromium
 from tests.plain.test_report_formats import NASTY
-from tests.plain.test_report_pages import failed, hostile, written
+from tests.plain.test_report_pages import failed, hostile, large, written
 
 pytestmark = pytest.mark.skipif(not USABLE, reason=WHY_NOT)
 CURVE = "svg.curve a:nth-of-type(2)"
@@ -58,6 +61,28 @@ def row_after(row: str) -> str:
     return f"#{start}-{int(number) + 1}"
 
 
+JENKINS = "default-src 'none'; img-src 'self'; style-src 'self'"  # what it allows an archived page
+
+
+def test_without_scripts_and_styles_the_page_stands(tmp_path, digits):
+    """As Jenkins shows it: the verdict, the tables and the drawings, in a size that fits."""
+    board = "faulty:local?fault=plus_one@relu2_QuantizeLinear_Output"
+    made = tmp_path / "made.html"
+    assert main(["-m", f"{digits}/digits_quant.onnx", "-b", board, "-r", "True", "-q", "--html", str(made)]) == 1
+    path, meta = tmp_path / "r.html", f'<head><meta http-equiv="Content-Security-Policy" content="{JENKINS}">'
+    path.write_text(made.read_text().replace("<head>", meta, 1))
+    with Chromium(tmp_path / "profile") as page:
+        page.open(path.as_uri())
+        assert page.run("document.querySelector('h1').innerText").endswith("FAILED")
+        assert page.run("getComputedStyle(document.body).maxWidth") == "none"
+        assert page.run("document.querySelector('.tools').offsetHeight") == 0
+        page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        sizes = page.run("[...document.querySelectorAll('svg')].map((s) => s.getBoundingClientRect().width)")
+        assert len(sizes) > 20 and min(sizes) > 50 and max(sizes) <= 960
+        rows = "[...document.querySelectorAll('table.tensors tbody tr')].map((row) => row.cells[1].innerText)"
+        assert page.run(rows).count("✗ FAILED") == 6 and page.requests == []
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_no_page_is_wider_than_the_window(width, tmp_path):
     """Nor does it run what a hostile name holds, ask for anything, or log an error."""
@@ -85,3 +110,39 @@ def test_on_paper_the_tables_are_not_cut(tmp_path):
         page.call("Emulation.setEmulatedMedia", media="print")
         assert page.run("document.documentElement.scrollWidth") <= 800
         assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+
+
+def a_difference() -> Difference:
+    from tests.plain.three_sides import three
+
+    report = failed()
+    for one in (before := three(), report):
+        for pair in one.pairs:
+            for row in pair.tensors:
+                row.name = f"backbone/stage4/block{row.name}/" + "conv_" * 20
+    return compare_reports(before, report, "a.json", "b.json")
+
+
+def test_at_400_pixels_every_verdict_is_seen_without_scrolling(tmp_path):
+    """In the tables of a run, of many frames, of triage and of a difference; the names are long."""
+    run = large(frames=2)
+    for row in run.frames:
+        row["source"] = "frames/" + "a_very_long_name_of_a_picture" * 4
+    pages = {"run": run, "difference": a_difference(), "triage": hostile()}
+    with Chromium(tmp_path / "profile", 400) as page:
+        for name, found in pages.items():
+            writer = {"triage": "write_triage", "difference": "write_difference"}.get(name, "write")
+            getattr(formats.page("html"), writer)(found, str(tmp_path / f"{name}.html"))
+            page.open((tmp_path / f"{name}.html").as_uri())
+            page.run("document.querySelectorAll('details.folded').forEach((d) => { d.open = true; })")
+            page.settle()
+            first = "[...document.querySelectorAll('table tbody tr')].map((row) => row.querySelector('.verdict'))"
+            ends = page.run(f"{first}.filter((one) => one).map((one) => one.getBoundingClientRect().right)")
+            assert max(ends, default=0) <= 400 and (len(ends) > 5 or name == "triage"), name
+            holds = page.run(
+                "[...document.querySelectorAll('td')].filter((d) => d.textContent === 'no' && d.cellIndex === 0).length"
+            )
+            assert name != "triage" or holds == len(NASTY)
+            assert page.run("document.documentElement.scrollWidth") <= 400, name
+            assert (page.requests, page.logged) == ([], []), name
+            assert name != "run" or page.run("document.querySelectorAll('section.pair:not(:has(table))').length") == 2

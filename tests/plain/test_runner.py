@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
+from qverify.runners import RunnerChoice
+from qverify.session.runner_options import check_options
 
 TOOL = Path(__file__).with_name("runner_tool.py")
 BOARD = "local"
@@ -199,7 +201,7 @@ def test_a_soak_compares_a_runner_with_its_own_first_run(
         f"{shlex.quote(sys.executable)} {TOOL} --golden {run.golden} --model {{model}} --input {{input}} --out {{out}}"
     )
     mark = tmp_path / "mark"
-    words = ["soak", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--for", "2", "--runner"]
+    words = ["soak", "-m", f"{run.onnx},{run.vendor}", "-b", BOARD, "--for", "0.8", "--runner"]
     assert main([*words, line]) == 0
     said = capsys.readouterr().out
     assert "0 differ from the first one, by which alone they are judged" in said and "wrong" not in said
@@ -239,3 +241,56 @@ def test_several_frames_are_one_call_each(digits: Path, tmp_path: Path) -> None:
     assert main([*words, "--json", str(report)]) == 0
     rows = json.loads(report.read_text())["frames"]
     assert [row["verdict"] for row in rows] == ["PASSED", "PASSED"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--runner", "tool '{input} --out {out}"], "runner option command=tool '{input} --out {out}: "),
+        (["--runner", "tool {input} {out}", "--runner-option", "setup=if true"], "runner option setup=if true: "),
+        (
+            ["--runner", "tool {input} {out}", "--runner-option", "profile=Nosuch"],
+            "profile=Nosuch: no such profile; there are",
+        ),
+        (["--runner", "tool {input} {out}", "--runner-option", "success=("], "wanted a regular expression"),
+    ],
+)
+def test_options_that_no_run_can_use_are_refused_before_anything_is_opened(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-m", "nothing.onnx,nothing.bin", "-b", "ssh://nowhere.invalid", *options]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tool {input} {out} # don't",
+        "awk '{print \"x\"}' {input} >{out}/${HOME:+y}.bin",
+        "a {input} && (b; c) >{out}/y.bin",
+    ],
+)
+def test_command_lines_of_a_shell_are_taken(line: str) -> None:
+    check_options(RunnerChoice("command", {"command": (line,)}))
+
+
+def test_a_list_of_frames_is_refused_by_name(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(options="{list}") == 2
+    assert "{list}: each frame is a call of its own" in capsys.readouterr().err
+
+
+def test_a_board_without_a_runner_is_not_said_to_run_qvrt(capsys: pytest.CaptureFixture[str]) -> None:
+    for board, said in (
+        ("local?runtime=litert", "runs litert, which qverify drives itself"),
+        ("ssh://x.invalid", "has no runner"),
+    ):
+        assert main(["boards", "runner", "test", board]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sparse files are made by truncate")
+def test_a_sparse_file_is_told_by_its_size(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--runner-option", "teardown=truncate -s 8G big.bin")
+    said = capsys.readouterr().out
+    assert "left files of 8589" in said and "at most 4294967296 are fetched" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import boards
+from qverify_agents.inventory import boards, resolve
 
 TOOL = """
 import shutil, sys, time
@@ -88,7 +88,16 @@ def test_a_wait_that_is_none_is_refused(
     (tmp_path / "b.toml").write_text(f'[boards.x]\nuri = "local"\nreset_wait = "{value}"\n')
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
     with pytest.raises(BadAddress, match=r"reset_wait = .*wanted seconds above 0"):
-        boards()
+        resolve("x")
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("90", 90.0), ("1.5", 1.5), ("'90'", 90.0)])
+def test_seconds_to_wait_may_be_a_number(
+    value: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b.toml").write_text(f"[boards.x]\nuri = 'local'\nreset_wait = {value}\n")
+    monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
+    assert boards()["x"].reset_wait_s == seconds
 
 
 @pytest.mark.parametrize("key", ["reset", "power_cycle", "power"])
@@ -97,4 +106,4 @@ def test_a_folders_own_inventory_resets_nothing(key: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text(f'[boards.x]\nuri = "local"\n{key} = "touch here"\n')
     with pytest.raises(BadAddress, match=f"{key} would run commands that this folder chooses"):
-        boards()
+        resolve("x")

@@ -21,7 +21,19 @@ NODE = "relu2_QuantizeLinear_Output"
 
 
 def soaked(digits: Path, board: str, out: Path, *more: str) -> tuple[int, list[dict[str, object]]]:
-    words = ["soak", "-m", str(digits / "digits_quant.onnx"), "-b", board, "--for", "1.5", "--log", str(out)]
+    words = [
+        "soak",
+        "-m",
+        str(digits / "digits_quant.onnx"),
+        "-b",
+        board,
+        "--for",
+        "1.5",
+        "--every",
+        "0.1",
+        "--log",
+        str(out),
+    ]
     status = main([*words, *more])
     about, *rows = (json.loads(line) for line in out.read_text().splitlines())
     assert about["soak"] == board and len(about["model_sha256"]) == len(about["inputs_sha256"]) == 64

@@ -270,3 +270,38 @@ def test_damaged_files_are_one_line(which):
             assert str(error).startswith("m.tflite: ") and "\n" not in str(error)
             refused += 1
     assert refused > 300
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (3, "not a .tflite (3 bytes, no TFL3 at byte 4)"),
+        (10, "a .tflite that is cut off: it has 10 bytes; copy it again"),
+        (40, "a .tflite that is cut off: it has 40 bytes, and something in it lies at byte "),
+    ],
+)
+def test_a_file_that_is_cut_off_is_said_to_be(size, said, tmp_path, capsys):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(dense()[:size])
+    assert main(["-m", str(path), "-b", "local"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_compile_and_inspect_take_it(tmp_path, capsys):
+    path, out = tmp_path / "m.tflite", tmp_path / "m.bin"
+    path.write_bytes(dense())
+    assert main(["compile", str(path), "--list"]) == 0 and main(["compile", str(path), "-o", str(out)]) == 0
+    assert main(["-m", f"{path},{out}", "-b", "local", "-r", "True", "-q"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(path), "y"]) == 0
+    assert "fully_connected" in capsys.readouterr().out
+    for words, said in (
+        (["--rounding", "pow2-floor"], "--rounding"),
+        (["--no-fuse"], "--no-fuse"),
+        (["--integer-onnx", str(tmp_path / "i.onnx")], "--integer-onnx"),
+    ):
+        assert main(["compile", str(path), "-o", str(tmp_path / "n.bin"), *words]) == 2
+        shown = capsys.readouterr().err
+        assert f"{said}: m.tflite is compiled" in shown and "LiteRT's arithmetic" in shown and shown.count("\n") == 1
+    assert not (tmp_path / "n.bin").exists()

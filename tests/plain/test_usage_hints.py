@@ -45,7 +45,7 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx,photo.png -b local", "a PNG picture, not an ONNX or a model.bin of qverify compile; pictures"),
         ("-m q.onnx,pics -b local", "pics: a folder, not a model; -i takes a folder of inputs"),
         ("compile photo.png -o m.bin", "a PNG picture"),
-        ("compile model.tflite -o m.bin", "TensorFlow Lite, not an ONNX"),
+        ("compile model.tflite -o m.bin", "a damaged .tflite: no subgraph"),
         ("-m q.onnx -b faulty:local?fault=bitflip@relu2", f"no node 'relu2'; did you mean {NAME}?"),
         ("-m q.onnx -b faulty:finals:local?fault=nan@Relu2_QuantizeLinear_Outptu", f"did you mean {NAME}"),
         (f"-m q.onnx -b faulty:local?fault=nan@{NAME}|bitflip@pool", "did you mean pool1_QuantizeLinear_Output?"),

@@ -35,6 +35,31 @@ class Seen:
         return [str(row.locator("th").get_attribute("data-value")) for row in rows.all()]
 
 
+KINDS = ("run", "triage", "difference")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Returns a page of each kind: of a run, of triage, of two runs; the board is wrong at one node."""
+    import numpy as np
+    import qverify.example
+
+    folder = tmp_path_factory.mktemp("pages")
+    example = Path(next(iter(qverify.example.__path__)))
+    made = {kind: folder / f"{kind}.html" for kind in KINDS}
+    with np.load(example / "digits.npz") as digits:
+        np.save(folder / "digit_3.npy", digits["digit_3"])
+    board, model = f"faulty:local?fault=bitflip@{CULPRIT}", ["-m", str(example / "digits_quant.onnx")]
+    both = ["-m", f"{example}/digits_float.onnx,{example}/digits_quant.onnx"]
+    run = [*model, "-r", "True", "-q", "-i", str(folder / "digit_3.npy")]
+    assert main([*run, "-b", "local", "--json", str(folder / "a.json")]) == 0
+    assert main([*run, "-b", board, "--json", str(folder / "b.json"), "--html", str(made["run"])]) == 1
+    assert main(["triage", *both, "-b", board, "--loss", "always", "-q", "--html", str(made["triage"])]) == 1
+    difference = ["report", "diff", str(folder / "a.json"), str(folder / "b.json"), "-q"]
+    assert main([*difference, "--html", str(made["difference"])]) == 1
+    return made
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Returns the page of the packaged example on a board that is wrong at one node."""
@@ -73,11 +98,14 @@ def seen(browser: Any, report: Path) -> Iterator[Seen]:
     opened.page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_hard_to_reach(browser: Any, report: Path, size: str, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "size", "scheme"),
+    [*(("run", size, scheme) for size in SIZES for scheme in ("light", "dark"))]
+    + [(kind, *how) for kind in KINDS[1:] for how in (("desk", "light"), ("phone", "dark"))],
+)
+def test_nothing_is_hard_to_reach(browser: Any, pages: dict[str, Path], kind: str, size: str, scheme: str) -> None:
     """axe-core finds nothing serious, with every part of the page opened; the page is not wider than the screen."""
-    opened = see(browser, report, viewport=SIZES[size], color_scheme=scheme)
+    opened = see(browser, pages[kind], viewport=SIZES[size], color_scheme=scheme)
     opened.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     found = axe.Axe().run(opened.page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in BAD] == []

@@ -14,7 +14,7 @@ import pytest
 from qverify.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("verifier/qverify", "agents/qverify_agents", "board_runtime")
+SOURCES = ("verifier/qverify", "agents/qverify_agents", "board_runtime", "farm/qverify_farm")
 FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore")
 BACKEND = "hatchling>=1.27"
 

@@ -13,6 +13,16 @@ EXTRAS = {  # by the module's first word: its name in messages, the extra that i
     "ai_edge_litert": ("LiteRT", "litert"),
     "flatbuffers": ("flatbuffers", "litert"),  # LiteRT brings it
     "pandas": ("pandas", "frames"),
+    "distributed": ("Dask distributed", "farm"),
+    "sqlalchemy": ("SQLAlchemy", "farm"),
+    "alembic": ("Alembic", "farm"),
+    "fsspec": ("fsspec", "farm"),
+    "fastapi": ("FastAPI", "service"),
+    "uvicorn": ("uvicorn", "service"),
+    "jinja2": ("Jinja2", "service"),
+    "multipart": ("python-multipart", "service"),
+    "prometheus_client": ("prometheus-client", "service"),
+    "httpx": ("httpx", "service"),
 }
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path as Folder
-from typing import Any, Unpack
+from dataclasses import replace
+from typing import Any, TypeVar, Unpack
 
-import numpy as np
 from qverify_agents.errors import LinkError
 
+from qverify.api.arrays import ARRAY, files_of
 from qverify.api.options import (
     CompareOptions,
     CompileOptions,
@@ -25,11 +24,11 @@ from qverify.api.options import (
 )
 from qverify.api.results import Compiled, Kept, Report, Triage, keep
 from qverify.cli.python_options import asked_of
+from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.session.job import Outcome
 from qverify.session.request import Request
-
-ARRAY = "an array"  # the source of an input that was no file
+from qverify.session.triage.triage_request import TriageRequest
 
 
 @with_options("verify", VerifyOptions)
@@ -48,7 +47,9 @@ def verify(
     models: the quantized ONNX, model.bin, or both. board: an address, or several; None: the host's sides alone. inputs:
     what -i takes (a file, a folder or a .txt list of frames, files by input name; of a list of texts, files of one frame), or arrays of one frame; None: random ones.
     drawings: the report has the histograms and error maps of save("report.html"). keep_tensors: the sides' tensors of a run of one frame stay in memory, for Report.tensor. progress: is called with a
-    step's name, how much is done, and of how much; from several threads. UsageError for wrong options, BadFileError for
+    step's name, how much is done, and of how much; from several threads. server: address of a farm of `qverify serve`, which
+    runs the job on its boards (board: names or tags of the farm); token: of it, else QVERIFY_TOKEN or that of `qverify
+    login`. UsageError for wrong options, BadFileError for
     wrong files, UnsupportedError for a model that cannot be compiled, BoardError for a link that fails; a board that
     cannot be reached is no error but INCONCLUSIVE."""
     from qverify.session.verify_boards import VerifyJob, verify_boards
@@ -56,20 +57,27 @@ def verify(
     if board is not None and not isinstance(board, str) and not list(board):
         raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
     kept = dict[str | None, Kept]()
-    with _documented_errors(), _files_of(inputs) as files:
-        given = {"models": models, "board": board, "inputs": files, **options}
+    with _documented_errors(), files_of(inputs) as fed:
+        given = {"models": models, "board": board, "inputs": fed.files, **options}
         asked = asked_of("verify", [], given, drawings)
         job: VerifyJob = asked.job
+        if fed.arrays:
+            job = replace(job, request=_of_arrays(job.request))
+        if job.on_farm is not None:
+            if keep_tensors:
+                raise UsageError("keep_tensors: a farm keeps no tensors; leave it out, or leave server out")
+            there = load("verify_on_farm").verify_on_farm(job.on_farm, progress)
+            there.command = "" if fed.arrays else asked.command
+            return Report(there)
 
         def run(request: Request, number: int) -> Any:
             outcome = _verified(request, job.frames, progress)
             if request.capture is not None or keep_tensors:
                 kept[request.board] = keep(outcome.evidence, request.capture)
-            _name_arrays(outcome, files if inputs is not files else None)
             return outcome.report
 
         whole = verify_boards(job, run)
-        whole.command = asked.command if inputs is files else ""
+        whole.command = "" if fed.arrays else asked.command
         return Report(whole, kept)
 
 
@@ -126,19 +134,48 @@ def triage(
     board: str | None = None,
     inputs: Inputs | None = None,
     replay: Path | None = None,
+    drawings: bool = False,
     progress: Progress | None = None,
     **options: Unpack[TriageOptions],
 ) -> Triage:
     """Walks the ladder from the float ONNX to the board, as `qverify triage` does. replay: a capture, which takes the
-    place of models, inputs and board (the command's argument); the option `capture` keeps this run."""
-    from qverify.session.triage.run_triage import triage as run
+    place of models, inputs and board (the command's argument); the option `capture` keeps this run. drawings: as for
+    verify. reduce: a folder that does not exist yet, for the smallest part that still differs; its result is
+    Triage.document.reduced. progress: is also called with `reduce` after each run of the board for it."""
+    from qverify.session.triage.run_reduction import run_reduction
+    from qverify.session.triage.run_triage import run_triage
 
-    with _documented_errors(), _files_of(inputs) as files:
-        given = {"models": models, "board": board, "inputs": files, **options}
-        asked = asked_of("triage", [os.fspath(replay)] if replay is not None else [], given)
-        found = run(asked.job, progress)
-        found.command = asked.command if inputs is files else ""
+    with _documented_errors(), files_of(inputs) as fed:
+        given = {"models": models, "board": board, "inputs": fed.files, **options}
+        asked = asked_of("triage", [os.fspath(replay)] if replay is not None else [], given, drawings)
+        request, reduction = asked.job
+        request = _of_arrays(request) if fed.arrays else request
+        found, failing = run_triage(request, progress)
+        if reduction is not None:
+            found.reduced = run_reduction(found, failing, reduction, _steps("reduce", progress))
+        found.command = "" if fed.arrays else asked.command
         return Triage(found)
+
+
+Asked = TypeVar("Asked", Request, TriageRequest)
+
+
+def _of_arrays(request: Asked) -> Asked:
+    """Returns the request with inputs that every report and capture names as what they are."""
+    return replace(request, inputs=replace(request.inputs, source=ARRAY))
+
+
+def _steps(step: str, progress: Progress | None) -> Callable[[str], None]:
+    """Returns a function that calls progress once for each line it is given; how many come is not known."""
+    done = 0
+
+    def tell(line: str) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(step, done, done)
+
+    return tell
 
 
 @with_options("replay", ReplayOptions)
@@ -176,30 +213,3 @@ def _documented_errors() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         raise BadFileError(f"{where}{error.strerror or error}") from error
-
-
-@contextmanager
-def _files_of(inputs: Any) -> Iterator[Any]:
-    """Yields what -i takes: arrays are written as files, which are gone at the end. UsageError for a mapping of both."""
-    alone = isinstance(inputs, np.ndarray)
-    named = inputs if isinstance(inputs, Mapping) else {}
-    arrays = {"": inputs} if alone else {n: v for n, v in named.items() if isinstance(v, np.ndarray)}
-    if not arrays:
-        yield inputs
-        return
-    if not alone and len(arrays) < len(named):
-        raise UsageError("inputs: got arrays and files, wanted the one or the other")
-    with tempfile.TemporaryDirectory(prefix="qverify-") as folder:
-        paths = {n: str(Folder(folder) / f"{at}.npy") for at, n in enumerate(arrays)}
-        for name, value in arrays.items():
-            if value.dtype.hasobject:
-                raise UsageError(f"inputs{f' {name}' if name else ''}: got an array of Python objects, wanted numbers")
-            np.save(paths[name], value, allow_pickle=False)
-        yield paths[""] if alone else paths
-
-
-def _name_arrays(outcome: Outcome, files: Any) -> None:
-    """Replaces the names of files that are gone in the report. files: those of arrays; None where there were none."""
-    paths = set(files.values()) if isinstance(files, Mapping) else {files}
-    for row in outcome.report.inputs if files is not None else ():
-        row["source"] = ARRAY if row["source"] in paths else row["source"]

@@ -84,6 +84,8 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
     capture: Path | None
     labels: Path | None
     task_metric: str | None
+    server: str | None
+    token: str | None
 
 
 class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
@@ -100,7 +102,12 @@ class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
     allow_other_model: bool
     explain: float
     repeat: int
+    reference_engine: Some
+    reference_python: Some
+    reference_timeout: float
     capture: Path | None
+    reduce: Path | None
+    build_cmd: str | None
 
 
 class CompareOptions(JudgingOptions, total=False):

@@ -27,6 +27,7 @@ MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
 MOST_PADDING = 4096  # elements of a dim
 SIDES = ("reference", "simulator", "board")
 LOOSENING = ("precision", "runtime")  # settings that would relax how a side is judged
+MAP, MAP_ENDING = "map", ".map.json"  # of tensors, ONNX to .tflite: beside the quantized ONNX
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 
@@ -59,6 +60,21 @@ class Capture:
         if hashlib.sha256(read_regular(path, MOST_MODEL)).hexdigest() != self.models[file]["sha256"]:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         return path
+
+    def model_paths(self) -> list[str]:
+        """Returns the paths of the models' files, as -m takes them. A .tflite beside a quantized ONNX is left out where their
+        map of tensors is not recorded. Raises BadFileError where the hash of one is not the recorded one."""
+        kinds = {file: row["kind"] for file, row in self.models.items()}
+        for file in [f for f, kind in kinds.items() if kind == MAP]:
+            self.model_path(file)
+        quantized = [f for f, kind in kinds.items() if kind == "quant.onnx"]
+        mapped = all(kinds.get(f + MAP_ENDING) == MAP for f in quantized)
+        left_out = (MAP,) if mapped else (MAP, "tflite")
+        return [self.model_path(f) for f, kind in kinds.items() if kind not in left_out]
+
+    def stated_kernels(self, number: int, label: str) -> str:
+        """Returns which kernels this side of a frame claims to have run (Recording.kernels); "" for none."""
+        return next((str(s.get("kernels", "")) for s in self.frames[number]["sides"] if s["label"] == label), "")
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
         """Returns the inputs of a frame in the graph's order. Raises BadFileError where one is damaged."""

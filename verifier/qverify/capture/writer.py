@@ -121,6 +121,7 @@ class CaptureWriter:
             "finals": list(recording.finals),
             "capabilities": sorted(recording.capabilities),
             "model_sha256": recording.model_sha256,
+            **({"kernels": recording.kernels} if recording.kernels else {}),
             "inputs_sha256": recording.inputs_sha256,
             "link": dict(recording.link),
             "notes": list(recording.notes),

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from qverify.cli.command_modules import load_command
 
 VARIABLE = "_QVERIFY_COMPLETE"  # the shell's script sets it to, for example, bash_complete
 MODELS, BOARDS = ("-m", "--model"), ("-b", "--board")
@@ -30,7 +31,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.names:
             return None
-        found: click.Command = import_module(f"qverify.cli.commands.{cmd_name}").command
+        found = load_command(cmd_name)
         found.short_help = self.names[cmd_name]
         return found
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from importlib import import_module
 
 from qverify import __version__
+from qverify.cli.command_modules import load_command, missing_extra
 from qverify.cli.interrupts import Interrupts
 from qverify.cli.normalize_options import normalize_options
 from qverify.cli.streams import Streams
@@ -32,6 +32,10 @@ COMMANDS = {
     "report": "draw a capture again, as a page or in any other format; what changed between two runs",
     "boards": "the inventory; start and stop emulated boards; who uses a board",
     "schema": "the JSON Schema of the --json report",
+    "suite": "many jobs over many boards: models, inputs and boards of suite.toml; plan, run, resume, report, bisect",
+    "worker": "run the jobs of a farm on this host's boards",
+    "serve": "the farm as a service: HTTP API and pages, tokens, backup",
+    "login": "keep the token of a farm's server, for --server",
     "doctor": "check this host: onnxruntime canary, runtimes, emulators",
     "demo": "run the packaged example: PASSED, and what FAILED looks like",
     "completion": "the script that completes qverify's words in bash, zsh or fish",
@@ -44,7 +48,7 @@ HELP = """qverify: does the board compute what the host says it should?
 Commands:
 {commands}
 
-Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, a name in boards.toml.
+Boards: local, qemu-user:aarch64|armv7|riscv64|s390x, an ssh host, serial:///dev/ttyUSB0?baud=115200, qemu:arm64, labgrid:PLACE, a name in boards.toml.
 qverify verify --help shows every option of the main job.
 Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus the number of the signal that ended it."""
 
@@ -153,13 +157,17 @@ def _run(name: str, words: list[str]) -> int:
     from qverify.errors import BlockedError, QVerifyError, UndescribedError
 
     try:
-        command: click.Command = import_module(f"qverify.cli.commands.{name}").command
-        status = command.main(
+        status = load_command(name).main(
             words, prog_name=f"qverify {name}", standalone_mode=False, max_content_width=120, obj=[name, *words]
         )
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
         return int(error.exit_code)
+    except ModuleNotFoundError as error:
+        if (missing := missing_extra(name, error)) is None:
+            raise
+        print(f"qverify: {one_line(str(missing))}", file=sys.stderr)
+        return missing.exit_status
     except click.ClickException as error:
         from qverify.cli.usage_hints import hint
 

@@ -17,7 +17,7 @@ from qverify.errors import UsageError
 NOT_OPTIONS = frozenset(  # of the screen and of files, which a caller in Python writes with Report.save
     {"report", "json", "html", "junit", "csv", "markdown", "npz", "plots", "quiet", "verbose", "all", "top", "help"}
 )
-NOT_IN_PYTHON = {"triage": frozenset({"reduce", "build_cmd"}), "compile": frozenset({"list"})}
+NOT_IN_PYTHON = {"compile": frozenset({"list"})}
 RENAMED = {"model": "models", "input_img": "inputs"}  # the arguments of the functions that are no plain options
 
 

@@ -91,8 +91,7 @@ class ReportFiles:
         """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
         from qverify.renderers.formats import page
 
-        if self.writer != "write_difference":
-            cast("Report | Triage", report).command = self.command
+        report.command = self.command
         for name, path in self.files:
             if path != "-" or stdout:
                 getattr(page(name), self.writer)(report, path)
@@ -145,8 +144,9 @@ def given_words() -> list[str]:
 
 
 def repeating_command(words: list[str]) -> str:
-    """Returns the command as a line for a shell, without the options that only say where reports go; "" without words."""
-    kept, options, skip = list[str](), ("--report", "--plots", *(f"--{name}" for name in SHORT)), False
+    """Returns the command as a line for a shell, without the options that only say where reports go, and without a
+    token, which nobody else may read; "" without words."""
+    kept, options, skip = list[str](), ("--report", "--plots", "--token", *(f"--{name}" for name in SHORT)), False
     for word in words:
         where = word.partition("=")[0] in options and not skip
         kept += [] if where or skip else [word]

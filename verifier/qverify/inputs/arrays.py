@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from qverify.files import read_regular
 
 Array = npt.NDArray[Any]
 MOST_ARRAY = 1 << 30  # bytes
+_HEADERS = threading.Lock()  # numpy has Python parse them, which Python 3.11 fails at in two threads at a time
 UNNAMED = "arr_0"  # what numpy.savez calls an array that was given no name
 
 
@@ -69,7 +71,8 @@ def npy_array(file: IO[bytes], size: int, where: str) -> Array:
         raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    with _HEADERS:
+        shape, fortran, dtype = read(file)
     wanted, start = prod(shape) * dtype.itemsize, file.tell()
     if dtype.hasobject or not 0 <= wanted <= size:
         raise UsageError(f"{where}: {dtype}{list(shape)} does not fit into {size} bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,13 @@ Tables = Mapping[str, Mapping[str, Any]]
 class InputRequest:
     """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random
     inputs. seed: of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries
-    by path, against which the files are checked."""
+    by path, against which the files are checked. source: what reports name, where that is not the files."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
     tables: Tables = field(default_factory=dict)
     prepared: Mapping[str, ManifestEntry] = field(default_factory=dict)
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,10 @@ def prepared_inputs(graph: Graph, request: InputRequest) -> PreparedInputs:
     """Returns the inputs, random or from files. Raises UsageError where a file does not fit."""
     if request.files is None:
         return random_inputs(graph, request.seed)
-    return prepare(graph, request.files, request.tables, request.prepared)
+    prepared = prepare(graph, request.files, request.tables, request.prepared)
+    if not request.source:
+        return prepared
+    return PreparedInputs(tuple(replace(one, source=request.source) for one in prepared.inputs))
 
 
 def prepare(

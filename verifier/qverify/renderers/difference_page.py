@@ -1,69 +1,117 @@
-"""Two runs beside each other as one page without scripts and requests."""
+"""Two runs beside each other as one page: the change on top, verdicts, blame, and each tensor with its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from itertools import groupby
 
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline, shown
-from qverify.renderers.html_page.elements import element, text
+from qverify.renderers.html_page.elements import code, element, text, verdict
+from qverify.renderers.html_page.elements import table as table_of
+from qverify.renderers.html_page.frame import Section, page
+from qverify.renderers.html_page.page import when
 from qverify.report.difference import Difference
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-STYLE = """:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:75rem;padding:0 1rem}
-table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}th,td{border:1px solid #8888;padding:.25rem .5rem;text-align:left;
-white-space:nowrap}td.name{white-space:normal;overflow-wrap:anywhere;min-width:6rem}.worse{color:light-dark(#a40000,#ff9a92)}.better{color:light-dark(#0b5c20,#7fdb97)}
-.scroll{overflow-x:auto}td.number{text-align:right;font-variant-numeric:tabular-nums}"""
-PLACE: dict[str, Callable[[DifferenceRow], str]] = {
-    "pair": lambda row: row.pair,
-    "frame": lambda row: str(row.frame or ""),
-    "board": lambda row: row.board,
-    "tensor": lambda row: row.tensor,
-}
-SIGNS = {"worse": "✗ worse", "better": "✓ better", "not known": "? not known"}
-SECTIONS = (
-    ("Verdicts", ("verdict",)),
-    ("Blame", ("blame",)),
-    ("Tensors that changed", ("tensor", "metric")),
-    ("Tensors of one run only", ("only",)),
-    ("Times in seconds, of one run each", ("time",)),
-    ("Models, inputs, options, versions", ("fact",)),
+KINDS = {"worse": "failed", "better": "passed", "not known": "inconclusive"}
+SIGNS = {"worse": "✗", "better": "✓", "not known": "?"}
+LISTS = (  # id, title, caption, the rows' kind
+    ("blame", "Blame", "the node to blame, by side", "blame"),
+    ("only", "Tensors of one run only", "compared in one run only", "only"),
+    ("times", "Times", "seconds, of one run each", "time"),
+    ("facts", "Models, inputs, options, versions", "what was not the same", "fact"),
 )
 
 
 def render(found: Difference) -> str:
     """Returns the page. found: with printable texts."""
     rows = difference_rows(found)
-    title = f"qverify report diff: {found.change}"
-    head = element("title", text(title)) + element("style", STYLE)
+    sections = [Section("verdicts", "Verdicts", _verdicts([r for r in rows if r.kind == "verdict"]))]
+    sections.append(Section("tensors", "Tensors that changed", _tensors(rows)))
+    for name, title, caption, kind in LISTS:
+        listed = _list(caption, [row for row in rows if row.kind == kind], kind)
+        sections.insert(1 if kind == "blame" else len(sections), Section(name, title, listed))
+    sections.append(Section("again", "The command that repeats it", _command(found.command)))
+    return page(f"qverify report diff: {found.change}", _top(found), sections)
+
+
+def _top(found: Difference) -> str:
     runs = [
-        element("li", text(f"{name}: {run.source}, {run.verdict}, qverify {run.qverify}, {run.date}"))
-        for name, run in (("a (before)", found.a), ("b (now)", found.b))
+        element(
+            "li",
+            f"{element('strong', name)} {code(run.source)}: {verdict(run.verdict)}, ",
+            text(f"{when(run.date)}, qverify {run.qverify}"),
+        )
+        for name, run in (("a, before:", found.a), ("b, now:", found.b))
     ]
-    body = element("h1", text(title)) + element("p", text(headline(found))) + element("ul", *runs)
-    for name, kinds in SECTIONS:
-        listed = [row for row in rows if row.kind in kinds]
-        body += element("h2", text(name)) + (_table(name, listed) if listed else element("p", "None."))
-    meta = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    meta += '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    page = element("head", meta, head) + element("body", element("main", body))
-    return f"<!doctype html>\n{element('html', page, lang='en')}\n"
+    kind = {"failed": "", "passed": " good"}.get(KINDS.get(found.change, "passed"), " quiet")
+    return element(
+        "header",
+        element("h1", element("span", "qverify report diff ", class_="brand"), _change(found.change)),
+        element("p", text(headline(found)), class_=f"blame{kind}"),
+        element("ul", *runs, class_="lines"),
+    )
 
 
-def _table(name: str, rows: list[DifferenceRow]) -> str:
-    """Returns the table, without columns that say nothing in any row."""
-    heads = [head for head, value in PLACE.items() if any(value(row) for row in rows)]
-    titles = [*heads, "what", "a", "b", *(["change"] if any(row.direction for row in rows) else [])]
-    head = element("tr", *(element("th", text(title), scope="col") for title in titles))
-    lines = [_row(row, heads, "change" in titles) for row in rows]
-    table = element("table", element("thead", head), element("tbody", *lines), aria_label=name)
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
+def _change(direction: str) -> str:
+    """Returns a direction by sign, word and colour; "" for none."""
+    said = text(f"{SIGNS.get(direction, '')} {direction}".strip())
+    return element("span", said, class_=f"verdict {KINDS.get(direction, '')}".strip()) if direction else ""
 
 
-def _row(row: DifferenceRow, heads: list[str], changes: bool) -> str:
-    cells = [element("td", text(PLACE[head](row)), class_="name") for head in heads]
-    cells.append(element("td", text(row.what), class_=None if heads else "name"))
-    for value in (row.before, row.now):
-        number = isinstance(value, (int, float))
-        cells.append(element("td", text(shown(value)), class_="number" if number else "name"))
-    way = element("td", text(SIGNS.get(row.direction, row.direction)), class_=row.direction.replace(" ", "-") or None)
-    return element("tr", *cells, *([way] if changes else []))
+def _value(value: str | int | float | None) -> str:
+    return verdict(value) if value in ("PASSED", "FAILED", "INCONCLUSIVE") else text(shown(value))
+
+
+def _place(row: DifferenceRow) -> str:
+    """Returns frame and board of a row, where it has them."""
+    return "".join((f", frame {row.frame}" if row.frame else "", f", {row.board}" if row.board else ""))
+
+
+def _verdicts(rows: list[DifferenceRow]) -> str:
+    """Returns the table of verdicts: of the run, and of each pair."""
+    cells = [
+        [_change(r.direction), text(f"{r.pair or r.what}{_place(r)}"), _value(r.before), _value(r.now)] for r in rows
+    ]
+    return table_of("verdicts of both runs", ("change", "of", "a", "b"), cells, heading=1)
+
+
+def _tensors(rows: Iterable[DifferenceRow]) -> str:
+    """Returns the table of tensors: a heading for each, with its verdicts, and its numbers below."""
+    changed = [row for row in rows if row.kind in ("tensor", "metric")]
+    if not changed:
+        return element("p", "None.")
+    bodies = [
+        element("tbody", *map(_tensor_row, group))
+        for _, group in groupby(changed, lambda row: (row.pair, row.frame, row.board, row.tensor))
+    ]
+    head = element("tr", *(element("th", name, scope="col") for name in ("change", "what", "a", "b")))
+    caption = element("caption", "tensor by tensor, the worse ones first")
+    return _wide(element("table", caption, element("thead", head), *bodies, class_="changes"), "tensors that changed")
+
+
+def _tensor_row(row: DifferenceRow) -> str:
+    change, values = element("td", _change(row.direction)), [element("td", _value(v)) for v in (row.before, row.now)]
+    if row.kind == "metric":
+        return element("tr", change, element("td", text(row.what)), *values)
+    name = element("th", f"{code(row.tensor)} {text(row.pair + _place(row))}", scope="rowgroup")
+    return element("tr", change, name, *values, class_="of")
+
+
+def _list(caption: str, rows: list[DifferenceRow], kind: str) -> str:
+    """Returns a table of what changed; of tensors with their pair; "" without any, but for blame."""
+    if not rows:
+        return element("p", "None.") if kind == "blame" else ""
+    placed = kind == "only"
+    cells = [
+        [*([code(r.tensor), text(r.pair + _place(r))] if placed else []), text(r.what), _value(r.before), _value(r.now)]
+        for r in rows
+    ]
+    return table_of(caption, (*(("tensor", "pair") if placed else ()), "what", "a", "b"), cells)
+
+
+def _command(command: str) -> str:
+    return element("pre", code(command), tabindex=0, aria_label="command") if command else ""
+
+
+def _wide(table: str, name: str) -> str:
+    return element("div", table, class_="wide", tabindex=0, role="group", aria_label=name)

@@ -138,7 +138,8 @@ def _sum_up_experiments(found: FaultExplanation) -> list[str]:
         return _list_experiments(found)
     healthy = sum(run.board == run.simulator for run in runs)
     differ = f"{len(runs) - healthy} of them" if healthy else "each of them"
-    text = f"{count(len(runs), 'experiment')}, {differ} different from a healthy board: {runs[-1].stood} causes predicted every byte"
+    stood = count(runs[-1].stood, "cause")
+    text = f"{count(len(runs), 'experiment')}, {differ} different from a healthy board: {stood} predicted every byte"
     return [f"{text}, {sum(run.fell for run in runs)} failed (--all lists them)"]
 
 

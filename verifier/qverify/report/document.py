@@ -16,6 +16,7 @@ Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 EXIT: dict[str, int] = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 Metric = int | float | None | dict[str, int]
 DRAWN = {"drawings", "input_drawings"}  # fields for people's eyes, which the document leaves out
+_WRITTEN = dict[Any, tuple[str, ...]]()
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -66,7 +67,8 @@ class Forced:
     compared with the output that `on` recorded. max_lsb: None for floats. limit: in words. Numbers are None where
     nothing was computed. not_judged: elements for which `by`, the reference, has no meaningful value, because its float32
     intermediates overflow or underflow; there `on` was compared with the exact value alone. sqnr_db, cosine: of the
-    computed and the recorded values; None where they have the same bytes, or nothing was computed."""
+    computed and the recorded values; None where they have the same bytes, or nothing was computed. unexplained: elements
+    that differ within the limit, but where the documented kernels of the board may not differ."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -80,6 +82,7 @@ class Forced:
     not_judged: int = 0
     sqnr_db: float | None = None
     cosine: float | None = None
+    unexplained: int = 0
 
 
 @dataclass(slots=True)
@@ -133,13 +136,14 @@ class FirstDivergence:
 
 @dataclass(slots=True)
 class NodeByNode:
-    """Tensors after a node whose reference is float, judged by recomputing every node before them from the recorded
-    inputs. tensors: how many. max_lsb, max_abs: the largest difference free-running, in LSB (None without integers) and
-    in real values."""
+    """Tensors after a node whose reference is float, or of a board with documented kernels, judged by recomputing every
+    node before them from the recorded inputs. tensors: how many. max_lsb, max_abs: the largest difference free-running, in
+    LSB (None without integers) and in real values. kernels: of the board, in words, "" for the former."""
 
     tensors: int
     max_lsb: int | None
     max_abs: float | None
+    kernels: str = ""
 
 
 @dataclass(slots=True)
@@ -323,17 +327,29 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Returns a copy with dataclasses as dicts, and numbers that are not finite as text."""
-    if isinstance(value, TensorRow):
-        row = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name != "metrics"}
-        return row | {name: plain(metric) for name, metric in value.metrics.items()}
-    if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in DRAWN}
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, TensorRow):
+        row = {name: plain(getattr(value, name)) for name in _written(kind) if name != "metrics"}
+        return row | {name: plain(metric) for name, metric in value.metrics.items()}
+    if is_dataclass(value):
+        return {name: plain(getattr(value, name)) for name in _written(kind)}
+    if isinstance(value, (bool, int, str)):
         return value
     return value.item() if hasattr(value, "item") else str(value)
+
+
+def _written(kind: Any) -> tuple[str, ...]:
+    """Returns the fields of a dataclass that the document has."""
+    if kind not in _WRITTEN:
+        _WRITTEN[kind] = tuple(f.name for f in fields(kind) if f.name not in DRAWN)
+    return _WRITTEN[kind]

@@ -99,7 +99,8 @@ class TensorDrawing:
 @dataclass(slots=True)
 class InputDrawing:
     """One prepared input. picture: uint8, (height, width, 3), down-sampled, None where it is no picture. values: of its
-    elements, None where none is finite. shown: what the picture is, in words."""
+    elements, None where none is finite. shown: what the picture is, in words. frame, source: the frame's number and
+    name, of many."""
 
     name: str
     dtype: str
@@ -107,3 +108,5 @@ class InputDrawing:
     picture: npt.NDArray[np.uint8] | None
     values: ValueHistogram | None
     shown: str = ""
+    frame: int = 0
+    source: str = ""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from qverify import __version__
 from qverify.report.clock import utc_text
 from qverify.report.document import EXIT, Blame, FirstDivergence, NetworkUnit, Report, Verdict, plain
+from qverify.report.drawings import InputDrawing, TensorDrawing
 
 SCHEMA = "qverify.triage/1"
 
@@ -95,6 +96,9 @@ class Rung:
     evidence: list[str] = field(default_factory=list)
     next_step: str = ""
     caveats: list[str] = field(default_factory=list)
+    drawings: list[TensorDrawing] = field(
+        default_factory=list, compare=False
+    )  # of the tensors that differ; not in JSON
 
 
 @dataclass(slots=True)
@@ -212,6 +216,7 @@ class Triage:
     sides: list[dict[str, Any]] = field(default_factory=list)
     units: list[NetworkUnit] = field(default_factory=list)
     command: str = field(default="", compare=False)
+    input_drawings: list[InputDrawing] = field(default_factory=list, compare=False)  # of the worst frames; not in JSON
 
     def take_run(self, report: Report) -> None:
         """Takes models, units and sides of a frame's report; the sides of the first frame."""

@@ -41,4 +41,10 @@ def _describe_node_by_node(judged: Sequence[NodeByNode], pairs: Sequence[Pair]) 
     agree = f", top-1 agrees{'' if min(top) == 1 else f' in {min(top):.0%}'}" if top else ""
     far = f"{lsb} LSB" if lsb is not None else f"{apart:.3g}"
     tensors = count(max(j.tensors for j in judged), "tensor")
-    return f"{tensors} after float nodes judged node by node; free-running up to {far}{agree}"
+    kernels = next((j.kernels for j in judged if j.kernels), "")
+    which = (
+        f"judged node by node, as {kernels} round in their own way"
+        if kernels
+        else "after float nodes judged node by node"
+    )
+    return f"{tensors} {which}; free-running up to {far}{agree}"

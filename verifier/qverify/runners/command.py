@@ -57,6 +57,10 @@ def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
             found = _input(request, name, match[0])
             fed.add(found.spec.name)
             return shlex.quote(found.path if kind == "input" else found.npy)
+        if kind == "list" and name is None:
+            raise UsageError(
+                "--runner: {list}: each frame is a call of its own, so no list of frames is made; wanted {input}"
+            )
         if name is not None or kind not in NAMES:
             return match[0]  # the user's own braces: ${HOME:-x}, awk '{print}'
         if kind in ("inputs", "npys"):

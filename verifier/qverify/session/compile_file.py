@@ -1,13 +1,14 @@
-"""Compiles a quantized ONNX file to model.bin, checks it, and writes it."""
+"""Compiles a quantized ONNX or a .tflite to model.bin, checks it, and writes it."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from qverify.compiler.check_units import CANCELLING
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
 from qverify.compiler.match import Watch
+from qverify.errors import UsageError
 from qverify.files import write_pieces
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode_pieces
@@ -17,7 +18,7 @@ from qverify.session.check_readable import check_readable
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """What to compile. model: path of the quantized ONNX. output, integer_onnx: paths to write, None for none."""
+    """What to compile. model: path of the quantized ONNX or the .tflite. output, integer_onnx: paths to write, None for none."""
 
     model: str
     output: str | None
@@ -38,7 +39,15 @@ class CompiledFile:
 def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     """Compiles, and writes the files unless the check failed. QVerifyError for a model that cannot be compiled, and for
     files that cannot be read or written."""
-    compiled = compile_model(read_model(job.model), os.path.basename(job.model), job.options, watch)
+    data, name = read_model(job.model), os.path.basename(job.model)
+    if is_tflite(data):
+        if job.integer_onnx:
+            raise UsageError(
+                f"--integer-onnx: {name} is compiled in LiteRT's arithmetic, which no integer ONNX has; leave it out"
+            )
+        compiled = compile_tflite(name, data, job.options)
+    else:
+        compiled = compile_model(data, name, job.options, watch)
     if failed := _describe_failure(compiled.graph):
         return CompiledFile(compiled.graph, failed=failed)
     pieces = encode_pieces(compiled.graph)
@@ -47,6 +56,22 @@ def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
     if job.output is not None:
         write_pieces(pieces, job.output, check_readable)
     return CompiledFile(compiled.graph, sum(map(len, pieces)))
+
+
+def is_tflite(data: bytes) -> bool:
+    """Returns whether these are the bytes of a .tflite."""
+    return data[4:8] == b"TFL3"
+
+
+def compile_tflite(name: str, data: bytes, options: CompileOptions) -> Compiled:
+    """Returns a .tflite compiled in LiteRT's arithmetic. UsageError for options that it does not have; else as open_tflite."""
+    from qverify.session.tflite_alone import open_tflite
+
+    plain = CompileOptions(check=options.check, folder=options.folder, host=options.host)
+    if apart := [f.name for f in fields(options) if getattr(options, f.name) != getattr(plain, f.name)]:
+        word = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(apart[0], apart[0].replace("_", "-"))
+        raise UsageError(f"--{word}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
+    return open_tflite(name, data)[0]
 
 
 def _describe_failure(graph: Graph) -> str:

@@ -29,7 +29,10 @@ class SideResults:
 
 
 class HostSides:
-    """The reference, where -m contains a quantized ONNX, and the simulator; each is opened once."""
+    """The reference, where -m contains a quantized ONNX, and the simulator; each is opened once. at_hand: their results
+    are known, so that nothing is gained by running them while the board runs."""
+
+    at_hand = False
 
     def __init__(self, models: Models):
         self._models, self._canary = models, dict[str, Any]()

@@ -6,13 +6,14 @@ import hashlib
 import os
 
 from qverify.compiler.compile_model import CompileOptions, compile_model
-from qverify.errors import QVerifyError
+from qverify.errors import QVerifyError, UsageError
 from qverify.model_bin.facts import ModelFacts
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import parse, read_model
 from qverify.onnx_model.summary import summarize
 from qverify.session.models import kind_of
+from qverify.session.tflite_alone import open_tflite
 
 
 def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -> ModelFacts:
@@ -23,6 +24,11 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
     identity = path, kind, len(data), hashlib.sha256(data).hexdigest()
     if kind == "model.bin":
         graph = decode(data)
+        return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
+    if kind == "tflite":
+        if shapes:
+            raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {path} are fixed")
+        graph = open_tflite(path, data)[0].graph
         return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
     summary = summarize(parse(data, os.path.basename(path)))
     compiled, why = None, "it is a float ONNX, which has no quantized tensors"

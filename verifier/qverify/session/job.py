@@ -25,7 +25,7 @@ from qverify.session.repeat import repeat
 from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
-from qverify.session.runner import connect_board, describe_runner, open_with_board_model, runner_for
+from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
@@ -45,10 +45,21 @@ class Outcome:
     evidence: RunEvidence | None = None
 
 
-def verify(request: Request, watch: Watch | None = None) -> Outcome:
-    """Runs the main job on one frame. QVerifyError (exit 2) for the user's mistakes, LinkError for an address or a link
-    that fails in another way than an unreachable board, which is an outcome."""
-    job = Job(request)
+@dataclass(slots=True)
+class Opened:
+    """What a job would open, opened before: by open_with_board_model, for a request of the same model files, shapes and
+    runner. host: where the reference's and the simulator's results come from; not used by two jobs at a time."""
+
+    models: Models
+    vendor: BoardModel | None
+    host: HostSides
+
+
+def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> Outcome:
+    """Runs the main job on one frame. job: of this request, which is closed at the end; None makes one. QVerifyError
+    (exit 2) for the user's mistakes, LinkError for an address or a link that fails in another way than an unreachable
+    board, which is an outcome."""
+    job = Job(request) if job is None else job
     try:
         if job.task is not None:
             job.task.begin([str(request.inputs.files)])
@@ -65,13 +76,18 @@ def verify(request: Request, watch: Watch | None = None) -> Outcome:
 
 
 class Job:
-    """One model and its sides, for any number of inputs; the board stays connected between them. UsageError where the
-    request contradicts itself or gives fewer than `fewest_sides` sides."""
+    """One model and its sides, for any number of inputs; the board stays connected between them. opened: what is not to
+    be opened again. unreached: why the board could not be reached, None where it was. UsageError where the request
+    contradicts itself or gives fewer than `fewest_sides` sides."""
 
-    def __init__(self, request: Request, fewest_sides: int = 2):
+    def __init__(self, request: Request, fewest_sides: int = 2, opened: Opened | None = None):
         self.request = request
+        self.unreached: LinkError | None = None
         self._runner = runner_for(request.board, request.runner)
-        self.models, self._vendor = open_with_board_model(request, self._runner)
+        if opened is None:
+            models, vendor = open_with_board_model(request, self._runner)
+            opened = Opened(models, vendor, HostSides(models))
+        self.models, self._vendor = opened.models, opened.vendor
         sides = {
             "reference": self.models.compiled is not None or self.models.engine is not None,
             "simulator": request.run_sim and self.models.engine is None,
@@ -93,7 +109,7 @@ class Job:
         self._spread = ReferenceSpread(request, self.models) if request.reference_spread else None
         if request.reference_python and self._spread is None and not request.reference_engine:
             raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
-        self._host = HostSides(self.models)
+        self._host = opened.host
         self._board: Any = None
         self._earlier_traffic = Counter[str]()  # of connections that ended: a broken frame is followed by another
         self.task = _start_task(request, self.models, [side for side, on in sides.items() if on])
@@ -110,7 +126,8 @@ class Job:
         if self._runner is not None:
             describe_runner(report, ran.recordings.get("board"))
         report.link = dict(self._earlier_traffic + Counter(report.link)) if self._earlier_traffic else report.link
-        self.keep_frame(frame, source or str(inputs.files or "random"), prepared, ran, pull)
+        if self.is_kept(report):
+            self.keep_frame(frame, source or inputs.source or str(inputs.files or "random"), prepared, ran, pull)
         if spread is not None:
             mark_spread(report, spread)
         evidence = RunEvidence(prepared, ran, pull)
@@ -122,6 +139,14 @@ class Job:
             self._run_on_others(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
         return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+
+    def is_kept(self, report: Report) -> bool:
+        """Returns whether the capture, where there is one, gets the frame of this report."""
+        return True
+
+    def start_capture(self, folder: str) -> None:
+        """Begins a capture of the frames that follow. UsageError where the folder is not empty."""
+        self._capture = _start_capture(replace(self.request, capture=folder), self.models)
 
     def keep_frame(
         self, number: int, source: str, prepared: PreparedInputs, ran: SideResults, pull: Pull | None
@@ -176,7 +201,8 @@ class Job:
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
         """Runs every side once, the host's while the board runs. Returns their results, a function that pulls
         more tensors from the board (None without one), and why the board could not be reached ("" where it was)."""
-        if self.request.board is None or self.models.graph.islands:  # the host's nodes are of one session
+        alone = self.request.board is None or bool(self.models.graph.islands)  # the host's nodes are of one session
+        if alone or self._host.at_hand:
             ran = self._host.run(prepared, self.request.run_sim, watch)
             recording, unreached = self._record_board(prepared, watch)
         else:
@@ -197,6 +223,7 @@ class Job:
         except LinkError as error:
             if error.exit_status != EXIT["INCONCLUSIVE"]:
                 return None, error
+            self.unreached = error
             unreached = " ".join(str(error).split())
             return unreachable_board(self.models.graph, str(self.request.board), unreached), unreached
         if board is None:

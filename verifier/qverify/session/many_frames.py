@@ -17,6 +17,7 @@ from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
+from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
 from qverify.session.inputs.prepared_files import manifest
@@ -116,11 +117,15 @@ def _resolve(here: str, part: str) -> str:
     return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
-def verify_frames(request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None) -> Outcome:
-    """Verifies every frame in order and calls tell(row) after each. Frames that cannot be prepared are listed, and the
-    others still run. UsageError when none ran. The report contains a verdict for every pair of every frame, but tensors
-    only of the WHOLE worst frames, so that memory does not grow with the number of tensors."""
-    job, kept, rows, unreached = Job(request), KeptReports(), list[dict[str, Any]](), ""
+def verify_frames(
+    request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None, job: Job | None = None
+) -> Outcome:
+    """Verifies every frame in order and calls tell(row) after each. job: of this request, which is closed at the end; None
+    makes one. Frames that cannot be prepared are listed, and the others still run. UsageError when none ran. The report
+    contains a verdict for every pair of every frame, but tensors only of the WHOLE worst frames, so that memory does not
+    grow with the number of tensors."""
+    job = Job(request) if job is None else job
+    kept, rows, unreached = KeptReports(), list[dict[str, Any]](), ""
     first_error: QVerifyError | None = None
     try:
         if job.task is not None:
@@ -170,6 +175,7 @@ class KeptReports:
         self.reports: list[Report] = []
         self._whole: list[tuple[tuple[float, ...], Report]] = []
         self._drafts: dict[str, str] = {}
+        self._fed = DrawnInputs()
 
     def draft(self, error: QVerifyError) -> None:
         """Adds the draft of a description that would have prepared a frame, where the error has one."""
@@ -179,7 +185,8 @@ class KeptReports:
     def add(self, report: Report, row: dict[str, Any]) -> None:
         """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
         if self.reports:  # what all frames have in common is reported once
-            report.sides, report.canary, report.no_integer_reference, report.input_drawings = [], {}, [], []
+            report.sides, report.canary, report.no_integer_reference = [], {}, []
+        self._fed.add(report, row)
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))
         if len(self._whole) > WHOLE:
@@ -193,6 +200,7 @@ class KeptReports:
     def whole(self, rows: list[dict[str, Any]]) -> Report:
         """Returns one report of all frames; the link counts from the first frame on."""
         combined = combine(self.reports)
+        combined.input_drawings = self._fed.worst()
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
         if left_out := describe_left_out(rows):

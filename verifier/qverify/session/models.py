@@ -19,6 +19,7 @@ from qverify.model_bin.islands import describe_islands
 from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
+from qverify.plural import count
 from qverify.session.model_claims import contradiction
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
@@ -213,10 +214,15 @@ class _File:
     def read(path: str) -> _File:
         """Reads a file, and recognises it. Raises BadFileError."""
         data, parsed = read_file(path), None
-        if data[:8] != MAGIC:
-            data, parsed = with_external_data(data, path)
-        digest = submit(lambda: hashlib.sha256(data).hexdigest())
-        return _File(path, data, kind_of(path, data, parsed), digest, parsed)
+        try:
+            if data[:8] != MAGIC:
+                data, parsed = with_external_data(data, path)
+            kind = kind_of(path, data, parsed)
+        except BadFileError as error:
+            if not path.endswith(".tflite"):
+                raise
+            raise BadFileError(f"{path}: not a .tflite ({count(len(data), 'byte')}, no TFL3 at byte 4)") from error
+        return _File(path, data, kind, submit(lambda: hashlib.sha256(data).hexdigest()), parsed)
 
     def take(self) -> Any | None:
         """Returns the parsed ONNX, which is not held here any more."""

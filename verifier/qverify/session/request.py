@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 from qverify.compare.options import Options
 from qverify.inputs.sources import InputRequest
 from qverify.session.task.task_request import TaskRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The engine that runs an ONNX of unknown operators, as in Request. names: () for none."""
+
+    names: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    timeout_s: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +45,14 @@ class Request:
     reference_timeout_s: float = 900.0  # for each of their runs
     task: TaskRequest | None = None  # of --labels and --task-metric
     reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python
+
+    def with_engine(self, engine: Engine) -> Request:
+        """Returns the request with this engine as the reference; the same where it names none."""
+        if not engine.names:
+            return self
+        return replace(
+            self,
+            reference_engine=engine.names,
+            reference_python=engine.python,
+            reference_timeout_s=engine.timeout_s,
+        )

@@ -20,6 +20,7 @@ from qverify.runners import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
 from qverify.session.request import Request
+from qverify.session.runner_options import check_options
 from qverify.tensors.recording import Recording
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def runner_for(board: str | None, given: tuple[tuple[str, str], ...]) -> RunnerC
     keys = {key for key, _ in given}
     if keys & {"runtime", "command"}:  # another runner: the options of the listed one are not for it
         listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))
-    return choose((*listed, *given), "--runner-option" if given else where)
+    choice = choose((*listed, *given), "--runner-option" if given else where)
+    if choice is not None:
+        check_options(choice)
+    return choice
 
 
 def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tuple[Models, BoardModel | None]:

@@ -1,5 +1,5 @@
 """Soak: runs one model on one board for a time, compares every run's digests with the simulator's, or those of another
-runtime than qvrt with its own first run's, and logs one line per run."""
+runtime than qvrt with its own first run's (and that run with a reference engine's), and logs one line per run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from typing import Any
 from qverify_agents.connect import runtime_of
 from qverify_agents.errors import LinkError
 
+from qverify.compare.options import Options
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.runners import RunnerChoice
+from qverify.session.host_sides import SideResults
 from qverify.session.models import Models
-from qverify.session.request import Request
-from qverify.session.runner import BoardModel, connect_board, open_with_board_model, runner_for
+from qverify.session.report import make_report
+from qverify.session.request import Engine, Request
+from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
 from qverify.sides.board import Board
 from qverify.sides.runner_board import RunnerBoard
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
+from qverify.tensors.recording import Recording
 
 PAUSE_S = 2.0  # after a lost connection
 
@@ -36,7 +40,7 @@ PAUSE_S = 2.0  # after a lost connection
 @dataclass(frozen=True, slots=True)
 class Soak:
     """The request for a soak. seconds: how long. every_s: from the start of one run to that of the next; 0: without a
-    pause. runner: what runs on the board, as for Request."""
+    pause. runner: what runs on the board, as for Request. engine: what the first run is judged by, by `options`."""
 
     models: list[str]
     board: str
@@ -46,6 +50,8 @@ class Soak:
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
     runner: tuple[tuple[str, str], ...] = ()
+    engine: Engine = field(default_factory=Engine)
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(slots=True)
@@ -54,7 +60,8 @@ class SoakResult:
     run's, whatever is right. lost: how often the board was
     unreachable. first_wrong: the first wrong tensor. gone: the board was unreachable at the end. cut: ended by Ctrl-C.
     unwritten: why the log could not be written. scope: what was not compared. hottest_c, slowest_mhz:
-    over the readings after each run; None where the board has none."""
+    over the readings after each run; None where the board has none. reference: the verdict of the first run against
+    the reference engine, with its reason; "" without an engine."""
 
     runs: int = 0
     wrong: int = 0
@@ -67,6 +74,7 @@ class SoakResult:
     hottest_c: float | None = None
     slowest_mhz: float | None = None
     by_first_run: bool = False
+    reference: str = ""
 
     @property
     def fewest(self) -> int:
@@ -75,8 +83,12 @@ class SoakResult:
 
     @property
     def exit_status(self) -> int:
-        """1 where a run was wrong; 3 where nothing was compared or the board was unreachable at the end; else 0."""
-        return 1 if self.wrong else 3 if self.runs < self.fewest or self.gone else 0
+        """1 where a run was wrong, or the engine gives something else; 3 where nothing was compared or the board was
+        unreachable at the end; else 0."""
+        if self.wrong or self.reference.startswith("FAILED"):
+            return 1
+        unknown = bool(self.reference) and not self.reference.startswith("PASSED")
+        return 3 if self.runs < self.fewest or self.gone or unknown else 0
 
 
 class _Broke(LinkError):
@@ -111,7 +123,9 @@ def soak(
             row: dict[str, Any] = {"t_s": round(now - start, 3), "at": _utc()}
             try:
                 if board is None:
-                    board, digests = _connect(runs)
+                    board, digests, first = _connect(runs)
+                    if runs.engine is not None and not result.reference:
+                        result.reference = row["reference"] = _judge_by_engine(runs, runs.engine, first, board)
                 else:
                     digests, _ = board.again(None)
                 result.gone = False
@@ -165,7 +179,8 @@ def _write(row: dict[str, Any], log: FileIO | None) -> None:
 
 def _describe(request: Soak, models: Models, prepared: PreparedInputs) -> dict[str, Any]:
     """Returns the log's first line: board, model and inputs of the lines after it."""
-    model = hashlib.sha256(models.binary).hexdigest()
+    ran = models.binary if models.engine is None else models.original or b""
+    model = hashlib.sha256(ran).hexdigest()
     return {"soak": request.board, "model_sha256": model, "inputs_sha256": prepared.sha256, "at": _utc()}
 
 
@@ -176,7 +191,7 @@ def _utc() -> str:
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """What runs again and again. expected: digests by tensor. by_first_run: they are the first run's, as another runtime
-    than qvrt may round in its own way."""
+    than qvrt may round in its own way. engine: what the reference engine gives; None without one."""
 
     request: Request
     runner: RunnerChoice | None
@@ -185,6 +200,7 @@ class _Runs:
     prepared: PreparedInputs
     expected: dict[str, str]
     by_first_run: bool
+    engine: Recording | None = None
 
 
 def _open(request: Soak) -> _Runs:
@@ -197,11 +213,13 @@ def _open(request: Soak) -> _Runs:
         deadline_s=request.deadline_s,
         reach=request.reach,
         runner=request.runner,
-    )
+        options=request.options,
+    ).with_engine(request.engine)
     models, vendor = open_with_board_model(asked, runner)
     prepared = prepared_inputs(models.graph, request.inputs)
     if runner is not None or runtime_of(request.board, request.reach):
-        return _Runs(asked, runner, vendor, models, prepared, {}, True)
+        engine = None if models.engine is None else models.engine.run(prepared)
+        return _Runs(asked, runner, vendor, models, prepared, {}, True, engine)
     simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())
     if simulated.state != "complete":
         raise UsageError(f"{simulated.why}; take other inputs")
@@ -210,9 +228,9 @@ def _open(request: Soak) -> _Runs:
     return _Runs(asked, runner, vendor, models, prepared, simulated.digests, False)
 
 
-def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str]]:
-    """Connects the board and does a first run, which pushes model and inputs. Returns the board and the run's digests.
-    LinkError where that run did not end, or lacks a final output."""
+def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str], Recording]:
+    """Connects the board and does a first run, which pushes model and inputs. Returns the board, the run's digests, and
+    its recording. LinkError where that run did not end, or lacks a final output."""
     board = connect_board(runs.request, runs.runner, runs.vendor, runs.models)
     try:
         first = board.run(runs.prepared)
@@ -223,7 +241,16 @@ def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str]]:
         board.close()
         raise _Broke(first.why or next(iter(first.missing.values())), dict(board.came))
     computed = {n: tensor_digest(v) for n, v in first.tensors.items() if n not in runs.models.graph.inputs}
-    return board, dict(first.digests) or computed
+    return board, dict(first.digests) or computed, first
+
+
+def _judge_by_engine(runs: _Runs, engine: Recording, first: Recording, board: Board | RunnerBoard) -> str:
+    """Returns the verdict of the board's first run against the reference engine, and why."""
+    ran = SideResults({"reference": engine, "board": first})
+    report = make_report(runs.models, runs.prepared, ran, runs.request.options, board.pull)
+    describe_runner(report, first)
+    why = next((pair.why for pair in report.pairs if pair.verdict == report.verdict), "")
+    return f"{report.verdict}{f' ({why})' if why else ''}"
 
 
 def _judge_cut_off(came: dict[str, str], expected: dict[str, str], result: SoakResult) -> dict[str, Any]:

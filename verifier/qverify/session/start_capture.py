@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from qverify.capture.reader import MAP, MAP_ENDING
 from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
@@ -24,6 +26,9 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
             continue  # the board's own file, of any kind and size: its hash is in the report
         ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
         writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
+        if row["kind"] == "quant.onnx" and models.tflite is not None:
+            data = json.dumps(models.tflite[1]).encode()
+            writer.model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
     if not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()
         writer.model("compiled.bin", "", "model.bin", digest, models.binary)

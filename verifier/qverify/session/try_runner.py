@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qverify_agents.command_board import CommandBoard, CommandLine
+from qverify_agents.connect import runtime_of
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
@@ -35,13 +36,19 @@ def try_runner(request: Request, tell: Tell) -> Tried:
     cannot be reached."""
     runner = runner_for(request.board, request.runner)
     if runner is None or request.board is None:
-        raise UsageError(
-            f"{request.board}: runs qvrt; wanted a board with a runner in boards.toml, or --runner COMMAND"
-        )
+        raise UsageError(_describe_none(request))
     tell(True, f"runner {runner.name}: {', '.join(f'{k} = {v!r}' for k, v in _shown(runner))}")
     if why := _try_board(request, tell):
         return Tried(why)
     return Tried(_try_run(request, runner, tell)) if request.models else Tried()
+
+
+def _describe_none(request: Request) -> str:
+    """Returns why there is no runner to try: what the board runs, as far as its address tells."""
+    board = request.board or ""
+    runtime = runtime_of(board, request.reach or {}) if board else ""
+    known = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
+    return f"{board}: {known}; wanted a board with a runner in boards.toml, or --runner COMMAND"
 
 
 def _shown(runner: RunnerChoice) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from qverify.capture.writer import check_capture_folder
 from qverify.compare.verdict import combine
@@ -15,11 +16,13 @@ from qverify.session.request import Request
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
     """The main job, as asked for. request: without its board. boards: addresses; none: the host's sides alone. frames:
-    None for one frame, which the request's inputs are."""
+    None for one frame, which the request's inputs are. on_farm: what a farm is asked for instead, None for a job on this
+    host's boards."""
 
     request: Request
     boards: tuple[str, ...] = ()
     frames: list[FrameSource] | None = None
+    on_farm: Any = None
 
 
 def verify_boards(

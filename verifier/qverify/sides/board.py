@@ -37,6 +37,7 @@ class Board(BoardUnits):
     no agent answers, or the address names a fault of a node that the graph lacks."""
 
     runtime = "qvrt"
+    kernels = ""  # as in Recording
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Board(BoardUnits):
             {"uri": self.uri, **self.facts},
             host=self.uri,
             runtime=self.runtime,
+            kernels=self.kernels,
             specs={n: self.graph.spec(n) for n in offered},
             finals=self.graph.outputs,
             capabilities=self.capabilities,
@@ -107,10 +109,13 @@ class Board(BoardUnits):
         if self._agent.hello.get("lock") == "none" and self._agent.shared:
             lock = "the board has no place for a lock file, so another host can use it at the same time"
             recording.notes.append(lock)
+        if self._agent.place:
+            recording.notes.append(f"the board is {self._agent.place}")
         if self._agent.generation:
             times = count(self._agent.generation, "time")
             recording.notes.append(f"the connection to the board was lost and made again {times}")
-        recording.notes += [*quote_troubles(self._agent.messages_between()), *self.notes()]
+        ran = recording.state != "did not run"
+        recording.notes += [*quote_troubles(self._agent.messages_between()), *(self.notes() if ran else [])]
         recording.settings["pulled"] = pull
         recording.duration_s = time.perf_counter() - start
         recording.link = self._agent.counters  # goes on counting while tensors are pulled

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from qverify_agents.printable import one_line
 from qverify_agents.process_group import KILL, end_group, own_group
+from qverify_agents.signals_held import signals_held
 
 from qverify.errors import QVerifyError, UsageError
 from qverify.files import json_of, read_regular
@@ -151,16 +152,17 @@ def _memory_of_host() -> int:
 def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> None:
     """Runs the program to its end. Raises UsageError where it fails, is late or writes too much."""
     drop = OURS if choice.python else ()
-    with open(folder / "said", "wb") as output:
-        process = subprocess.Popen(
-            [*command, str(PROGRAM), str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={name: value for name, value in os.environ.items() if name not in drop},
-            **own_group(KILL),
-        )
+    process = None
     try:
+        with open(folder / "said", "wb") as output, signals_held():
+            process = subprocess.Popen(
+                [*command, str(PROGRAM), str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={name: value for name, value in os.environ.items() if name not in drop},
+                **own_group(KILL),
+            )
         end, pause = time.monotonic() + choice.timeout_s, 0.005
         while process.poll() is None:
             if time.monotonic() > end:
@@ -170,8 +172,10 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
             time.sleep(pause)
             pause = min(0.1, pause * 1.5)
     finally:
-        end_group(process)
-        status = process.wait()
+        if process is not None:
+            end_group(process)
+            process.wait()
+    status = process.returncode
     if status:
         how = f"status {status}" if status >= 0 else f"signal {-status}"
         raise UsageError(f"ended with {how}{last_output(folder)}")

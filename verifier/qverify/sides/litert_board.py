@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from qverify_agents.connect import option_of
 from qverify_agents.errors import AgentError, LinkError
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
@@ -20,12 +21,13 @@ from qverify.model_bin.units import Unit, units
 from qverify.ops import simulate_node
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
+from qverify.sides.litert_map import check_map
 from qverify.sides.runtime_board import UNSUPPORTED, placement_of, said_of
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tflite_model.interpreter import cut, operators_between
-from qverify.tflite_model.read import TfliteModel, read_tflite
+from qverify.tflite_model.read import CutOffError, TfliteModel, read_tflite
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 Map = Mapping[str, Mapping[str, Any]]
@@ -49,17 +51,14 @@ class LiteRtBoard(Board):
         options: Mapping[str, str] | None = None,
         spot_seed: int | None = None,
     ):
-        self._alone = all("dims" in entry for entry in tensors.values())  # of the .tflite's own conversion
-        self._outer, known = graph, set(tensors)
+        self._alone, self._outer, known = _is_alone(tensors), graph, set(tensors)
         self._before, self._after = _before(graph, known), _after(graph, known)
-        inner = _inner(graph, self._before, self._after)
-        if lacking := next((n for n in inner.observable() if n not in known), None):
-            raise UsageError(
-                f"{lacking}: the map names no tensor of the .tflite for it. Next: give a map with all {len(inner.observable())} "
-                "tensors (FILE.map.json beside the quantized ONNX)"
-            )
+        read = _operators_of(model)
+        inner = _fitting(tensors, read, graph)
         super().__init__(uri, b"", inner, deadline_s, options, spot_seed)
-        self._file, self._tensors, self._read = model, tensors, _operators_of(model)
+        if not option_of(uri, options or {}, "delegate"):
+            self.kernels = f"litert-{option_of(uri, options or {}, 'kernels') or 'optimized'}"
+        self._file, self._tensors, self._read = model, tensors, read
         if self._read is None:
             self.capabilities -= {"inject"}
         offered = inner.observable() if "per_node" in self.capabilities else inner.outputs
@@ -182,10 +181,39 @@ class LiteRtBoard(Board):
         return times
 
 
+def models_of_boards(model: bytes, tensors: Map, graph: Graph) -> list[bytes]:
+    """Returns what LiteRtBoard sends to a board that shows every tensor, and to one that shows the final outputs alone;
+    the arguments are LiteRtBoard's. BadFileError, UsageError as there."""
+    inner = _fitting(tensors, _operators_of(model), graph)
+    return [_packed(model, tensors, inner, offered) for offered in (inner.observable(), inner.outputs)]
+
+
+def _is_alone(tensors: Map) -> bool:
+    """Returns whether the map is of the .tflite's own conversion, not of a quantized ONNX beside it."""
+    return all("dims" in entry for entry in tensors.values())
+
+
+def _fitting(tensors: Map, read: TfliteModel | None, graph: Graph) -> Graph:
+    """Returns the part of the graph that the .tflite is. BadFileError, UsageError for a map that does not fit it."""
+    known = set(tensors)
+    inner = _inner(graph, _before(graph, known), _after(graph, known))
+    if lacking := next((n for n in inner.observable() if n not in known), None):
+        raise UsageError(
+            f"{lacking}: the map names no tensor of the .tflite for it. Next: give a map with all {len(inner.observable())} "
+            "tensors (FILE.map.json beside the quantized ONNX)"
+        )
+    if read is not None and not _is_alone(tensors):
+        check_map(tensors, read, inner)
+    return inner
+
+
 def _operators_of(model: bytes) -> TfliteModel | None:
-    """Returns the file's tensors and operators; None where this host cannot read it, so that no operator can be cut out."""
+    """Returns the file's tensors and operators; None where this host cannot read it, so that no operator can be cut out.
+    CutOffError for one whose end is missing."""
     try:
         return read_tflite(model, "the board's .tflite")
+    except CutOffError:
+        raise
     except QVerifyError:
         return None
 

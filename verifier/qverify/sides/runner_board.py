@@ -102,6 +102,8 @@ class RunnerBoard:
         if self._connection.recovered:
             recording.settings["recovered"] = self._connection.recovered
             recording.notes.append(self._connection.recovered)
+        if self._board.agent.place:
+            recording.notes.append(f"the board is {self._board.agent.place}")
         recording.inputs_sha256, recording.duration_s = prepared.sha256, time.perf_counter() - start
         recording.link = self._board.agent.counters
         self._values = recording.tensors

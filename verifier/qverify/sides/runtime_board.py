@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from qverify_agents.connect import option_of
 from qverify_agents.errors import AgentError, LinkError
 
 from qverify.errors import UsageError
@@ -25,6 +26,7 @@ from qverify.tensors.recording import Array
 
 Cut = Callable[[Collection[str], Collection[str]], onnx.ModelProto]
 UNSUPPORTED = -4
+PROCESSOR = ("", "CPU", "CPUExecutionProvider")  # providers whose kernels are onnxruntime's own
 
 
 class RuntimeBoard(Board):
@@ -46,7 +48,7 @@ class RuntimeBoard(Board):
         if graph.islands:
             raise UsageError(f"a board whose runtime is {runtime} runs no model of which the host computes a part")
         made = {o for node in model.model.graph.node for o in node.output}
-        names = [o for node in graph.nodes for o in node.outputs if not graph.spec(o).interior]
+        names = _shown(graph)
         if lacking := next((n for n in names if n not in made), None):
             raise UsageError(
                 f"{lacking}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
@@ -56,6 +58,8 @@ class RuntimeBoard(Board):
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
         self._names = frozenset(names)
+        if option_of(uri, options or {}, "providers") in PROCESSOR:
+            self.kernels = "onnxruntime"
         super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
 
     def send(self, prepared: PreparedInputs) -> None:
@@ -120,6 +124,15 @@ class RuntimeBoard(Board):
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
         return [ran, f"{self.runtime}: {'; '.join(shares)}"]
+
+
+def model_of_boards(model: LightModel, graph: Graph) -> bytes:
+    """Returns what RuntimeBoard sends to its board; the arguments are RuntimeBoard's."""
+    return _exposed(model, _shown(graph))
+
+
+def _shown(graph: Graph) -> list[str]:
+    return [o for node in graph.nodes for o in node.outputs if not graph.spec(o).interior]
 
 
 def said_of(text: str) -> dict[str, Any]:

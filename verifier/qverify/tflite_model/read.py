@@ -25,7 +25,17 @@ DTYPES = {
     "FLOAT32": "float32", "INT32": "int32", "UINT8": "uint8", "INT64": "int64", "BOOL": "bool", "INT16": "int16",
     "INT8": "int8",
 }  # fmt: skip
+SMALLEST = 16  # bytes of a file
 DAMAGED = (struct.error, ValueError, IndexError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
+
+
+CUT_OFF = re.compile(
+    r"buffer of at least (\d+) bytes|buffer is smaller than requested|offset must be non-negative and no greater"
+)
+
+
+class CutOffError(BadFileError):
+    """Raised for a file whose end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,11 @@ def read_tflite(data: bytes, file: str) -> TfliteModel:
     try:
         return _Reader(known, data, file).read()
     except DAMAGED as error:
+        if found := CUT_OFF.search(str(error)):
+            where = f", and something in it lies at byte {found[1]}" if found[1] else ""
+            raise CutOffError(
+                f"{file}: a .tflite that is cut off: it has {len(data)} bytes{where}; copy it again"
+            ) from error
         why = shortened(printable(str(error)), 200) or type(error).__name__
         raise BadFileError(f"{file}: a damaged .tflite: {why}") from error
 
@@ -90,8 +105,10 @@ class _Reader:
     """Reads one file. Errors of DAMAGED are those of a damaged file."""
 
     def __init__(self, known: Any, data: bytes, file: str):
-        if len(data) < 16 or data[4:8] != b"TFL3":
+        if data[4:8] != b"TFL3"[: max(len(data) - 4, 0)]:
             raise BadFileError(f"{file}: not a .tflite (no TFL3 at byte 4)")
+        if len(data) < SMALLEST:
+            raise CutOffError(f"{file}: a .tflite that is cut off: it has {len(data)} bytes; copy it again")
         self._known, self._data, self._file = known, data, file
         self._model = known.Model.GetRootAs(data, 0)
         self._kinds = {v: k for k, v in vars(known.BuiltinOperator).items() if isinstance(v, int)}
@@ -99,6 +116,8 @@ class _Reader:
 
     def read(self) -> TfliteModel:
         subgraphs = self._model.SubgraphsLength()
+        if not subgraphs:
+            raise ValueError("no subgraph")
         if subgraphs != 1:
             raise UnsupportedError(f"{self._file}: {subgraphs} subgraphs (control flow); wanted one")
         graph = self._model.Subgraphs(0)

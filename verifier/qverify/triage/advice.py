@@ -49,6 +49,8 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
         "and clock; `--repeat N` and `qverify soak` show how often, and which bits",
         "node": "report to the team of the board's driver or runtime: the node and its inputs reproduce the fault",
         "accumulated_rounding": _ROUNDING,
+        "undocumented_rounding": "report to the team of the board's runtime: the node named in the notes rounds otherwise than the "
+        "kernels that it states; `--gate` accepts it",
         "does_not_run": "reach the board first: {why}",
         "coverage": "get the board to finish its run and send what is missing: {why}",
         "not_judged": _NOT_JUDGED,

@@ -1,4 +1,4 @@
-"""Manages boards: the inventory (boards.toml), emulated boards, who uses a board, what is on it."""
+"""Manages boards: the inventory (boards.toml), emulated boards, places of labgrid, who uses a board, what is on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from qverify_agents.printable import last_line, one_line
 
 from qverify.cli.board_options import link_options
+from qverify.cli.labgrid_commands import follow_console, release_stale
 from qverify.cli.runner_commands import command as runner_command
 from qverify.cli.say_line import say
 from qverify.cli.view_options import screen
@@ -30,13 +31,14 @@ def command() -> None:
 
 
 command.add_command(runner_command, "runner")
+command.add_command(release_stale)
 
 
 @command.command(help="List the inventory, and emulated boards that are up")
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
-    from qverify_agents.inventory import OURS, boards
+    from qverify_agents.inventory import OURS, boards, broken
 
     from qverify.renderers import board_table
 
@@ -54,8 +56,12 @@ def list() -> int:
     rows += [
         [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
     ]
-    click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
-    return 0
+    wrong = broken()
+    if rows or not wrong:
+        click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
+    for error in wrong.values():
+        click.echo(f"qverify: {error}", err=True)
+    return 2 if wrong else 0
 
 
 @command.command(help="Connect to each board, and print what it is or why it cannot be reached")
@@ -63,9 +69,9 @@ def list() -> int:
 @link_options(30.0)
 def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.errors import LinkError
-    from qverify_agents.inventory import boards
+    from qverify_agents.inventory import boards, broken
 
-    worst, wanted = 0, names or tuple(boards())
+    worst, wanted = 0, names or (*boards(), *broken())
     if not wanted:
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
@@ -134,7 +140,8 @@ def down(name: str, force: bool) -> int:
 
 
 @command.command(
-    help="Reset a board: an emulated one, or by the `reset` (else `power`) command of boards.toml; wait until it answers"
+    help="Reset a board: an emulated one, by the `reset` (else `power`) command of boards.toml, or a place of labgrid by "
+    "its power port; wait until it answers"
 )
 @click.argument("name")
 @click.option("--force", is_flag=True, help="even if it is in use")
@@ -166,12 +173,17 @@ def ssh(name: str, words: tuple[str, ...]) -> int:
     os.execvp("ssh", [*ssh_command(address), *words])
 
 
-@command.command(help="Print what an emulated board's console has shown")
+@command.command(
+    help="Print what an emulated board's console has shown, or what that of a place of labgrid shows from now on"
+)
 @click.argument("name")
-def console(name: str) -> int:
+@click.option("--wait", default="0", metavar="SECONDS", help="labgrid: how long to wait for a place that is in use")
+def console(name: str, wait: str) -> int:
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
+    if (address := _resolve(name)).scheme == "labgrid":
+        return follow_console(address, wait)
     machine = running(_require_emulated(name))
     if machine is None:
         raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")

@@ -1,4 +1,4 @@
-"""Compiles a quantized ONNX (QDQ or QOperator) to model.bin."""
+"""Compiles a quantized ONNX (QDQ or QOperator) or a quantized .tflite to model.bin."""
 
 from __future__ import annotations
 
@@ -113,10 +113,14 @@ def _list(path: str, options: CompileOptions, host: bool) -> int:
     from qverify.errors import BlockedError, QVerifyError, UnsupportedError
     from qverify.model_bin.islands import describe_islands
     from qverify.onnx_model.load import read_model
+    from qverify.session.compile_file import compile_tflite, is_tflite
 
     source, name = read_model(path), os.path.basename(path)
     try:
-        compile_model(source, name, options)
+        if is_tflite(source):
+            compile_tflite(name, source, options)
+        else:
+            compile_model(source, name, options)
     except BlockedError as error:
         say(f"{error.header}:")
         for line in error.lines:
@@ -127,7 +131,7 @@ def _list(path: str, options: CompileOptions, host: bool) -> int:
         say(f"{path}: nothing keeps it from being compiled")
         return 0
     with contextlib.suppress(QVerifyError):
-        if host:
+        if host and not is_tflite(source):
             islands = compile_model(source, name, replace(options, host=True)).graph.islands
             say(f"without --no-host it is compiled: {describe_islands(islands)}")
     return 2

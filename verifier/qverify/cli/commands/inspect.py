@@ -1,4 +1,4 @@
-"""Shows what a quantized ONNX or a model.bin holds: nodes, tensors, scales, zero points, the real values they cover.
+"""Shows what a quantized ONNX, a model.bin or a .tflite holds: nodes, tensors, scales, zero points, the real values they cover.
 With TENSOR, one tensor (or the output of one ONNX node) in full. Nothing is run."""
 
 from __future__ import annotations

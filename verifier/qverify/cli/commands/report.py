@@ -26,7 +26,12 @@ class OfCaptures(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=OfCaptures, help=__doc__, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
+EPILOG = """A page draws some tensors and shows some tables, by rules that it states: at most 40 tensors of a frame, the tables
+of the 16 worst of many frames, the inputs of the 6 worst. The JSON report has every number, never the tensors (--npz, --capture). There
+is no PDF (print the page), no SARIF, and no page that joins several runs (report diff takes two)."""
+
+
+@click.group(cls=OfCaptures, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
 def command() -> None:
     pass
 

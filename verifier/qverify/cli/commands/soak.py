@@ -1,5 +1,5 @@
-"""Runs one model on one board for a time, compares every run with the simulator, survives lost connections, and logs as
-it goes."""
+"""Runs one model on one board for a time, compares every run with the simulator (what runs something else than qvrt: with
+its first run), survives lost connections, and logs as it goes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qverify.cli.board_options import board_option, link_options
+from qverify.cli.engine_options import engine_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.runner_options import runner_options
@@ -15,6 +16,7 @@ from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
+    from qverify.session.request import Engine
     from qverify.session.soak import SoakResult
 
 
@@ -38,6 +40,14 @@ def _open_at_once(path: str, flags: int) -> int:
     help="start a run this often, instead of right after the last",
 )
 @click.option("--log", "path", metavar="FILE", help="append one JSON object per run, after one that describes the soak")
+@engine_options
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="KIND:LIMIT",
+    help="with --reference-engine: what the first run's final outputs must satisfy, as in the main job",
+)
 @input_options
 @link_options(runtime=False)
 @runner_options
@@ -47,6 +57,8 @@ def command(
     seconds: float,
     every_s: float,
     path: str | None,
+    engine: Engine,
+    gates: tuple[str, ...],
     inputs: InputRequest,
     deadline_s: float,
     reach: dict[str, str],
@@ -56,12 +68,18 @@ def command(
     from io import FileIO
 
     from qverify.cli.live_progress import progress_bars
+    from qverify.compare.gate_text import parse_gates
+    from qverify.compare.options import Options
     from qverify.errors import UsageError
     from qverify.plural import count
     from qverify.session.soak import Soak, soak
 
     if path == "":
         raise click.UsageError("an empty --log (an unset shell variable?)")
+    if gates and not engine.names:
+        raise click.UsageError("--gate judges what --reference-engine gives; other runs are compared bit for bit")
+    given = parse_gates(gates)
+    options = Options(digits_given=bool({"digits", "rule"} & given.keys()), named=frozenset(given), **given)
     try:
         log = FileIO(path, "a", opener=_open_at_once) if path else None
     except OSError as error:
@@ -72,7 +90,8 @@ def command(
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 
-        request = Soak([p for p in models.split(",") if p], board, seconds, inputs, every_s, deadline_s, reach, runner)
+        paths = [p for p in models.split(",") if p]
+        request = Soak(paths, board, seconds, inputs, every_s, deadline_s, reach, runner, engine, options)
         result = soak(request, log, tell)
     hot = "" if result.hottest_c is None else f", at most {result.hottest_c:g} degrees Celsius"
     slow = "" if result.slowest_mhz is None else f", at least {result.slowest_mhz:g} MHz"
@@ -80,8 +99,10 @@ def command(
     first = f", the first at {result.first_wrong}" if result.wrong else ""
     scope = f"; {result.scope}" if result.scope else ""
     runs, lost = count(result.runs, "run"), count(result.lost, "connection")
-    judged = "differ from the first one, by which alone they are judged" if result.by_first_run else "wrong"
-    say(f"{runs}, {result.wrong} {judged}{first}; {lost} lost{hot}{slow}{gone}{scope}")
+    alone = "" if result.reference else ", by which alone they are judged"
+    judged = f"differ from the first one{alone}" if result.by_first_run else "wrong"
+    engine_said = f"; first run, against the reference engine: {result.reference}" if result.reference else ""
+    say(f"{runs}, {result.wrong} {judged}{first}; {lost} lost{hot}{slow}{gone}{scope}{engine_said}")
     if result.cut:
         raise KeyboardInterrupt
     if result.unwritten:

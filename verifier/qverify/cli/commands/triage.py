@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 from click.core import ParameterSource
 
 from qverify.cli.board_options import board_option, link_options
 from qverify.cli.ci_annotations import annotate
+from qverify.cli.engine_options import engine_options
 from qverify.cli.input_options import input_options
 from qverify.cli.numbers import Finite
 from qverify.cli.python_options import hand_over
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from qverify.capture.reader import Capture
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import Triage
-    from qverify.session.request import Request
+    from qverify.session.request import Engine, Request
+    from qverify.session.triage.run_reduction import Reduction
 
 OF_A_RUN = {
     "seed": "--seed",
@@ -113,6 +115,7 @@ OF_A_RUN = {
 @click.option(
     "--capture", "keep", metavar="DIR", help="keep everything the run saw, experiments included, to triage it again"
 )
+@engine_options
 @report_options("write_triage")
 @input_options
 @link_options(runtime=False)
@@ -138,6 +141,7 @@ def command(
     reduce: str | None,
     build: str | None,
     keep: str | None,
+    engine: Engine,
     reports: ReportFiles,
     inputs: InputRequest,
     deadline_s: float,
@@ -147,6 +151,7 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
     from qverify.session.models import parse_shapes
+    from qverify.session.triage.run_reduction import Reduction
     from qverify.session.triage.run_triage import run_triage
     from qverify.session.triage.triage_request import TriageRequest
     from qverify.triage.ladder import parse_gate
@@ -157,6 +162,8 @@ def command(
     _check_sources(paths, order, opened)
     _check_reducing(reduce, build, opened is None and board is not None)
     _check_runner(board, runner, build, reduce, app_output)
+    if engine.names:
+        _check_engine(opened, build, reduce, keep)
     request = TriageRequest(
         paths,
         stages=order,
@@ -178,27 +185,34 @@ def command(
         capture=opened,
         keep=keep,
         build=None if reduce else build,
+        drawings=reports.drawings,
+        engine=engine,
     )
-    if hand_over(request):
+    reduction = None if reduce is None else Reduction(reduce, build)
+    if hand_over((request, reduction)):
         return 0
     with progress_bars() as watch:
         triage, failing = run_triage(request, watch, lambda line: click.echo(line, err=True))
     view = replace(screen(), top=top, every=every, detail="quiet" if quiet else "normal")
     rendered = text.render(triage, view)
-    if reduce is None:
+    if reduction is None:
         return emit(triage, rendered, reports)
-    return _emit_reduced(triage, rendered, failing, (reduce, build), reports)
+    return _emit_reduced(triage, rendered, failing, reduction, reports)
 
 
 def _emit_reduced(
-    triage: Triage, rendered: str, failing: Request | None, how: tuple[str, str | None], reports: ReportFiles
+    triage: Triage, rendered: str, failing: Request | None, reduction: Reduction, reports: ReportFiles
 ) -> int:
-    """Emits what was found, then reduces, and writes the reports again with the reduction. how: the output folder and
-    --build-cmd."""
+    """Emits what was found, then reduces, and writes the reports again with the reduction."""
+    from qverify.renderers import triage_text as text
+    from qverify.session.triage.run_reduction import run_reduction
+
     if not reports.stdout_taken:
         click.echo(rendered)
     reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
-    _reduce(triage, failing, *how, quiet=reports.stdout_taken)
+    triage.reduced = run_reduction(triage, failing, reduction, lambda line: click.echo(line, err=True))
+    if not reports.stdout_taken:
+        click.echo(text.reduced(triage.reduced))
     reports.save(triage)
     annotate(triage)
     return exit_status(triage)
@@ -228,6 +242,18 @@ def _check_runner(
         raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
 
 
+def _check_engine(opened: Capture | None, build: str | None, reduce: str | None, keep: str | None) -> None:
+    """Raises UsageError for what needs an integer graph, which a reference engine does not give."""
+    if opened is not None:
+        raise click.UsageError("--reference-engine is for -m; a capture has its reference: leave the option out")
+    given = {"--capture": keep, "--reduce": reduce, "--build-cmd": build}
+    if idle := next((option for option, value in given.items() if value is not None), None):
+        raise click.UsageError(
+            f"{idle} needs an integer graph, which --reference-engine does not give; leave {idle} out. A node that the engine "
+            "gives by itself is compared by itself (the main job with -r True lists them)"
+        )
+
+
 def _open_capture(folder: str, has_sources: bool) -> Capture:
     """Opens a capture for triage. has_sources: a board, stages or inputs were given, too, which is a usage error."""
     from qverify.capture.reader import open_capture
@@ -251,33 +277,3 @@ def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> N
     if not has_board:
         raise click.UsageError("--reduce needs the board itself: give -m and -b")
     check_output_folder(folder)
-
-
-def _reduce(triage: Triage, failing: Request | None, folder: str, build: str | None, quiet: bool) -> None:
-    """Sets triage.reduced, and prints it unless quiet (stdout is for the JSON alone)."""
-    from qverify.renderers import triage_text as text
-
-    triage.reduced = _run_reduction(triage, failing, folder, build)
-    if not quiet:
-        click.echo(text.reduced(triage.reduced))
-
-
-def _run_reduction(triage: Triage, failing: Request | None, folder: str, build: str | None) -> dict[str, Any]:
-    """Returns what the reduction gave, as plain values. failing: the run whose board differs; None where there is
-    none."""
-    from dataclasses import asdict
-
-    from qverify_agents.errors import LinkError
-
-    from qverify.errors import QVerifyError
-    from qverify.session.triage.reduce_model import Reduced, reduce
-
-    if failing is None:
-        board = next((r for r in triage.rungs if r.b == "board"), None)
-        if board is not None and board.verdict == "INCONCLUSIVE" and board.why:
-            return asdict(Reduced("inconclusive", board.why))
-        return asdict(Reduced("nothing", "nothing differs on the board"))
-    try:
-        return asdict(reduce(failing, folder, build, lambda line: click.echo(line, err=True)))
-    except (QVerifyError, LinkError) as error:
-        return asdict(Reduced("inconclusive", str(error)))

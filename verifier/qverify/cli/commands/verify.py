@@ -18,6 +18,7 @@ from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
+from qverify.cli.server_options import asked_on_farm, server_options, verify_there
 from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
 
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="store everything the run sees there, for replay, compare and triage; several boards use DIR-0, DIR-1, ...",
 )
+@server_options
 @NPZ
 @view_options
 @report_options()
@@ -140,6 +142,7 @@ def command(
     reference_engine: tuple[str, ...],
     reference_timeout_s: float,
     capture: str | None,
+    server: tuple[str, str | None] | None,
     npz: str | None,
     view: View,
     reports: ReportFiles,
@@ -161,6 +164,7 @@ def command(
     paths = [p for model in models for p in model.split(",")]
     if not all(paths) or not all(boards) or capture == "":
         raise click.UsageError("an empty -m, -b or --capture (an unset shell variable?)")
+    all_paths, inputs_text = paths, inputs.files if isinstance(inputs.files, str) else None
     if task is not None:
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
@@ -191,13 +195,21 @@ def command(
         reference_engine=reference_engine,
     )
     job = VerifyJob(request, boards, several)
+    if server is not None:
+        if npz is not None:
+            raise click.UsageError("--npz: a farm keeps no tensors; leave it out, or run here without --server")
+        job = replace(job, on_farm=asked_on_farm(all_paths, boards, inputs_text, server))
     if hand_over(job):
         return 0
-    whole = _verify_boards(job, Shown(view, reports, npz))
-    if len(boards) > 1 and not reports.stdout_taken:
+    if job.on_farm is not None:
+        whole = verify_there(job, view, reports.stdout_taken)
+    else:
+        whole = _verify_boards(job, Shown(view, reports, npz))
+    verified = max(len(boards), len(whole.boards))
+    if verified > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
 
-        click.echo("\n" + render(whole, len(boards), view))
+        click.echo("\n" + render(whole, verified, view))
     reports.save(whole)
     annotate(whole)
     return exit_status(whole)

@@ -12,7 +12,7 @@ from qverify.printable import visible
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.shapes import Figure, sheet
 from qverify.report.document import Pair, Report
-from qverify.report.drawings import TensorDrawing
+from qverify.report.drawings import InputDrawing, TensorDrawing
 from qverify.tensors.file_names import file_stems
 
 LIST = "plots.txt"  # in the folder: the names of what was drawn there
@@ -32,7 +32,8 @@ def write_plots(report: Report, folder: str) -> None:
     report = visible(report)
     sheets = [*_sheets(report)]
     names = file_stems([f"{at:03d}-{name}" for at, (name, _) in enumerate(sheets)])
-    inputs = file_stems([f"input-{one.name}" for one in report.input_drawings if one.picture is not None])
+    named = len(report.frames) > 1
+    inputs = file_stems([_input_name(one, named) for one in report.input_drawings if one.picture is not None])
     written = [f"{stem}.{kind}" for stem in names.values() for kind in ("svg", "png")]
     written += [f"{stem}.png" for stem in inputs.values()]
     write_text("".join(f"{name}\n" for name in written), os.path.join(folder, LIST))
@@ -68,7 +69,14 @@ def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
     for one in report.input_drawings:
         if one.values is not None:
             figure = panels.values(one.values, _shortened(one.name), "")
-            yield f"input-{one.name}", sheet(f"input {_shortened(one.name)}", [figure], columns=1)
+            place = f", frame {one.frame}" if len(report.frames) > 1 else ""
+            title = f"input {_shortened(one.name)}{place}"
+            yield _input_name(one, bool(place)), sheet(title, [figure], columns=1)
+
+
+def _input_name(one: InputDrawing, named: bool) -> str:
+    """Returns the beginning of a file's name. named: with its frame."""
+    return f"frame{one.frame}-input-{one.name}" if named else f"input-{one.name}"
 
 
 def _title(pair: Pair, drawing: TensorDrawing, several: bool) -> str:

@@ -11,15 +11,19 @@ NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
 
 def draw(figure: Figure) -> str:
-    """Returns the svg element for a page, which names the figure by its label."""
-    return _svg(figure, "", "".join(map(_shape, figure.shapes)))
+    """Returns the svg element for a page, which names the figure by its label, and has its size without a style, too."""
+    return _svg(figure, _size(figure), "".join(map(_shape, figure.shapes)))
 
 
 def document(figure: Figure) -> str:
     """Returns a file of its own, on white paper."""
     paper = f'<rect width="{figure.width:.0f}" height="{figure.height:.0f}" fill="#fff"/>'
-    size = f' width="{figure.width:.0f}" height="{figure.height:.0f}" font-family="sans-serif" font-size="12"'
-    return _svg(figure, NAMESPACE + size, paper + "\n".join(map(_shape, figure.shapes))) + "\n"
+    font = ' font-family="sans-serif" font-size="12"'
+    return _svg(figure, NAMESPACE + _size(figure) + font, paper + "\n".join(map(_shape, figure.shapes))) + "\n"
+
+
+def _size(figure: Figure) -> str:
+    return f' width="{figure.width:.0f}" height="{figure.height:.0f}"'
 
 
 def _svg(figure: Figure, more: str, inside: str) -> str:

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from qverify.printable import shortened, visible
+from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
 from qverify.renderers.verdict_lines import common_weakenings, line
 from qverify.report.document import Pair, Report, Verdict
@@ -25,7 +26,8 @@ def write(report: Report, path: str) -> None:
     place = _place(report)
     issues = [issue for pair in report.pairs for issue in _issues(report, pair, place)]
     if report.verdict != "PASSED" and not issues:
-        issues = [_issue("verdict", f"{report.verdict}: nothing compared", report.verdict, 0, place, ())]
+        said = "; ".join(said for _, said in overall_lines(report)) or "nothing compared"
+        issues = [_issue("verdict", f"{report.verdict}: {said}", report.verdict, 0, place, ())]
     write_report(json.dumps(issues, indent=1) + "\n", path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
@@ -18,7 +19,9 @@ from qverify.report.triage_document import Rung, TensorLoss, Triage
 
 SUFFIX = ".csv"
 NAMES = ("board", "tensor", "op", "dtype")  # columns of foreign text
-FORMULA = ("=", "+", "-", "@")  # how a spreadsheet's formula begins
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # how a spreadsheet's formula begins
+WITHIN = re.compile(f"([,;\t])(?=[{''.join(FORMULA).replace('-', '')}-])")  # the same where a line is split into cells
+CELL = r"\1'"
 NUMBERS = ("-inf",)  # texts that begin so and are none
 
 
@@ -27,7 +30,7 @@ def write(report: Report, path: str) -> None:
     report = visible(report)
     columns, table = tensor_rows(report)
     text = io.StringIO()
-    text.writelines(f"# {line}\n" for line in summary_lines(report))
+    text.writelines(map(_comment, summary_lines(report)))
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(columns)
     rows.writerows([_entry(name, value) for name, value in zip(columns, row, strict=True)] for row in table)
@@ -53,7 +56,7 @@ def write_triage(triage: Triage, path: str) -> None:
     found = visible(triage)
     rows = [row for rung in found.rungs for row in _rung(rung)] + [_loss(row) for row in found.losses]
     text = io.StringIO()
-    text.writelines(f"# {line}\n" for line in [*render_triage(found).splitlines()])
+    text.writelines(map(_comment, render_triage(found).splitlines()))
     table = csv.DictWriter(text, TRIAGED, restval="", lineterminator="\n")
     table.writeheader()
     table.writerows(
@@ -105,13 +108,18 @@ def write_difference(found: Difference, path: str) -> None:
     """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
     found = visible(found)
     text = io.StringIO()
-    text.write(f"# {headline(found)}\n")
+    text.write(_comment(headline(found)))
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
     for row in difference_rows(found):
         values = (plain(getattr(row, name)) for name in COLUMNS)
         rows.writerow("" if v is None else _cell(v) if isinstance(v, str) else v for v in values)
     write_report(text.getvalue(), path)
+
+
+def _comment(line: str) -> str:
+    """Returns a line that belongs to no tensor; no cell into which a spreadsheet splits it is a formula."""
+    return f"# {WITHIN.sub(CELL, line)}\n"
 
 
 def _cell(name: str) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as xml
+from typing import Any
 
 from qverify.printable import visible
 from qverify.renderers.difference_rows import headline, shown
+from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import conclusion, worst_output
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.verdict_lines import common_weakenings, line
 from qverify.report.difference import Difference, TensorChange
-from qverify.report.document import Pair, Report, TensorRow, Verdict
+from qverify.report.document import Pair, Report, TensorRow, Verdict, worst
 from qverify.report.triage_document import Triage
 
 SUFFIX = ".xml"
@@ -26,14 +28,38 @@ def write(report: Report, path: str) -> None:
     suites = xml.Element("testsuites", name="qverify")
     for pair in report.pairs:
         suites.append(_suite(report, pair))
-    if not report.pairs:
+    if lost := [row for row in report.frames if row["verdict"] == "NOT RUN"]:
+        suites.append(_not_run(lost))
+    if not report.pairs or not _marked(suites, report.verdict):
         suite = xml.SubElement(suites, "testsuite", name="qverify")
         case = xml.SubElement(suite, "testcase", classname="qverify", name="verdict")
-        _mark(case, "INCONCLUSIVE", "nothing compared")
+        said = "; ".join(said for _, said in overall_lines(report))
+        _mark(
+            case,
+            report.verdict if report.pairs else worst([report.verdict, "INCONCLUSIVE"]),
+            said or "nothing compared",
+        )
         _count(suite)
     suites.set("time", f"{report.timings.get('total', 0.0):.3f}")
     xml.SubElement(suites[-1], "system-out").text = _text("\n".join(summary_lines(report)))
     _write(suites, path)
+
+
+def _marked(suites: xml.Element, verdict: Verdict) -> bool:
+    """Returns whether a case says that the run is not PASSED: a failure where it FAILED, else a failure or an error."""
+    marks = {"PASSED": (), "FAILED": ("failure",), "INCONCLUSIVE": ("failure", "error")}[verdict]
+    return not marks or any(suites.find(f"testsuite/testcase/{mark}") is not None for mark in marks)
+
+
+def _not_run(frames: list[dict[str, Any]]) -> xml.Element:
+    """Returns a suite with an error for each frame that did not run, on each board."""
+    suite = xml.Element("testsuite", name="frames that did not run")
+    for row in frames:
+        name = _text(f"{row['source']}{', ' + row['board'] if row['board'] else ''}")
+        case = xml.SubElement(suite, "testcase", classname="frames that did not run", name=name)
+        _mark(case, "INCONCLUSIVE", row["why"])
+    _count(suite)
+    return suite
 
 
 def write_triage(triage: Triage, path: str) -> None:

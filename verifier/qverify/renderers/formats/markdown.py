@@ -17,6 +17,8 @@ from qverify.report.triage_document import TensorLoss, Triage
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
+MOST_TEXT = 60_000  # characters: GitHub takes 65,536
+MOST_NAME = 300  # of a name or a reason
 MOST_PAIRS = 12  # tables: a comment has a limit
 MARKS = {"PASSED": "✅", "FAILED": "❌", "INCONCLUSIVE": "⚠️"}
 SIGNS = {"same": "✅", "better": "✅", "worse": "❌", "not known": "⚠️"}
@@ -45,7 +47,21 @@ def text(found: Report | Triage | Difference) -> str:
         lines = _difference(found)
     else:
         lines = _triage(found) if isinstance(found, Triage) else _report(found)
-    return "\n".join([*lines, "", "</details>", ""])
+    return "\n".join([*_bounded(lines), "", "</details>", ""])
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    """Returns the first lines, MOST_TEXT characters of them at most, and how many are left out."""
+    room, shown = MOST_TEXT, list[str]()
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    if len(shown) == len(lines):
+        return lines
+    opened = [] if any(line.startswith("<details>") for line in shown) else ["", "<details><summary>The rest</summary>"]
+    return [*shown, *opened, "", f"{count(len(lines) - len(shown), 'more line')}; the other formats have them."]
 
 
 def _report(report: Report) -> list[str]:
@@ -140,4 +156,6 @@ def _row(row: TensorRow) -> str:
 
 
 def _escape(text: str) -> str:
+    if len(text) > MOST_NAME:
+        text = f"{text[: MOST_NAME // 2]} ... {text[-MOST_NAME // 2 :]}"
     return text.translate(SPECIAL)

@@ -51,19 +51,20 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
     return element("dl", *(element("dt", text(name)) + element("dd", value) for name, value in rows))
 
 
-def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], first: str = "row") -> str:
-    """Returns a table. caption, heads: text. rows: cells as HTML; the first one of a row is its heading unless first is
-    "". A table that is too wide scrolls by itself."""
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], heading: int | None = 0) -> str:
+    """Returns a table. caption, heads: text. rows: cells as HTML. heading: the column that names the rows, None for
+    none. A table that is too wide scrolls by itself."""
     head = element("tr", *(element("th", text(name), scope="col") for name in heads))
-    body = [_cells([*cells], first) for cells in rows]
+    body = [_cells(cells, heading) for cells in rows]
     shown = element("table", element("caption", text(caption)), element("thead", head), element("tbody", *body))
     return element("div", shown, class_="wide", tabindex=0, role="group", aria_label=caption)
 
 
-def _cells(cells: list[str], first: str) -> str:
-    if not first or not cells:
-        return element("tr", *(element("td", cell) for cell in cells))
-    return element("tr", element("th", cells[0], scope=first), *(element("td", cell) for cell in cells[1:]))
+def _cells(cells: Iterable[str], heading: int | None) -> str:
+    return element(
+        "tr",
+        *(element("th", cell, scope="row") if at == heading else element("td", cell) for at, cell in enumerate(cells)),
+    )
 
 
 def code(value: object) -> str:

@@ -13,6 +13,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 LONGEST = 200  # characters of a page's title
+MOST_PAIRS = 9  # comparisons of two sides, in the contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ def _asset(name: str) -> str:
 
 
 def _contents(sections: list[Section]) -> str:
-    links = [element("li", element("a", text(s.title), href=f"#{s.id}")) for s in sections]
+    pairs = [s for s in sections if s.kind == "pair"][MOST_PAIRS:]
+    listed = [s for s in sections if s not in pairs]
+    links = [element("li", element("a", text(s.title), href=f"#{s.id}")) for s in listed]
+    if pairs:
+        at = listed.index([s for s in listed if s.kind == "pair"][-1]) + 1
+        links.insert(at, element("li", element("a", f"{len(pairs)} more comparisons", href=f"#{pairs[0].id}")))
     return element("nav", element("ul", *links), aria_label="Contents")
 
 

@@ -12,7 +12,7 @@ from qverify.renderers.verdict_lines import CAUSES
 from qverify.report.document import Blame, Pair, Report
 
 MOST_BLAMED = 3  # cards at the head of the page
-MOST_ROWS = 2500  # tensors of all pairs
+MOST_ROWS, MOST_MORE = 2500, 200  # tensors of the first pair's frame and board; of the others
 LARGEST, LEAST = 2_700_000, 300_000  # bytes of a page; of its drawings, whatever else there is
 ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
 
@@ -24,13 +24,15 @@ def render(report: Report) -> str:
     ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
     whole = _drawn(ordered)
     network = around.networks(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
-    first = [_blamed(report, network)]
+    first = [
+        _blamed(report, network),
+        Section("task", "Task numbers", task_numbers.section_text(report)),
+        Section("frames", "Frames", run_facts.frames(report)),
+    ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
     first += [_pair(pair, at, network, several, ids[at], at in whole) for at, pair in ordered]
     rest = [
         _graph(network),
-        Section("task", "Task numbers", task_numbers.section_text(report)),
-        Section("frames", "Frames", run_facts.frames(report)),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),
         *run_facts.sections(report),
@@ -44,11 +46,12 @@ def render(report: Report) -> str:
 
 def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
     """Returns the numbers of the pairs whose tensors are on the page: the first one, and others while there is room."""
-    kept, room = set[int](), MOST_ROWS
+    kept, room = set[int](), {True: MOST_ROWS, False: MOST_MORE}
     for at, pair in ordered:
-        if not kept or len(pair.tensors) <= room:
+        of_first = (pair.frame, pair.board) == (ordered[0][1].frame, ordered[0][1].board)
+        if not kept or len(pair.tensors) <= room[of_first]:
             kept.add(at)
-            room -= len(pair.tensors)
+            room[of_first] -= len(pair.tensors)
     return kept
 
 
@@ -102,9 +105,9 @@ def _blame(blame: Blame, times: int) -> str:
 
 
 def _blamed(report: Report, network: around.Network | None) -> Section:
-    """Returns the graph around the first blamed node of each side, two nodes far."""
+    """Returns the graph around the first blamed node of each side, two nodes far; that of many frames or boards once."""
     parts = list[str]()
-    for blame in report.blamed:
+    for blame in [*{(b.side, b.node): b for b in report.blamed}.values()][:MOST_BLAMED]:
         at = None if network is None else network.find(blame.node)
         if network is not None and at is not None:
             parts += [element("h3", f"{text(blame.side)} at {code(blame.node)}"), around.figure(network, at, hops=2)]

@@ -88,15 +88,15 @@ def ledger(report: Report) -> str:
         place = f"frame {pair.frame}" + (f", {pair.board}" if pair.board else "")
         rows.append(
             [
-                text(f"{pair.a} ~ {pair.b}"), text(place), verdict(pair.verdict), text(c.expected), text(c.compared),
+                text(f"{pair.a} ~ {pair.b}"), verdict(pair.verdict), text(place), text(c.expected), text(c.compared),
                 text(len(c.missing)), text(c.elements), text(c.by_digest), text(len(c.not_offered)),
                 "yes" if pair.bit_equal else "no",
             ]
         )  # fmt: skip
     heads = (
         "pair",
-        "of",
         "verdict",
+        "of",
         "expected",
         "compared",
         "missing",
@@ -134,10 +134,10 @@ def frames(report: Report) -> str:
     """Returns the table of frames; "" for a single one."""
     rows = [
         [
-            text(f.get("source", "")), verdict(str(f.get("verdict", ""))), text(f.get("board") or ""), number(f.get("failing")),
+            verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""), number(f.get("failing")),
             number(f.get("max_abs")), text(f.get("why", "")),
         ]
         for f in report.frames
     ]  # fmt: skip
-    heads = ("frame", "verdict", "board", "tensors that fail", "max |a-b|", "why")
-    return table(f"{len(rows)} frames", heads, rows) if rows else ""
+    heads = ("verdict", "frame", "board", "tensors that fail", "max |a-b|", "why")
+    return table(f"{len(rows)} frames", heads, rows, heading=1) if rows else ""

@@ -1,13 +1,15 @@
 "use strict";
 for (const section of document.querySelectorAll("section.pair")) {
-  const table = section.querySelector("table.tensors"), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+  const table = section.querySelector("table.tensors");
+  if (!table) continue; // its tensors are not on the page
+  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const words = section.querySelector(".filter"), differing = section.querySelector(".differing"), found = section.querySelector(".found");
   const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent.replace(/^[✓✗?] /, "");
   const show = () => {
     const wanted = words.value.trim().toLowerCase();
     let shown = 0;
     for (const row of body.rows) {
-      const named = `${value(row, 1)} ${value(row, 2)} ${value(row, 4)}`.toLowerCase().includes(wanted);
+      const named = [1, 2, 3].map((column) => value(row, column)).join(" ").toLowerCase().includes(wanted);
       row.hidden = !named || (differing.checked && row.dataset.differs === "0");
       shown += row.hidden ? 0 : 1;
     }

@@ -14,6 +14,8 @@ from qverify.report.document import Pair, Report
 from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
 
 FEWEST_BYTES = 300_000  # of the drawings, whatever else the page has
+MOST_FED = 900_000  # bytes of the inputs
+RULE_FED = "Drawn are the inputs of the worst frames that are not PASSED, at most six; of one frame where all are."
 PICTURE = 224  # pixels of an input's longer side, about
 LONGEST = 200  # characters of a name in a heading
 
@@ -41,17 +43,31 @@ def _shares(drawing: TensorDrawing, drawn: Pair, pair: Pair) -> bool:
 def sections(report: Report, order: list[int], room: int) -> list[Section]:
     """Returns the sections of inputs and tensors; those without any are left out of the page. order: the numbers of the
     pairs. room: bytes that both may take, though the drawings get FEWEST_BYTES in any case."""
-    inputs = "".join(map(_input, report.input_drawings))
-    title = "Inputs of the first frame" if report.frames else "Inputs"
-    drawn = _tensors(report, order, max(room - len(inputs), FEWEST_BYTES))
-    return [Section("drawn", "Tensors, drawn", drawn), Section("inputs", title, inputs)]
+    fed = inputs(report.input_drawings, len(report.frames))
+    drawn = _tensors(report, order, max(room - len(fed.inside), FEWEST_BYTES))
+    return [Section("drawn", "Tensors, drawn", drawn), fed]
+
+
+def inputs(drawn: list[InputDrawing], frames: int) -> Section:
+    """Returns the section of what was fed. frames: how many the run had, 0 or 1 where the frame needs no name."""
+    parts, room, left = list[str](), MOST_FED, 0
+    for one in drawn:
+        part = _input(one, frames > 1)
+        left += len(part) > room
+        parts += [part] if len(part) <= room else []
+        room -= len(part) if len(part) <= room else 0
+    more = f" {left} more would make the page too large." if left else ""
+    rule = element("p", text(RULE_FED + more), class_="under") if frames > 1 or more else ""
+    return Section(
+        "inputs", "Inputs of the worst frames" if frames > 1 else "Inputs", rule + "".join(parts) if drawn else ""
+    )
 
 
 def _tensors(report: Report, order: list[int], room: int) -> str:
     drawn = [(pair, at) for pair in order for at in range(len(report.pairs[pair].drawings))]
     shown, left, several = list[str](), list[str](), len(report.boards) > 1
     for pair, at in drawn:
-        one = _tensor(report.pairs[pair], pair, at, several, first=not shown)
+        one = _of_pair(report.pairs[pair], pair, at, several, first=not shown)
         if len(one) > room:
             left.append(one)
             shown.append(_left_out(report.pairs[pair], pair, at, several))
@@ -64,30 +80,31 @@ def _tensors(report: Report, order: list[int], room: int) -> str:
 
 
 def _left_out(pair: Pair, number_of: int, at: int, several: bool) -> str:
-    said = element(
-        "p", _head(pair, pair.drawings[at], several), text("; the page would be too large, --plots DIR draws it")
-    )
+    head = _head(pair.drawings[at], pair.a, pair.b, place_of(pair, several))
+    said = element("p", head, text("; the page would be too large, --plots DIR draws it"))
     return element("div", said, id=f"d{number_of}-{at}", class_="drawn")
 
 
-def _head(pair: Pair, d: TensorDrawing, several: bool) -> str:
-    place = place_of(pair, several)
+def _head(d: TensorDrawing, a: str, b: str, place: str) -> str:
     name = d.name if len(d.name) <= LONGEST else f"{d.name[:LONGEST]} ... ({len(d.name)} characters)"
     differs = f"{d.differing} of {d.elements} elements differ" if d.differing else "equal"
-    return element("code", text(name)) + text(f" {d.op}, {pair.a} ~ {pair.b}{place}: {differs}")
+    return element("code", text(name)) + text(f" {d.op}, {a} ~ {b}{place}: {differs}")
 
 
-def _tensor(pair: Pair, number_of: int, at: int, several: bool, first: bool) -> str:
-    d = pair.drawings[at]
-    head = _head(pair, d, several)
+def _of_pair(pair: Pair, number_of: int, at: int, several: bool, first: bool) -> str:
+    return tensor(pair.drawings[at], pair.a, pair.b, place_of(pair, several), f"d{number_of}-{at}", first)
+
+
+def tensor(d: TensorDrawing, a: str, b: str, place: str, anchor: str, opened: bool) -> str:
+    """Returns what is drawn of one tensor of sides a and b, folded unless opened. place: frame and board, where there are
+    several."""
+    head = _head(d, a, b, place)
     facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""
-    figures = [_figure(f) for f in panels.figures(d, pair.a, pair.b)]
-    table = _first(d.first, pair.a, pair.b, d.name[:LONGEST]) if d.first else ""
+    figures = [_figure(f) for f in panels.figures(d, a, b)]
+    table = _first(d.first, a, b, d.name[:LONGEST]) if d.first else ""
     inside = [element("p", text(facts), class_="under"), element("div", *figures, table, class_="drawings")]
-    return element(
-        "details", element("summary", element("h3", head)), *inside, id=f"d{number_of}-{at}", class_="drawn", open=first
-    )
+    return element("details", element("summary", element("h3", head)), *inside, id=anchor, class_="drawn", open=opened)
 
 
 def _figure(figure: Figure) -> str:
@@ -110,15 +127,18 @@ def _first(differences: list[Difference], a: str, b: str, name: str) -> str:
     return element("div", table, class_="wide", tabindex=0, role="region", aria_label=f"first differences of {name}")
 
 
-def _input(drawn: InputDrawing) -> str:
+def _input(drawn: InputDrawing, named: bool) -> str:
+    """Returns an input's picture and values. named: with its frame."""
     name = drawn.name[:LONGEST]
-    parts = [element("h3", element("code", text(name)), text(f" {drawn.dtype} {'x'.join(map(str, drawn.shape))}"))]
+    frame = f", frame {drawn.frame}: {drawn.source[:LONGEST]}" if named else ""
+    kind = f" {drawn.dtype} {'x'.join(map(str, drawn.shape))}{frame}"
+    parts = [element("h3", element("code", text(name)), text(kind))]
     shown = []
     if drawn.picture is not None:
         height, width, _ = drawn.picture.shape
         data = base64.b64encode(pixels(drawn.picture)).decode()
         scale = max(1, round(PICTURE / max(height, width)))
-        said = f"the input {name} as a picture"
+        said = f"the input {name}{frame}, as a picture"
         picture = element(
             "img", src=f"data:image/png;base64,{data}", alt=said, width=width * scale, height=height * scale
         )

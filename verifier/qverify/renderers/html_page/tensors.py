@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from qverify.renderers.html_page.elements import element, facts, number, text, verdict
 from qverify.report.document import Pair, TensorRow
 
-HEADS = ("#", "tensor", "op", "type", "verdict", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
+HEADS = ("#", "verdict", "tensor", "op", "type", "differ", "max |a-b|", "LSB", "SQNR dB", "cosine", "recomputed")
 MOST_BARS = 41
 
 
@@ -38,6 +38,7 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
     share = row.failing if row.failing is not None else metrics.get("mismatched")
     cells = [
         _cell(str(at), at),
+        _cell(verdict(row.verdict)),
         element(
             "th",
             element("details", element("summary", text(row.name)), _details(row, graph, drawing)),
@@ -46,7 +47,6 @@ def _row(row: TensorRow, at: int, anchor: str, graph: str, drawing: str) -> str:
         ),
         _cell(text(row.op)),
         _cell(f"{text(row.dtype)} {text('x'.join(map(str, row.shape)))}", row.elements),
-        _cell(verdict(row.verdict)),
         _cell("" if not share else f"{share} of {row.elements}", share or 0),
         _metric(row, "max_abs"),
         _metric(row, "max_lsb"),
@@ -113,7 +113,9 @@ def _bars(histogram: dict[str, int]) -> str:
     ]
     most = max(shown, key=lambda p: p[1])
     label = f"differences in LSB, most often {most[0]:+d}"
-    drawn = element("svg", path, *names, viewBox="0 0 640 108", role="img", aria_label=label, class_="bars")
+    drawn = element(
+        "svg", path, *names, viewBox="0 0 640 108", width=640, height=108, role="img", aria_label=label, class_="bars"
+    )
     words = f"differences in LSB (b - a); {equal} elements agree; {most[1]} differ by {most[0]:+d}, the highest bar" + (
         f"; {len(others) - len(shown)} rarer ones not drawn" if len(others) > len(shown) else ""
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.renderers import fault_explanation, triage_text
-from qverify.renderers.html_page import around, run_facts
+from qverify.renderers.html_page import around, run_facts, tensor_drawings
 from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
 from qverify.renderers.html_page.explained import explanation
 from qverify.renderers.html_page.frame import Section, page
@@ -25,12 +25,13 @@ JUDGED = {
 
 def render(found: Triage) -> str:
     """Returns the page as HTML. found: with every text printable."""
-    rungs = [(_rung(rung, at, found.units), rung.verdict) for at, rung in enumerate(found.rungs)]
+    rungs = [(_rung(rung, at, found), rung.verdict) for at, rung in enumerate(found.rungs)]
     sections = [
         Section("ladder", "The ladder", _ladder(found)),
         *(rung for rung, verdict in rungs if verdict != "PASSED"),
         Section("explained", "What explains the board's difference", _explained(found)),
         *(rung for rung, verdict in rungs if verdict == "PASSED"),
+        tensor_drawings.inputs(found.input_drawings, len(found.frames)),
         Section("losses", "Loss of quantization, tensor by tensor", losses(found)),
         Section("what-if", "What if", what_if(found)),
         Section("quiet", "Too small for their scale", listed(f"{q.tensor}: {q.said}" for q in found.quiet)),
@@ -80,11 +81,10 @@ def _cause(one: Any) -> str:
     return f"Confirmed by experiments on the board: {said}"
 
 
-def _rung(rung: Rung, at: int, units: list[NetworkUnit]) -> Section:
+def _rung(rung: Rung, at: int, found: Triage) -> Section:
     name = f"{rung.a} ~ {rung.b}"
-    return Section(
-        f"r{at}", f"{name}: {rung.verdict}", _evidence(rung, units), f"{text(name)}: {verdict(rung.verdict)}"
-    )
+    inside = _evidence(rung, found.units) + _drawn(rung, at, len(found.frames) > 1)
+    return Section(f"r{at}", f"{name}: {rung.verdict}", inside, f"{text(name)}: {verdict(rung.verdict)}")
 
 
 def _ladder(found: Triage) -> str:
@@ -119,16 +119,26 @@ def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
         known.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))
     known += [("not recomputed", text(rung.not_forced))] if rung.not_forced else []
     known += [("next step", text(rung.next_step))] if rung.next_step else []
-    heads = ("output", "gate holds", "elements", "max |a-b|", "cosine", "RMSE", "SQNR dB", "judged")
-    outputs = table("final outputs", heads, [_output(o) for o in rung.outputs]) if rung.outputs else ""
+    heads = ("gate holds", "output", "elements", "max |a-b|", "cosine", "RMSE", "SQNR dB", "judged")
+    outputs = table("final outputs", heads, [_output(o) for o in rung.outputs], heading=1) if rung.outputs else ""
     graphs = "".join(around.neighbourhood(n, units) for n in rung.neighbourhoods)
     return facts(known) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
+
+
+def _drawn(rung: Rung, at: int, several: bool) -> str:
+    """Returns the drawings of the tensors that differ, the first of them open. several: frames ran."""
+    drawn = [
+        tensor_drawings.tensor(d, rung.a, rung.b, "", f"d{at}-{number_of}", number_of == 0)
+        for number_of, d in enumerate(rung.drawings)
+    ]
+    of = f", of the first frame that is {rung.verdict}" if several else ""
+    return element("h3", f"The tensors that differ, drawn{of}") + "".join(drawn) if drawn else ""
 
 
 def _output(row: OutputRow) -> list[str]:
     values = (row.max_abs, row.cosine, row.rmse, row.sqnr_db)
     holds = "yes" if row.holds else "no"
-    return [code(row.name), holds, text(row.elements), *map(number, values), text(JUDGED[row.judged])]
+    return [holds, code(row.name), text(row.elements), *map(number, values), text(JUDGED[row.judged])]
 
 
 def _explained(found: Triage) -> str:

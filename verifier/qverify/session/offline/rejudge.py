@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ from qverify.inputs.sources import InputRequest
 from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
+from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import Outcome, unreachable_board
 from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
@@ -141,7 +142,7 @@ def frames(
                 prepared = capture.prepared(number, models.graph)
                 ran, pull = _sides(request, capture, number, host, prepared, watch, models), None
                 if request.board is None and "board" in ran.recordings:
-                    ran.recordings["board"].runtime = request.runtime
+                    _state_runtime(ran.recordings["board"], request)
                 if request.board is not None:
                     board = board or _board_again(request, models)
                     if board is not None:
@@ -168,9 +169,9 @@ def frames(
 def captured_models(capture: Capture) -> Models:
     """Opens its quantized ONNX and model.bin, under the names that they had in the run; without float files, which
     earlier versions captured unused."""
-    kept = {f: row for f, row in capture.models.items() if row["kind"] != "float.onnx"}
-    models = open_models([capture.model_path(f) for f in kept])
-    former = {str(row["sha256"]): str(row.get("path") or f) for f, row in kept.items()}
+    floats = {f for f, row in capture.models.items() if row["kind"] == "float.onnx"}
+    models = open_models([p for p in capture.model_paths() if os.path.basename(p) not in floats])
+    former = {str(row["sha256"]): str(row.get("path") or f) for f, row in capture.models.items()}
     for row in models.rows:
         row["path"] = printable(former.get(row["sha256"], row["path"]))
     return models
@@ -190,9 +191,9 @@ def _options(chosen: Options, capture: Capture) -> Options:
 def _board(request: RejudgeRequest, models: Models) -> Any:
     if request.board is None:
         return None
-    from qverify.sides.board import Board
+    from qverify.session.open_board import open_board
 
-    return Board(request.board, models.binary, models.graph, request.deadline_s, request.reach, None, models.islands)
+    return open_board(models, request.board, request.deadline_s, request.reach)
 
 
 def _board_again(request: RejudgeRequest, models: Models) -> Any:
@@ -243,6 +244,7 @@ def _captured(
         if side.state == "partial" and not side.missing:
             side.missing = {n: side.why or "its run broke off" for n in side.finals}
             side.tensors, side.digests = Tensors({}), {}
+        identify_runtime(side, capture.stated_kernels(number, side.side), models)
         if why := _mismatch(side, capture, models, prepared):
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
@@ -252,6 +254,14 @@ def _captured(
     for side in sides.values():
         _compute_islands(side, models, prepared)
     return sides
+
+
+def _state_runtime(board: Recording, request: RejudgeRequest) -> None:
+    """Sets the runtime that the user states. UsageError where the captured board ran another one's model."""
+    if board.runtime == OURS:
+        board.runtime = request.runtime
+    elif request.runtime not in (OURS, board.runtime):
+        raise UsageError(f"--runtime {request.runtime}: the captured board ran {board.runtime}; leave --runtime out")
 
 
 def _drop_made(side: Recording, models: Models) -> None:
@@ -290,7 +300,7 @@ def captured_sides(capture: Capture) -> list[str]:
     """Returns the names of the sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
     had = {
-        "reference": "quant.onnx" in kinds,
+        "reference": not kinds.isdisjoint(("quant.onnx", "tflite")),
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }
@@ -301,11 +311,13 @@ def _mismatch(side: Recording, capture: Capture, models: Models, prepared: Prepa
     """Returns why a captured side is not a run of this model on these inputs; "" where it is."""
     if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
         return f"the captured {side.side} was computed from other inputs (their hash differs)"
-    kind = "quant.onnx" if side.side == "reference" else "model.bin"
+    kind = "model.bin" if side.side != "reference" else "quant.onnx" if models.alone is None else "tflite"
+    if side.side == "board" and side.runtime != OURS:
+        return ""  # told by the hash of what it ran
     ran = {row["sha256"] for row in capture.models.values() if row["kind"] == kind}
     now = {row["sha256"] for row in models.rows if row["kind"] == kind}
     if kind == "model.bin":
-        now = {hashlib.sha256(models.binary).hexdigest()}
+        now = {models.binary_sha256}
         ran = {side.model_sha256} if side.model_sha256 else ran
     if ran != now:
         return f"the captured {side.side} ran another {kind}; run it again (--rerun reference,simulator, -b BOARD)"

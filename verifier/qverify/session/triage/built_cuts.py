@@ -63,6 +63,7 @@ class BuiltCuts:
         wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
         self.places = [n for n in graph.observable() if n in wanted and n in written.made]
         self._results: dict[str, CutResult] = {}
+        self._models: dict[str, str] = {}  # the hash of a built model, and the cut that it was first built from
         self.builds = self.runs = 0
 
     def frontier(self, place: int) -> tuple[str, ...]:
@@ -87,6 +88,9 @@ class BuiltCuts:
     def _run(self, source: bytes, outputs: tuple[str, ...]) -> CutResult:
         with tempfile.TemporaryDirectory(prefix="qverify-build-") as folder:
             model, why = self._built(source, folder)
+        before = self._models.setdefault(hashlib.sha256(model).hexdigest(), outputs[-1]) if not why else outputs[-1]
+        if before != outputs[-1]:
+            why = f"--build-cmd {self._build[0]}: the same bytes as for the cut after {before}; does it read {{onnx}}?"
         if why:
             return CutResult({}, frozenset(), why)
         part = cut(self._graph, set(self._graph.inputs), outputs)

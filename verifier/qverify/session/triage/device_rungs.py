@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from qverify.compare.drawings.choose import ORDER
 from qverify.compare.forced import Located
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.plural import count
 from qverify.report.document import Blame, Forced, Pair, Report, TensorRow, worst
+from qverify.report.drawings import TensorDrawing
 from qverify.report.triage_document import OutputRow, Rung
 from qverify.report.weakenings import list_weakenings
 from qverify.sides.dumps.array_dump import open_array_dump
@@ -18,7 +20,7 @@ from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, RungGate
-from qverify.triage.neighbourhood import neighbourhoods, numbers
+from qverify.triage.neighbourhood import MOST_DRAWN, neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
 ABSURD_LSB = 16  # no runtime is this far off at most of its nodes when forced
@@ -103,7 +105,17 @@ class DeviceRungs:
         if rung.verdict == "FAILED" and pair.a == "reference" and graph.rounding != "ref-exact":
             rung.evidence.append(f"model.bin rounds as {graph.rounding}, the reference exactly")
         rung.evidence += [n for n in pair.notes if rung.verdict != "PASSED"]
+        rung.drawings = _drawings(pair, report)
         return rung
+
+
+def _drawings(pair: Pair, report: Report) -> list[TensorDrawing]:
+    """Returns drawings of tensors that differ in the pair, in report.drawings.RULE's order; those of another pair with
+    the very same bytes as well."""
+    name = f"{pair.a} ~ {pair.b}"
+    found = [d for p in report.pairs for d in p.drawings if d.first and (p is pair or name in d.also)]
+    order = {why: at for at, why in enumerate(ORDER)}
+    return sorted(found, key=lambda d: order.get(d.why, len(order)))[:MOST_DRAWN]
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:

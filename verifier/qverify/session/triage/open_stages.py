@@ -35,9 +35,12 @@ class StageFiles:
     run_sim: bool = True
 
 
-def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str | None) -> StageFiles:
+def stage_files(
+    models: list[str], stages: list[str], run_sim: bool, board: str | None, engine: bool = False
+) -> StageFiles:
     """Sorts the files into stages. stages: paths and the words simulator and board, in order; [] for the default order
-    of -m. Raises UsageError for a stage in an impossible place."""
+    of -m. engine: the last ONNX is run by a reference engine, quantized or not. Raises UsageError for a stage in an
+    impossible place."""
     paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
     if stages and "board" in stages and board is None:
         raise UsageError("--stages names the board, but there is no -b BOARD")
@@ -45,7 +48,11 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
-    quantized = [p for p in paths if kinds[p] == "quant.onnx"] or [p for p in paths if kinds[p] == "tflite"]
+    wanted = ("quant.onnx", "float.onnx") if engine else ("quant.onnx",)
+    if engine:
+        _check_for_engine(kinds, files.run_sim and "simulator" in stages)
+        files.run_sim = False
+    quantized = [p for p in paths if kinds[p] in wanted] or [p for p in paths if kinds[p] == "tflite"]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
@@ -61,6 +68,16 @@ def stage_files(models: list[str], stages: list[str], run_sim: bool, board: str 
     if len(files.dumps) > 1:
         raise UsageError(f"--stages: {len(files.dumps)} dumps after the quantized ONNX; give one")
     return files
+
+
+def _check_for_engine(kinds: dict[str, str], simulator: bool) -> None:
+    """Raises UsageError for stages that a reference engine does not give."""
+    if simulator:
+        raise UsageError("--stages names the simulator, which needs an integer graph; --reference-engine gives none")
+    if other := next((p for p, kind in kinds.items() if kind in ("model.bin", "tflite")), None):
+        raise UsageError(
+            f"{other}: --reference-engine runs an ONNX; on the board a runner runs it (--runner 'COMMAND', its model last in -m)"
+        )
 
 
 def split_board_model(

@@ -199,7 +199,7 @@ class _Search:
         request = replace(
             self._request,
             models=paths,
-            inputs=InputRequest(os.path.join(part.folder, "inputs.npz")),
+            inputs=InputRequest(os.path.join(part.folder, "inputs.npz"), source="inputs.npz"),
             options=replace(self._request.options, dump_all=True),
             shapes={},
             allow_other_model=self._build is not None,

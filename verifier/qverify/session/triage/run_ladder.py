@@ -18,8 +18,10 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.report.triage_document import Rung, Stage, Triage
+from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
+from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
 from qverify.session.offline.rejudge import CapturedJob, captured_sides
 from qverify.session.report import make_report
@@ -59,10 +61,10 @@ class Ladder:
         self.request, self.watch, self.report = request, watch, Triage("INCONCLUSIVE", None, "")
         capture = request.capture
         self.board = self.report.board = request.board if capture is None else capture.board
-        captured = [] if capture is None else [capture.model_path(f) for f in capture.models]
+        captured = [] if capture is None else capture.model_paths()
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
         models, own = split_board_model(request.models, None if capture else self.board, request.runner)
-        self.files = stage_files([*captured, *models], request.stages, run_sim, self.board)
+        self.files = stage_files([*captured, *models], request.stages, run_sim, self.board, bool(request.engine.names))
         self.files.models += own
         self.job = self._job() if self.files.models else None
         try:
@@ -79,15 +81,11 @@ class Ladder:
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
             raise UsageError("-m names no quantized ONNX and no model.bin: give one, or only two float ONNX")
         if self.job is None and request.keep is not None:
-            raise UsageError(
-                "--capture keeps the run of a compiled model: give a quantized ONNX or a model.bin with -m"
-            )
+            raise UsageError("--capture keeps the run of a compiled model: give -m a quantized ONNX or a model.bin")
         names = {row["kind"]: row["path"] for row in self.job.models.rows} if self.job is not None else {}
         self.report.stages = list_stages(self.files, names, self.board, request.app_output)
         if self.files.dumps and "quant.onnx" not in names:
-            raise UsageError(
-                f"{self.files.dumps[0]} is a dump, which is compared with the quantized ONNX; give that with -m"
-            )
+            raise UsageError(f"{self.files.dumps[0]} is a dump, compared with the quantized ONNX: give that with -m")
         self._check_gates()
         self.devices = DeviceRungs(request.gates)
         steps = output_steps(self.job.models.graph) if self.job is not None else {}
@@ -96,6 +94,7 @@ class Ladder:
         self.losses = self._open_losses()
         self._blamed = Blamed(request.explain_s)
         self.failing: Request | None = None  # of the first frame whose board fails
+        self.fed = DrawnInputs()
 
     def _job(self) -> Job | CapturedJob:
         request = self.request
@@ -114,7 +113,7 @@ class Ladder:
             reach=request.reach,
             runner=request.runner,
             capture=request.keep,
-        )
+        ).with_engine(request.engine)
         return Job(wanted, 1 if alone else 2)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -127,7 +126,7 @@ class Ladder:
     def _open_losses(self) -> FloatLosses | None:
         """Returns the losses of the last float file; None without one, or without a quantized ONNX."""
         files = [s.file for s in self.floats if s.stage.kind == "float" and s.file is not None]
-        if not files or self.job is None or self.job.models.original is None:
+        if not files or self.job is None or self.job.models.compiled is None or self.job.models.original is None:
             return None
         losses = FloatLosses(files[-1], self.job.models, self.files.models)
         self.report.unpaired = losses.paired.unpaired
@@ -199,12 +198,15 @@ class Ladder:
             self._note(*ran.recordings["dump"].notes)
         if len(ran.recordings) > 1:
             located: list[Located] = []
-            report = make_report(job.models, prepared, ran, Options(frame=number), pull, located)
+            report = make_report(
+                job.models, prepared, ran, Options(frame=number, drawings=request.drawings), pull, located
+            )
+            self.fed.add(report, frame_row(number, source, report))
             times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
-                self.failing = self.failing or replace(job.request, inputs=inputs)
+                self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
             exact, board = simulated_exactly(located), _experiments(job, number)
             evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
             self._blamed.frame(report, evidence, number, self.watch)
@@ -282,7 +284,7 @@ class Ladder:
                 rung.next_step = advice(_room(stages, rung), rung.kind, culprits, rung.why)
                 if rung.kind in ("few", "few_clipped", "weights") and _room(stages, rung) == "quantized":
                     rung.next_step += self._quantize_command(culprits)
-        report.verdict = worst([r.verdict for r in report.rungs])
+        report.verdict, report.input_drawings = worst([r.verdict for r in report.rungs]), self.fed.worst()
         bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
         if bad is not None:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
@@ -318,7 +320,7 @@ class Ladder:
         unknown = []
         if "float" not in kinds:
             unknown.append(
-                "no float ONNX: what quantization costs is not known, the ladder starts at the quantized model"
+                "no float ONNX: what quantization costs is not known, the ladder starts at the quantized one"
             )
         elif self.losses is None:
             unknown.append("no quantized ONNX: what each tensor's quantization costs is not known")

@@ -111,4 +111,4 @@ def _frames(request: TriageRequest) -> list[FrameSource]:
         ]
     files = request.inputs.files
     several = frame_sources(files if isinstance(files, str) else None)
-    return [FrameSource(files or "", str(files or "random"))] if several is None else several
+    return [FrameSource(files or "", request.inputs.source or str(files or "random"))] if several is None else several

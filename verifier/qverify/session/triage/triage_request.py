@@ -7,6 +7,7 @@ from typing import Literal
 
 from qverify.capture.reader import Capture
 from qverify.inputs.sources import InputRequest
+from qverify.session.request import Engine
 from qverify.triage.ladder import RungGate
 
 
@@ -17,7 +18,9 @@ class TriageRequest:
     board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
     simulator ~ board other than equal bits.
     capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
-    which everything the run saw is kept. build: a command that makes the runner's model of {onnx}, to locate what fails."""
+    which everything the run saw is kept. build: a command that makes the runner's model of {onnx}, to locate what fails.
+    drawings: tensors that differ and inputs are drawn, for a page. engine: runs the last ONNX as the reference, without a
+    simulator."""
 
     models: list[str]
     _: KW_ONLY
@@ -40,3 +43,5 @@ class TriageRequest:
     capture: Capture | None = None
     keep: str | None = None
     build: str | None = None
+    drawings: bool = False
+    engine: Engine = field(default_factory=Engine)

@@ -11,9 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from qverify_agents.printable import last_line, one_line
 from qverify_agents.process_group import KILL, end_group, own_group
+from qverify_agents.signals_held import signals_held
 
 from qverify.errors import UsageError
 from qverify.onnx_model import engine
@@ -94,23 +96,28 @@ class OtherInterpreter:
     @contextlib.contextmanager
     def _started(self, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         """Starts the process; on leaving, ends every process of its group."""
+        process = None
         try:
-            with open(folder / "said", "wb") as output:
-                process = subprocess.Popen(
-                    [*self._words, str(PROGRAM), str(folder)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={name: value for name, value in os.environ.items() if name not in OURS},
-                    **own_group(KILL),
-                )
-        except OSError as error:
-            raise ResultRejected(f"cannot be started: {error.strerror}") from error
-        try:
+            with open(folder / "said", "wb") as output, signals_held():
+                process = self._popen(folder, output)
             yield process
         finally:
-            end_group(process)
-            process.wait()
+            if process is not None:
+                end_group(process)
+                process.wait()
+
+    def _popen(self, folder: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [*self._words, str(PROGRAM), str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={name: value for name, value in os.environ.items() if name not in OURS},
+                **own_group(KILL),
+            )
+        except OSError as error:
+            raise ResultRejected(f"cannot be started: {error.strerror}") from error
 
     def _wait(self, process: subprocess.Popen[bytes], path: Path, most: int, what: str) -> None:
         """Waits until the file exists. Raises ResultRejected where the process ends before, is late, or writes too

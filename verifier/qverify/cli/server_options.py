@@ -1,0 +1,103 @@
+"""--server and --token: the main job on a farm instead of this host's boards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from qverify.cli.live_progress import live_progress
+from qverify.cli.say_line import say
+
+if TYPE_CHECKING:
+    from qverify.renderers.view import View
+    from qverify.report.document import Report
+    from qverify.session.verify_boards import VerifyJob
+
+CLIENT = "qverify_farm.client"  # above this package: loaded by name, and only for --server
+NOT_ASKED = frozenset({"models", "board", "inputs", "server", "token"})
+OPTIONS = (
+    click.option(
+        "--server",
+        metavar="URL",
+        help="run the job on the farm of `qverify serve` there; -b is a name or a tag (soc=j5) of its boards",
+    ),
+    click.option(
+        "--token",
+        metavar="TOKEN",
+        help="of --server  [default: QVERIFY_TOKEN, or that of qverify login URL]",
+    ),
+)
+
+
+def server_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options; the command gets them as one `server` (AskedServer), None without --server."""
+
+    @wraps(command)
+    def wrapper(server: str | None, token: str | None, **others: Any) -> int:
+        if server is None and token is not None:
+            raise click.UsageError("--token is that of a server; give --server URL, too")
+        return command(server=(server, token) if server is not None else None, **others)
+
+    for option in reversed(OPTIONS):
+        wrapper = option(wrapper)
+    return wrapper
+
+
+def asked_on_farm(
+    models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]
+) -> Any:
+    """Returns what the running command asks of a farm (AskedOnFarm). UsageError for an address that is none, and for
+    options that a farm's job must not have."""
+    from qverify.cli.python_options import python_options
+
+    given, context = dict[str, Any](), click.get_current_context()
+    for keyword, option in python_options("verify").items():
+        name = option.name or ""
+        if keyword not in NOT_ASKED and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            given[keyword] = context.params[name]
+    url = load("http").server_url(server[0])
+    on_farm = load("verify_on_farm")
+    asked = on_farm.AskedOnFarm(
+        url, load("tokens").token_for(url, server[1]), tuple(models), boards, inputs, options=given
+    )
+    on_farm.check_asked(asked)
+    return asked
+
+
+def load(name: str) -> ModuleType:
+    """Returns a module of the client. MissingExtraError where a library of it is not installed."""
+    from qverify.cli.command_modules import missing_extra
+
+    try:
+        return import_module(f"{CLIENT}.{name}")
+    except ModuleNotFoundError as error:
+        raise missing_extra("--server", error) or error from None
+
+
+def verify_there(job: VerifyJob, view: View, quiet: bool) -> Report:
+    """Runs the job on its farm, prints each board's result unless `quiet`, and returns the report of all."""
+    from qverify.renderers import frame_lines, heading, terminal
+
+    asked = job.on_farm
+    if load("http").is_open_to_listeners(asked.server) and asked.token:
+        say(f"qverify: {asked.server}: the token goes there unencrypted; https:// protects it", err=True)
+
+    with live_progress() as live:
+
+        def got(found: Any, number: int, boards: int) -> None:
+            if quiet:
+                return
+            report = found.report
+            if boards > 1:
+                live.say(("\n" if number else "") + heading.section(found.board, number + 1, boards, view))
+            finals = list(dict.fromkeys(r.name for pair in report.pairs for r in pair.tensors if r.final))
+            live.say(frame_lines.render(report, view) if report.frames else terminal.render(report, finals, view))
+
+        whole: Report = load("verify_on_farm").verify_on_farm(asked, live.watch, got)
+    return whole

@@ -140,6 +140,7 @@ def _pty(work: Path, kind: str = "none", probability: float = 0.0, seed: int = 0
 
 @contextlib.contextmanager
 def _machine(link: str) -> Iterator[Place]:
+    from qverify_agents.connect import connect
     from qverify_agents.emulation import machine
     from qverify_agents.emulation.image import image
 
@@ -160,6 +161,11 @@ def _machine(link: str) -> Iterator[Place]:
         machine.reset(running, Deadline(120))
 
     try:
+        if (
+            link == "serial"
+        ):  # each takes a minute over it, as systems/test_qemu_board.py shows; / is home to the console's shell
+            for uri in (ssh, f"faulty:{ssh}&fault=bitflip@u"):
+                connect(f"{uri}&cache=/.cache/qverify", 60).close()
         address = ssh if link == "ssh" else f"serial://{running.console}"
         yield Place(f"qemu-{link}", address, there, "/qverify", reboot, link == "serial")
     finally:

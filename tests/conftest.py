@@ -33,9 +33,9 @@ def real_models() -> list[Path]:
 
 
 def with_images(own: Path) -> Path:
-    """Returns `own`, made a cache folder whose images and ARM reference are those of the present one."""
+    """Returns `own`, made a cache folder whose images, ARM reference and labgrid are those of the present one."""
     present = this_user.cache_folder()
-    for name in ("arm_reference", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
+    for name in ("arm_reference", "labgrid", *(f"boards/{kind}-{RECIPE}" for kind in KINDS)):
         (present / name).mkdir(parents=True, exist_ok=True)
         (own / "qverify" / name).parent.mkdir(parents=True, exist_ok=True)
         (own / "qverify" / name).symlink_to(present / name)
@@ -45,7 +45,7 @@ def with_images(own: Path) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Each worker has a cache and a configuration folder of its own: it meets no other's locks, stores, machines and boards.
-    What takes long to make and is only read, the images of emulated boards and the ARM reference, is the user's."""
+    What takes long to make and is only read, the images of emulated boards, the ARM reference and labgrid, is the user's."""
     own = with_images(tmp_path_factory.mktemp("own"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(own))

@@ -15,10 +15,10 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
     "engine": re.compile(r"container|docker|podman"),
     "fuzz": re.compile(r"fuzz|frame_corpus"),
     "slow": re.compile(  # they start many processes, run real networks, compile every op or search many faults: more than a second
-        r"^(models|links)/|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory|order|bits)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
+        r"^(models|links)/| postgresql$|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory|order|bits)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
         r"|attributes_of_schemas|guarded_divisions|light_model|triage_captures|triage_by_builds|report_pages_clicked|pytest_plugin"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
-        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?)\.py"
+        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?|labgrid|dask_engine|beside_engine|run_job|in_process_engine|service_process|service_attacks)\.py"
     ),
 }
 QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick
@@ -27,10 +27,13 @@ SHARED = {  # the tests of one place run one after another, in one worker; the g
     "noisy line": re.compile(r"noisy-pty$"),
     "containers": re.compile(r"container$|docker$|systems/test_container\.py$"),  # each sees the other's processes
     "line": re.compile(r" pty$"),
+    "labgrid": re.compile(r"systems/test_labgrid\.py$"),  # one coordinator, one exporter, one sshd
     "emulated board": re.compile(r"qemu-ssh$"),
     "ARM reference": re.compile(r"test_arm_reference\.py$"),
     "ARM board with Python": re.compile(r"systems/test_qemu_python\.py$"),  # 1.5 GB of memory each
+    "farm workers": re.compile(r"farm/test_dask_engine\.py$"),  # one scheduler, one worker
     "wheel": re.compile(r"systems/test_wheel\.py$"),  # built and installed once
+    "PostgreSQL": re.compile(r" postgresql$"),  # one server
 }
 # These have tests of 10 s and more.
 LONG = re.compile(
@@ -42,7 +45,7 @@ AT_ONCE = {  # tests of one file that a worker is given together, by the first t
     re.compile("|".join(pattern.pattern for pattern in NEEDS.values())): 4,
     re.compile(""): 16,
 }
-BOARDS = ("where", "uri")  # parameters that name a board
+BOARDS = ("where", "uri", "database_url")  # parameters that name a board, or a kind of database
 
 
 def place_of(item: pytest.Item) -> str:

@@ -15,6 +15,8 @@ SOURCES = [
     *sorted((ROOT / "verifier" / "qverify").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_agents").rglob("*.py")),
     *sorted((ROOT / "agents" / "qverify_worker").rglob("*.py")),
+    *sorted((ROOT / "farm" / "qverify_farm").rglob("*.py")),
+    *sorted((ROOT / "agents" / "qverify_labgrid").rglob("*.py")),
 ]
 FLOORS = {  # by package, the lowest first: a room imports from lower floors only; never up, never sideways
     "qverify": (
@@ -31,7 +33,7 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("pytest_plugin",),
     ),
     "qverify_agents": (
-        ("printable", "this_user", "file_lock", "host_system", "process_group", "schemes"),
+        ("printable", "this_user", "file_lock", "host_system", "process_group", "signals_held", "schemes"),
         ("errors",),
         ("binaries", "deadline", "process_pipes"),
         ("capabilities", "process_stream", "emulation"),
@@ -44,20 +46,41 @@ FLOORS = {  # by package, the lowest first: a room imports from lower floors onl
         ("connect",),
         ("link_estimates", "power", "command_board"),
     ),
+    "qverify_farm": (
+        ("errors",),
+        ("scheduling", "store"),
+        ("work",),
+        ("suites", "engines"),
+        ("dispatcher",),
+        ("service",),
+        ("ui",),
+        ("client",),
+        ("cli",),
+    ),
     "qverify_worker": (
         ("errors", "checksums", "board_lock"),
         ("wire", "contents", "model"),
         ("runtimes",),
         ("serve",),
     ),
+    "qverify_labgrid": (
+        ("records", "places"),
+        ("holding",),
+    ),
 }
 NO_ROOM = ("__init__", "__main__", "example")  # the version, the start, packaged files
 SIDEWAYS = {"qverify.compiler.check_units": "qverify.sides.simulator"}  # it runs the units that were just compiled
 JUDGES = ("qverify.compiler.check_units",)  # the one file of the compiler that compares
 NEVER = {  # beyond the floors
-    "qverify_agents": ("qverify", "qverify_worker"),
-    "qverify": ("qverify_worker",),
-    "qverify_worker": ("qverify", "qverify_agents"),  # it is pushed to boards by itself
+    "qverify_agents": ("qverify", "qverify_worker", "qverify_labgrid", "qverify_farm"),
+    "qverify": ("qverify_worker", "qverify_labgrid", "qverify_farm"),
+    "qverify_worker": (
+        "qverify",
+        "qverify_agents",
+        "qverify_labgrid",
+        "qverify_farm",
+    ),  # it is pushed to boards by itself
+    "qverify_labgrid": ("qverify", "qverify_agents", "qverify_worker", "qverify_farm"),  # its Python need not have them
     "qverify_agents.links": ("qverify_agents.schemes",),  # a page does not know the table that names it
     "qverify_agents.boards": ("qverify_agents.schemes",),
     "qverify.renderers": ("qverify.compare",),  # they hold no logic
@@ -91,12 +114,24 @@ HOMES = {
     "pytest": ("qverify/pytest_plugin.py",),
     "PIL": ("qverify/extras.py",),
     "cv2": ("qverify/extras.py",),
+    **{name: ("qverify_labgrid/places.py",) for name in ("labgrid", "grpc")},
     "fcntl": (
         "qverify_agents/file_lock.py",
+        "qverify_labgrid/records.py",
         "qverify_worker/board_lock.py",
     ),  # what Windows lacks is nowhere on the way of a command
     "msvcrt": ("qverify_agents/file_lock.py",),
     **{name: ("nowhere",) for name in ("pty", "tty", "termios", "pwd", "grp")},
+    "sqlalchemy": (
+        "qverify_farm/store/",
+        "qverify_farm/dispatcher/",
+        "qverify_farm/suites/summary.py",
+        "qverify_farm/service/",
+        "qverify_farm/cli/serve",
+    ),
+    "alembic": ("qverify_farm/store/",),
+    "fsspec": ("qverify_farm/store/artifact_backends.py",),
+    "obstore": ("qverify_farm/store/artifact_backends.py",),
     "resource": ("onnx_model/run_reference_engine.py",),
 }
 

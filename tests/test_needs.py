@@ -13,7 +13,7 @@ from tests.needs import AT_ONCE, NEEDS, QUICK, SHARED, has_no_quick_test, units_
 HERE = Path(__file__).resolve().parent
 FILES = [path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py")]
 EVERY = [name for name in FILES if name.endswith("test_every_place.py")]
-KNOWN = [*FILES, *(f"{file} {board}" for file in EVERY for board in NAMES)]
+KNOWN = [*FILES, *(f"{file} {board}" for file in EVERY for board in NAMES), "farm/test_database.py postgresql"]
 
 
 @pytest.mark.parametrize(

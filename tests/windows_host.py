@@ -66,13 +66,16 @@ def _msvcrt(fcntl: types.ModuleType) -> types.ModuleType:
     made = types.ModuleType("msvcrt")
 
     def locking(descriptor: int, mode: int, size: int) -> None:
+        if mode == 0:
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, size, 0, os.SEEK_CUR)
+            return
         assert mode == 2
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, size, 0, os.SEEK_CUR)
         except BlockingIOError as error:
             raise PermissionError(errno.EACCES, "Permission denied") from error
 
-    made.locking, made.LK_NBLCK = locking, 2  # type: ignore[attr-defined]
+    made.locking, made.LK_NBLCK, made.LK_UNLCK = locking, 2, 0  # type: ignore[attr-defined]
     return made
 
 

@@ -8,16 +8,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-KINDS = ("ssh", "serial", "aarch64")
+KINDS = ("ssh", "serial", "aarch64", "labgrid")
 
 
 def available() -> frozenset[str]:
-    """Returns the kinds of boards that this machine can start; ssh needs sshd, and root to start it, aarch64 QEMU."""
+    """Returns the kinds of boards that this machine can start; ssh and labgrid need sshd, and root to start it, aarch64
+    QEMU."""
     from qverify_agents.emulation.user_mode import emulator
 
     from tests.links.servers import SSHD
 
-    lacking = set() if SSHD is not None and os.geteuid() == 0 else {"ssh"}
+    lacking = set() if SSHD is not None and os.geteuid() == 0 else {"ssh", "labgrid"}
     return frozenset(KINDS) - (lacking if emulator("aarch64") else lacking | {"aarch64"})
 
 
@@ -26,7 +27,7 @@ def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Yields environment variables for the commands, and a map from each address that the page shows to that of this run."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
-    start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64}[kind]
+    start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64, "labgrid": _labgrid}[kind]
     with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as found:
         yield found
 
@@ -59,6 +60,28 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
         yield {"QVERIFY_SSH_CONFIG": str(server.config)}, {}
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def _labgrid(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Starts a coordinator, which the page calls lab:20408, and an exporter whose boards are this machine's OpenSSH server;
+    somebody holds the shelf."""
+    from qverify_agents.this_user import cache_folder
+
+    from tests.labgrid_lab import lab, labgrid_python
+
+    with _ssh(folder) as (environment, _):
+        config = Path(environment["QVERIFY_SSH_CONFIG"])
+        text = config.read_text()
+        config.write_text(text.replace("Host 10.0.0.5", "Host 127.0.0.1 10.0.0.5"))
+        port = int(text.split("Port ")[1].split()[0])
+        service = {"NetworkService": {"address": "127.0.0.1", "username": "root", "port": port}}
+        places = {"desk": ("desk", {"soc": "j5", "fw": "1.2"}), "shelf": ("shelf", {"soc": "j5", "fw": "1.1"})}
+        python = labgrid_python(cache_folder() / "labgrid")
+        with lab(python, folder / "lab", places, {"desk": service, "shelf": service}) as made:
+            made.client("-p", "shelf", "acquire", user="ann", host="lab2")
+            environment |= {"LG_COORDINATOR": made.coordinator, "QVERIFY_LABGRID_PYTHON": str(python)}
+            yield environment | {"XDG_CACHE_HOME": f"{folder}/cache"}, {"lab:20408": made.coordinator}
 
 
 @contextlib.contextmanager

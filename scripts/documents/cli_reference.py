@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from importlib import import_module
 
 import click
+from qverify.cli.command_modules import load_command
 from qverify.cli.main import COMMANDS
 
 from scripts.documents.escaped import escaped
@@ -17,7 +17,7 @@ def page() -> str:
     """Returns a section per command, in the order of `qverify --help`; a group has a section for each of its commands."""
     sections = []
     for name, summary in COMMANDS.items():
-        command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+        command = load_command(name)
         sections += _section(command, f"qverify {name}", summary, 2)
     return "\n".join(sections)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import click
+from qverify.cli.command_modules import load_command
 from qverify.cli.main import COMMANDS
 from qverify.cli.normalize_options import normalize_options
 
@@ -39,7 +39,7 @@ def _of_command(program: str, words: list[str]) -> str:
         return _of_qverify(["verify", *translate(normalize_options(words))[0]])
     if program.startswith("scripts/"):
         return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
-    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pip", "pytest"):
+    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pip", "~/labgrid/bin/pip", "pytest"):
         return ""
     return f"{program}: not a program that these pages use"
 
@@ -48,7 +48,7 @@ def _of_qverify(words: list[str]) -> str:
     """Parses options and values as click does, without requiring that files exist."""
     words = normalize_options(words)
     name = words.pop(0) if words and words[0] in COMMANDS else "verify"
-    command: click.Command = import_module(f"qverify.cli.commands.{name}").command
+    command = load_command(name)
     while isinstance(command, click.Group):
         context = click.Context(command)
         inner = command.get_command(context, words[0]) if words else None

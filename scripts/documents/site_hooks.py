@@ -25,6 +25,7 @@ BESIDE_THE_CODE = (
     "DECISIONS.md",
     "agents/*.md",
     "board_runtime/*.md",
+    "farm/*.md",
     "verifier/*.md",
 )
 GENERATED = {  # a marker in a page: what takes its place
@@ -55,7 +56,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
             markdown = markdown.replace(marker, make())
     here = repository_path(page.file)
     pages = {repository_path(f): f.src_uri for f in files.documentation_pages()}
-    named = {posixpath.basename(p): p for p in pages if p.startswith(("verifier/", "agents/", "board_runtime/"))}
+    named = {
+        posixpath.basename(p): p for p in pages if p.startswith(("verifier/", "agents/", "board_runtime/", "farm/"))
+    }
     named = {name: path for name, path in named.items() if name != "README.md"}
     lines, fenced = [], False
     for line in markdown.split("\n"):

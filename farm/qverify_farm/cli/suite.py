@@ -1,0 +1,197 @@
+"""Many jobs over many boards: models, inputs and boards of suite.toml, one verdict. SUITES.md of the sources describes the
+file."""
+
+from __future__ import annotations
+
+import click
+
+from qverify_farm.cli.suite_options import (
+    EXIT,
+    Outputs,
+    artifacts_option,
+    database_option,
+    output_options,
+    workers_options,
+)
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+def _labels(words: tuple[str, ...]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    if wrong := next(
+        (word for word, (key, equals, _) in zip(words, pairs, strict=True) if not key or not equals), None
+    ):
+        raise click.UsageError(f"--label {wrong[:80]}: wanted KEY=VALUE, as firmware=1.2")
+    return {key[:100]: value[:200] for key, _, value in pairs}
+
+
+LABEL = click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="of this run, as firmware=1.2; may be repeated"
+)
+
+
+@command.command()
+@click.argument("suite", metavar="SUITE.TOML")
+@output_options
+@database_option
+@artifacts_option
+@workers_options
+@LABEL
+def run(
+    suite: str,
+    outputs: Outputs,
+    database: str,
+    artifacts: str,
+    workers: str | None,
+    tls_ca: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    labels: tuple[str, ...],
+) -> int:
+    """Run every job of a suite, and wait for its verdict. Exit status as of the main job."""
+    from qverify_farm.cli.suite_work import run_suite
+
+    report = run_suite(suite, database, artifacts, _labels(labels), workers, (tls_ca, tls_cert, tls_key))
+    return _end(report, outputs)
+
+
+@command.command()
+@click.argument("id", metavar="[ID]", default="")
+@output_options
+@database_option
+@artifacts_option
+@workers_options
+def resume(
+    id: str,
+    outputs: Outputs,
+    database: str,
+    artifacts: str,
+    workers: str | None,
+    tls_ca: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+) -> int:
+    """Run what of a run is not done, after an interruption or a crash; without ID: of the newest."""
+    from qverify_farm.cli.suite_work import resume_run
+
+    return _end(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)
+
+
+def _end(report: object, outputs: Outputs) -> int:
+    """Shows and writes a report; returns its exit status. KeyboardInterrupt for that of a run that was interrupted."""
+    from qverify_farm.cli.suite_work import tell_interrupted
+    from qverify_farm.suites.suite_report import SuiteReport
+
+    assert isinstance(report, SuiteReport)
+    outputs.save(report)
+    if report.state == "running":
+        tell_interrupted(report)
+        raise KeyboardInterrupt
+    outputs.show(report)
+    return EXIT[report.verdict]
+
+
+@command.command()
+@click.argument("suite", metavar="SUITE.TOML")
+@click.option("--json", "as_json", is_flag=True, help="print the jobs as JSON")
+def plan(suite: str, as_json: bool) -> int:
+    """Check a suite and list its jobs; nothing runs."""
+    from qverify_farm.cli.suite_plan import show_plan
+
+    show_plan(suite, as_json)
+    return 0
+
+
+@command.command()
+@click.argument("id", metavar="[ID]", default="")
+@database_option
+def status(id: str, database: str) -> int:
+    """Show how far a run is; without ID: the newest. Exit status 3 while it has no verdict."""
+    return _shown(id, database, Outputs(()))
+
+
+@command.command()
+@click.argument("id", metavar="[ID]", default="")
+@output_options
+@database_option
+def report(id: str, outputs: Outputs, database: str) -> int:
+    """Write a run's report again, in any format; without ID: the newest's."""
+    return _shown(id, database, outputs)
+
+
+def _shown(id: str, database: str, outputs: Outputs) -> int:
+    from qverify_farm.cli.suite_work import opened, report_of
+    from qverify_farm.store.runs import find_run
+
+    with opened(database) as farm:
+        with farm.read() as session:
+            found = find_run(session, id)
+        report = report_of(farm, found.id)
+    outputs.save(report)
+    outputs.show(report)
+    return EXIT[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3
+
+
+@command.command(name="list")
+@database_option
+@click.option("-n", "most", type=click.IntRange(1, 1000), default=20, help="how many  [default: 20]")
+def list_command(database: str, most: int) -> int:
+    """List the newest runs."""
+    from qverify_farm.cli.suite_plan import show_runs
+
+    show_runs(database, most)
+    return 0
+
+
+@command.command()
+@click.argument("id", metavar="ID")
+@database_option
+def cancel(id: str, database: str) -> int:
+    """Cancel what of a run has not ended; what is done stays."""
+    from qverify_farm.cli.suite_plan import cancel_by_hand
+
+    cancel_by_hand(id, database)
+    return 0
+
+
+@command.command()
+@click.argument("id", metavar="[ID]", default="")
+@database_option
+def baseline(id: str, database: str) -> int:
+    """Make a run's verdicts the baseline of its suite (key `baseline`); without ID: the newest's."""
+    from qverify_farm.cli.suite_plan import keep_baseline
+
+    keep_baseline(id, database)
+    return 0
+
+
+@command.command()
+@click.argument("suite", metavar="SUITE.TOML")
+@click.option("--list", "versions", required=True, metavar="FILE", help="versions, the oldest first, one a line")
+@click.option(
+    "--flash", required=True, metavar="COMMAND", help="puts a version on the boards; {version} is the version"
+)
+@click.option("--flash-timeout", type=click.FloatRange(1, 86400), default=1800.0, metavar="SECONDS")
+@click.option("--json", "json_path", metavar="FILE", help="also write what was found as JSON")
+@database_option
+@artifacts_option
+def bisect(
+    suite: str, versions: str, flash: str, flash_timeout: float, json_path: str | None, database: str, artifacts: str
+) -> int:
+    """Find the first version with which a suite is FAILED: the oldest is good, the newest bad, the suite judges between."""
+    from qverify_farm.cli.suite_bisect import bisect_versions
+
+    return bisect_versions(suite, versions, flash, flash_timeout, json_path, database, artifacts)
+
+
+@command.command()
+def schema() -> int:
+    """Print the JSON Schema of --json."""
+    from qverify_farm.suites.schema import schema_text
+
+    click.echo(schema_text())
+    return 0

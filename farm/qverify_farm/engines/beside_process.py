@@ -1,0 +1,49 @@
+"""python -m qverify_farm.engines.beside_process: the process of beside.BesideEngine. It reads {"boards", "cache"} and then
+requests as lines of JSON on standard input, and ends when that does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from qverify_farm.engines.beside import descriptor_of_answers
+from qverify_farm.engines.engine import ReachedBoard
+from qverify_farm.engines.in_process import InProcessEngine
+from qverify_farm.work.job_task import JobTask
+from qverify_farm.work.worker import Worker
+
+
+def main() -> None:
+    answers = os.fdopen(descriptor_of_answers(), "wb")
+    lock = threading.Lock()
+
+    def answer(key: str, values: dict[str, Any]) -> None:
+        with lock:
+            answers.write(json.dumps({"key": key, **values}).encode() + b"\n")
+            answers.flush()
+
+    settings = json.loads(sys.stdin.buffer.readline())
+    boards = {row["name"]: ReachedBoard(**row) for row in settings["boards"]}
+    engine = InProcessEngine(boards, Worker(Path(settings["cache"]) if settings["cache"] else None))
+    for line in sys.stdin.buffer:
+        request: dict[str, Any] = json.loads(line)
+        key = str(request.get("key", ""))
+        if "start" in request:
+            task = JobTask.from_json(request["start"])
+            engine.start(task, lambda _, result, key=key: answer(key, {"result": result.to_json()}))  # type: ignore[misc]
+        elif "check" in request:
+            engine.check_board(request["check"], lambda _, why, key=key: answer(key, {"why": why}))  # type: ignore[misc]
+        elif "cancel" in request:
+            engine.cancel(request["cancel"])
+        elif "close" in request:
+            engine.close(float(request["close"]))
+    engine.close(1.0)
+    os._exit(0)  # a board that hangs would hold the process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Addresses of the farm's scheduler: loopback without encryption, anything else by TLS with certificates on both ends. Who can
+reach the scheduler can run programs on its workers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from qverify.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. ca: of the authority that signed every certificate of the farm. cert, key: of this end."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+def tls_files(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
+    """Returns the files of --tls-ca, --tls-cert and --tls-key; None without any. UsageError where one is missing."""
+    given = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
+    if not any(given.values()):
+        return None
+    if lacking := [name for name, path in given.items() if not path]:
+        raise UsageError(f"{lacking[0]} is missing: TLS takes --tls-ca, --tls-cert and --tls-key together")
+    for name, path in given.items():
+        if not os.access(str(path), os.R_OK):
+            raise UsageError(f"{name} {path}: cannot be read")
+    return TlsFiles(str(ca), str(cert), str(key))
+
+
+def checked_address(address: str, tls: TlsFiles | None) -> str:
+    """Returns tcp://HOST:PORT or tls://HOST:PORT. UsageError for anything else, for tls:// without files, and for tcp://
+    beyond this host."""
+    parts = re.fullmatch(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})", address)
+    if parts is None or not 0 < int(parts[3]) < 65536:
+        raise UsageError(f"{address[:100]}: wanted the scheduler's address, tcp://127.0.0.1:8786 or tls://HOST:PORT")
+    scheme = parts[1] or ("tls" if tls is not None else "tcp")
+    if scheme == "tls" and tls is None:
+        raise UsageError(f"{address}: give --tls-ca, --tls-cert and --tls-key, too")
+    if scheme == "tcp" and tls is not None:
+        raise UsageError(f"{address}: it is not encrypted, and certificates are given; wanted tls://")
+    if scheme == "tcp" and not is_loopback(parts[2]):
+        raise UsageError(
+            f"{address}: who reaches a scheduler can run programs on its workers, so tcp:// is for {LOOPBACK} alone; "
+            "wanted tls://, with --tls-ca, --tls-cert and --tls-key"
+        )
+    return f"{scheme}://{parts[2]}:{parts[3]}"
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether this name or number is this host and nothing else."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def parts_of(address: str) -> tuple[str, int]:
+    """Returns host and port of a checked address."""
+    host, _, port = address.partition("://")[2].rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def security_of(tls: TlsFiles | None) -> Any:
+    """Returns distributed's Security of these files, which every end of this process has."""
+    security = import_distributed().Security
+    if tls is None:
+        return security()
+    ends = {
+        f"tls_{end}_{part}": getattr(tls, part) for end in ("scheduler", "worker", "client") for part in ("cert", "key")
+    }
+    return security(tls_ca_file=tls.ca, require_encryption=True, **ends)
+
+
+def import_distributed() -> Any:
+    """Returns the module distributed. What it logs is not shown unless QVERIFY_DEBUG is set: every end of a connection is a
+    traceback there, and a line of ours says it. Its profiler is off: it asks for the frames of all threads, in which
+    Python 3.11 waits for ever where garbage is collected meanwhile and a thread is started."""
+    import dask
+
+    dask.config.set({"distributed.worker.profile.enabled": False})
+    if not os.environ.get("QVERIFY_DEBUG"):
+        names = ("distributed", "distributed.client", "bokeh", "tornado", "tornado.application")
+        dask.config.set({"logging": dict.fromkeys(names, "critical")})
+    import distributed
+
+    return distributed

@@ -1,0 +1,113 @@
+"""The ASGI application: every route, every limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from qverify import __version__
+
+from qverify_farm.service.farm import Farm
+from qverify_farm.service.guard import Guard
+from qverify_farm.service.json_log import log
+from qverify_farm.service.replies import handle_errors
+from qverify_farm.service.retention import Retention
+from qverify_farm.service.routes import (
+    administration,
+    artifacts,
+    boards,
+    events,
+    history,
+    jobs,
+    operations,
+    runs,
+    webhooks,
+)
+from qverify_farm.service.webhook_sender import WebhookSender
+
+ROUTERS = (artifacts, runs, jobs, history, boards, events, webhooks, administration)
+API = "/api/v1"
+ERROR = {"$ref": "#/components/schemas/ErrorReply"}
+DESCRIPTION = (
+    "Models, inputs and suites go in; verdicts, reports and captures come out. Every reply that is no success is an "
+    "`ErrorReply`. Tokens: `Authorization: Bearer TOKEN`."
+)
+
+
+def create_app(farm: Farm) -> FastAPI:
+    """Returns the application of a farm. Its lifespan starts the dispatcher, the feed of events, the webhooks and the
+    retention, and ends all but the farm itself, which its owner closes."""
+    app = FastAPI(
+        title="qverify",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=f"{API}/openapi.json",
+    )
+    app.state.farm = farm
+    app.state.retention = Retention(farm.database, farm.artifacts, farm.settings, threading.Lock())
+    for page in ROUTERS:
+        app.include_router(page.router, prefix=API)
+    app.include_router(operations.router)
+    handle_errors(app)
+    app.add_middleware(Guard, settings=farm.settings, count=farm.metrics.count_request)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Returns the document, with this service's own errors in the place of FastAPI's."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for name in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(name, None)
+        for path in document["paths"].values():
+            for operation in path.values():
+                _as_json(operation["responses"])
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _as_json(responses: dict[str, Any]) -> None:
+    """Writes that errors are JSON, also where a success is something else."""
+    for response in responses.values():
+        for schema in [one.get("schema") for one in response.get("content", {}).values()]:
+            if schema == ERROR:
+                response["content"] = {"application/json": {"schema": schema}}
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    farm: Farm = app.state.farm
+    sender = WebhookSender(farm.database, farm.settings.private_webhooks, farm.metrics.count_webhook)
+    farm.listeners.append(sender.heard)
+    await farm.feed.start()
+    farm.dispatcher.start()
+    sender.start()
+    tasks = [asyncio.create_task(farm.feed.run()), asyncio.create_task(_sweep(app))]
+    try:
+        yield
+    finally:
+        farm.feed.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(sender.close)
+        farm.listeners.remove(sender.heard)
+
+
+async def _sweep(app: FastAPI) -> None:
+    farm: Farm = app.state.farm
+    while True:
+        await asyncio.sleep(farm.settings.sweep_s)
+        try:
+            await asyncio.to_thread(app.state.retention.sweep)
+        except Exception as error:  # tried again at the next turn
+            log("retention failed", why=f"{type(error).__name__}: {error}"[:300])

@@ -1,0 +1,153 @@
+"""Around every request: an id, deadlines, limits of size, headers of the reply, the log and the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qverify_farm.service.errors import ApiError, too_busy
+from qverify_farm.service.json_log import REQUESTS, log
+from qverify_farm.service.replies import error_reply
+from qverify_farm.service.settings import Settings
+
+UPLOAD = re.compile(r"/api/v1/artifacts(/[^/]*)?|/submit|/inbox/new")  # bodies of files, which are not kept in memory
+STALL_S = 60.0  # a client that takes nothing for so long is left
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"SAMEORIGIN"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+Count = Callable[[str, str, int, float], None]
+
+
+class Guard:
+    """An ASGI application around another. count: is told method, route, status and seconds of each request."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, count: Count):
+        self._app, self._settings, self._count = app, settings, count
+        self._active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = _Request(scope, receive, send, self._settings)
+        self._active += 1
+        try:
+            if self._active > self._settings.max_connections:
+                await request.refuse(too_busy("the service has too many requests at a time", 1, 503))
+            else:
+                await self._run(request)
+        finally:
+            self._active -= 1
+            seconds = time.monotonic() - request.began
+            route = getattr(scope.get("route"), "path", "")
+            self._count(scope["method"], route, request.status or 499, seconds)
+            log_request(scope, request.id, request.status or 499, seconds)
+
+    async def _run(self, request: _Request) -> None:
+        try:
+            request.check_length()
+            await self._app(request.scope, request.receive, request.send)
+        except ApiError as error:
+            await request.refuse(error)
+        except TimeoutError:
+            await request.refuse(ApiError(408, "the request took too long"))
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            logging.getLogger("qverify.service").exception("a bug", extra={"fields": {"request": request.id}})
+            await request.refuse(
+                ApiError(500, "a bug of the service", next=f"report it; request {request.id} in its log")
+            )
+
+
+class _Request:
+    """One request: its id, its status once it is known, and its guarded streams."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings):
+        self.scope, self.id, self.began, self.status = scope, uuid.uuid4().hex[:16], time.monotonic(), 0
+        self._receive, self._send, self._settings = receive, send, settings
+        self._upload = scope["method"] in ("PUT", "POST") and UPLOAD.fullmatch(scope["path"]) is not None
+        self._got, self._whole = 0, False
+        scope.setdefault("state", {})["request_id"] = self.id
+
+    def check_length(self) -> None:
+        """Refuses a body that says at once that it is too large."""
+        for name, value in self.scope["headers"]:
+            if name == b"content-length":
+                self._check_size(int(value) if value.isdigit() else 0)
+
+    def _check_size(self, size: int) -> None:
+        most = self._settings.max_upload_bytes if self._upload else self._settings.max_json_bytes
+        if size > most:
+            raise ApiError(413, "the body is too large", got=f"{size} bytes", wanted=f"at most {most} bytes")
+
+    async def receive(self) -> Message:
+        if self._whole:  # what comes now is only that the client has gone
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._deadline()):
+                message = await self._receive()
+        except TimeoutError:
+            raise ApiError(408, "the body did not arrive in time", got=f"{self._got} bytes") from None
+        if message["type"] == "http.request":
+            self._got += len(message.get("body", b""))
+            self._check_size(self._got)
+            self._whole = not message.get("more_body", False)
+        return message
+
+    def _deadline(self) -> float:
+        """Returns the seconds that the next piece may take."""
+        settings, spent = self._settings, time.monotonic() - self.began
+        if not self._upload:
+            return max(0.0, min(settings.idle_s, settings.body_s - spent))
+        if spent > settings.idle_s and self._got < spent * settings.upload_bytes_per_s:
+            return 0.0
+        return settings.idle_s
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = self._headers(list(message.get("headers", [])))
+        async with asyncio.timeout(STALL_S):
+            await self._send(message)
+
+    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        present = {name.lower() for name, _ in headers}
+        added = [(b"x-request-id", self.id.encode()), *HEADERS, POLICY]
+        if b"cache-control" not in present:
+            added.append((b"cache-control", b"no-store"))
+        if self.status >= 400 and not self._whole:
+            added.append((b"connection", b"close"))  # the rest of the body is not read
+        return headers + [(name, value) for name, value in added if name not in present]
+
+    async def refuse(self, error: ApiError) -> None:
+        """Replies with an error, unless a reply has begun."""
+        if not self.status:
+            await error_reply(error, self.id)(self.scope, self._receive, self.send)
+
+
+def log_request(scope: Scope, request: str, status: int, seconds: float) -> None:
+    """Writes the log's line of a request; without its query, which may hold what is private."""
+    client = scope.get("client")
+    caller = scope.get("state", {}).get("caller", "")
+    log(
+        "request",
+        logger=REQUESTS,
+        request=request,
+        method=scope["method"],
+        path=scope["path"][:300],
+        status=status,
+        ms=round(seconds * 1000, 1),
+        caller=caller,
+        client=client[0] if client else "",
+    )

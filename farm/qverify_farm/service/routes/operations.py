@@ -1,0 +1,75 @@
+"""Whether the service lives, whether it works, and its numbers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from qverify import __version__
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from qverify_farm.service.access import Asking, farm_of
+from qverify_farm.service.farm import Farm, well
+from qverify_farm.service.replies import documented
+from qverify_farm.service.schemas.lab import Alive, Check, Ready
+
+router = APIRouter(tags=["operations"])
+SLOW_S = 60.0  # a dispatcher that has not turned for so long hangs
+
+
+@router.get("/health", summary="Whether the service lives")
+def get_health() -> Alive:
+    """Says nothing of what it needs."""
+    return Alive(qverify=__version__)
+
+
+@router.get(
+    "/ready",
+    responses={503: {"model": Ready, "description": "Something it needs is missing"}},
+    summary="Whether the service works",
+)
+def get_ready(request: Request, response: Response) -> Ready:
+    """Database, room for artifacts, dispatcher, and the engine's boards. Without a token it says yes or no only."""
+    checks = _checks(farm_of(request))
+    ready = all(check.ok for check in checks.values())
+    response.status_code = 200 if ready else 503
+    return Ready(ready=ready, checks=checks)
+
+
+def _checks(farm: Farm) -> dict[str, Check]:
+    health = farm.dispatcher.health()
+    stuck = health.looked_s > SLOW_S
+    why = well(health) or ("it has not looked for its jobs for a minute" if stuck else "")
+    room = farm.artifacts.has_room()
+    return {
+        "database": _database(farm),
+        "artifacts": Check(ok=room, why="" if room else "the artifact store is full: jobs wait"),
+        "dispatcher": Check(ok=not why and not farm.stopping, why="stopping" if farm.stopping else why and "not well"),
+        "engine": _engine(farm),
+    }
+
+
+def _database(farm: Farm) -> Check:
+    try:
+        with farm.database.read() as session:
+            session.execute(text("SELECT 1"))
+        return Check(ok=True)
+    except SQLAlchemyError:
+        return Check(ok=False, why="the database is not reached")
+
+
+def _engine(farm: Farm) -> Check:
+    """An engine that reaches no board is well: boards may come later."""
+    farm.engine.boards()
+    return Check(ok=True)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={**documented(), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Text"}},
+    summary="Numbers for Prometheus",
+)
+def get_metrics(request: Request, caller: Asking) -> Response:
+    """Needs a token of any role."""
+    text_of = farm_of(request).metrics.text()
+    return Response(text_of, media_type="text/plain; version=0.0.4; charset=utf-8")

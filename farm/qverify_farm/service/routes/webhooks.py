@@ -1,0 +1,70 @@
+"""Webhooks: addresses that are told when the verdict of a suite changes."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+
+from fastapi import APIRouter
+from sqlalchemy import func, select
+
+from qverify_farm.service.access import ADMIN, Scoped
+from qverify_farm.service.errors import ApiError, not_found
+from qverify_farm.service.farm import add_audit
+from qverify_farm.service.replies import documented
+from qverify_farm.service.schemas.lab import Done, NewWebhook, WebhookMade, Webhooks, WebhookShort
+from qverify_farm.service.schemas.texts import IdPath
+from qverify_farm.service.webhook_sender import check_url
+from qverify_farm.store.tables import Webhook
+
+router = APIRouter(prefix="/webhooks", tags=["webhooks"], responses=documented(), dependencies=[ADMIN])
+MOST = 50  # of one project
+
+
+@router.post("", status_code=201, responses=documented(409), summary="Add a webhook")
+def post_webhook(scope: Scoped, asked: NewWebhook) -> WebhookMade:
+    """Its secret is shown once. Each body is signed with it: X-QVerify-Signature: sha256=HMAC."""
+    check_url(asked.url, scope.farm.settings.private_webhooks)
+    row = Webhook(
+        id=uuid.uuid4().hex,
+        project=scope.project,
+        url=asked.url,
+        secret=secrets.token_urlsafe(32),
+        suite=asked.suite,
+        created=time.time(),
+        last_status="",
+    )
+    with scope.farm.database.write() as session:
+        query = select(func.count()).select_from(Webhook).where(Webhook.project == scope.project)
+        if int(session.scalar(query) or 0) >= MOST:
+            raise ApiError(409, f"the project has {MOST} webhooks", next="delete one")
+        session.add(row)
+        add_audit(session, scope.caller, scope.request, "webhook.create", scope.project, webhook=row.id, url=asked.url)
+    return WebhookMade(secret=row.secret, **_shown(row).model_dump())
+
+
+@router.get("", summary="The project's webhooks")
+def list_webhooks(scope: Scoped) -> Webhooks:
+    """Without their secrets."""
+    with scope.farm.database.read() as session:
+        rows = session.scalars(
+            select(Webhook).where(Webhook.project == scope.project).order_by(Webhook.created, Webhook.id)
+        ).all()
+    return Webhooks(webhooks=[_shown(row) for row in rows])
+
+
+@router.delete("/{webhook}", summary="Delete a webhook")
+def delete_webhook(scope: Scoped, webhook: IdPath) -> Done:
+    """It is told nothing more."""
+    with scope.farm.database.write() as session:
+        row = session.get(Webhook, webhook)
+        if row is None or row.project != scope.project:
+            raise not_found("webhook", webhook)
+        session.delete(row)
+        add_audit(session, scope.caller, scope.request, "webhook.delete", scope.project, webhook=webhook)
+    return Done()
+
+
+def _shown(row: Webhook) -> WebhookShort:
+    return WebhookShort(**{name: getattr(row, name) for name in WebhookShort.model_fields})

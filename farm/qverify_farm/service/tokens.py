@@ -1,0 +1,117 @@
+"""Bearer tokens: made, found by their hash, listed, revoked. The secret is shown once and not kept."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+from qverify.errors import UsageError
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from qverify_farm.store.tables import Project, Token
+
+Role = Literal["viewer", "submitter", "admin"]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"  # of tokens and projects
+ROLES: tuple[Role, ...] = ("viewer", "submitter", "admin")  # each may do what those before it may
+SECRET = re.compile(r"qv_[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. token: its id, "" for the administrator of this host. project: id, None for all projects."""
+
+    token: str
+    name: str
+    role: Role
+    project: str | None
+    local: bool = False
+
+    def may(self, role: Role) -> bool:
+        """Returns whether the caller has this role or a higher one."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+LOCAL_ADMIN = Caller("", "local", "admin", None, local=True)
+
+
+def hash_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def create_token(
+    session: Session, name: str, role: str, project: str | None, days: float | None, now: float
+) -> tuple[Token, str]:
+    """Adds a token and returns it with its secret. project: name of one that there is, None for all. days: until it
+    expires, None for never. UsageError for what does not fit."""
+    if role not in ROLES:
+        raise UsageError(f"role {role[:40]!r}: wanted viewer, submitter or admin")
+    row = session.scalar(select(Project).where(Project.name == project)) if project is not None else None
+    if project is not None and row is None:
+        raise UsageError(f"project {project[:64]!r}: there is none of this name")
+    if project is None and role != "admin":
+        raise UsageError(f"a token of the role {role} belongs to a project; name it")
+    if session.scalar(select(Token.id).where(Token.name == name, Token.revoked.is_(None))) is not None:
+        raise UsageError(f"token {name[:64]!r}: there is one of this name; revoke it, or take another name")
+    secret = "qv_" + secrets.token_urlsafe(32)
+    token = Token(
+        id=uuid.uuid4().hex,
+        name=name,
+        hash=hash_of(secret),
+        role=role,
+        project=row.id if row is not None else None,
+        created=now,
+        expires=now + days * 86400 if days is not None else None,
+    )
+    session.add(token)
+    session.flush()
+    return token, secret
+
+
+def caller_of(session: Session, secret: str, now: float) -> Caller | None:
+    """Returns who has this secret; None for one that is unknown, expired or revoked."""
+    if not SECRET.fullmatch(secret):
+        return None
+    wanted = hash_of(secret)
+    token = session.scalar(select(Token).where(Token.hash == wanted))
+    if token is None or not hmac.compare_digest(token.hash, wanted):
+        return None
+    if token.revoked is not None or (token.expires is not None and token.expires <= now):
+        return None
+    role = next((one for one in ROLES if one == token.role), None)
+    return Caller(token.id, token.name, role, token.project) if role is not None else None
+
+
+def has_tokens(session: Session) -> bool:
+    """Returns whether any token was ever made, revoked ones included: then everybody needs one."""
+    return bool(session.scalar(select(func.count()).select_from(Token)))
+
+
+def usable_tokens(session: Session, now: float) -> int:
+    """Returns how many tokens are neither revoked nor expired."""
+    usable = (Token.revoked.is_(None)) & ((Token.expires.is_(None)) | (Token.expires > now))
+    return int(session.scalar(select(func.count()).select_from(Token).where(usable)) or 0)
+
+
+def list_tokens(session: Session, project: str | None = None) -> list[tuple[Token, str | None]]:
+    """Returns the tokens, the newest first, with their projects' names. project: id, of which they must be."""
+    query = select(Token, Project.name).outerjoin(Project, Project.id == Token.project).order_by(Token.created.desc())
+    if project is not None:
+        query = query.where(Token.project == project)
+    return [(token, name) for token, name in session.execute(query)]
+
+
+def revoke_token(session: Session, text: str, now: float, project: str | None = None) -> Token | None:
+    """Revokes the token of this id or name and returns it; None where there is none. project: id, of which it must be."""
+    query = select(Token).where((Token.id == text) | ((Token.name == text) & Token.revoked.is_(None)))
+    if project is not None:
+        query = query.where(Token.project == project)
+    token = session.scalar(query.order_by(Token.created.desc()))
+    if token is not None and token.revoked is None:
+        token.revoked = now
+    return token

@@ -1,0 +1,40 @@
+"""Rows of events: what happened, in order, for who watches."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from qverify_farm.store.tables import Event
+
+
+def add_event(
+    session: Session, kind: str, content: dict[str, Any], *, run: str | None = None, project: str | None = None
+) -> None:
+    """Adds an event. kind: run, job or board. project: None for what all projects may see: boards."""
+    session.add(Event(time=time.time(), kind=kind, content=content, run=run, project=project))
+
+
+def events_after(
+    session: Session, number: int, *, run: str | None = None, project: str | None = None, most: int = 500
+) -> list[Event]:
+    """Returns the events of larger numbers, the oldest first. project: id; its own and those of boards."""
+    query = select(Event).where(Event.number > number).order_by(Event.number).limit(most)
+    if run is not None:
+        query = query.where(Event.run == run)
+    if project is not None:
+        query = query.where((Event.project == project) | (Event.project.is_(None)))
+    return list(session.scalars(query))
+
+
+def last_event(session: Session) -> int:
+    """Returns the number of the newest event, 0 where there is none."""
+    return int(session.scalar(select(func.max(Event.number))) or 0)
+
+
+def forget_events(session: Session, before: float) -> None:
+    """Removes the events of before this time (seconds since 1970)."""
+    session.execute(delete(Event).where(Event.time < before))

@@ -1,0 +1,218 @@
+"""The tables of the farm's database. Times are seconds since 1970, UTC, as floats; a migration changes what is here."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+ID = String(32)  # uuid4().hex
+SHA256 = String(64)
+NAME = String(200)
+
+
+class Base(DeclarativeBase):
+    """All tables."""
+
+    type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[Any]: JSON, float: Float(53)}
+
+
+class Project(Base):
+    """What tokens, suites and artifacts belong to. quota_bytes: of artifacts. quota_jobs: that may be queued."""
+
+    __tablename__ = "projects"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    name: Mapped[str] = mapped_column(NAME, unique=True)
+    created: Mapped[float]
+    quota_bytes: Mapped[int] = mapped_column(BigInteger, default=50 << 30)
+    quota_jobs: Mapped[int] = mapped_column(Integer, default=100_000)
+    keep_days: Mapped[float] = mapped_column(default=90.0)
+
+
+class Token(Base):
+    """A bearer token. hash: SHA-256 of its secret, which is shown once. role: viewer, submitter or admin. project:
+    None for one of all projects (admin only)."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    name: Mapped[str] = mapped_column(NAME)
+    hash: Mapped[str] = mapped_column(SHA256, unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    project: Mapped[str | None] = mapped_column(ForeignKey("projects.id"))
+    created: Mapped[float]
+    expires: Mapped[float | None]
+    revoked: Mapped[float | None]
+    last_used: Mapped[float | None]
+
+
+class Artifact(Base):
+    """Bytes in the artifact store, by their SHA-256: files of models and inputs, reports, captures, uploads."""
+
+    __tablename__ = "artifacts"
+    sha256: Mapped[str] = mapped_column(SHA256, primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    created: Mapped[float]
+
+
+class ProjectArtifact(Base):
+    """That a project has put or made these bytes, and so may read them. kind: file, report, capture, bundle, page."""
+
+    __tablename__ = "project_artifacts"
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(500), default="")
+    kind: Mapped[str] = mapped_column(String(16), default="file")
+    used: Mapped[float]  # last time; retention counts from here
+
+
+class SuiteRun(Base):
+    """One submission of a suite. definition: the whole suite as JSON, with its files' digests. verdict: None until it
+    ended. priority: larger first, among the runs of one submitter."""
+
+    __tablename__ = "suite_runs"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
+    name: Mapped[str] = mapped_column(NAME, index=True)
+    submitter: Mapped[str] = mapped_column(NAME)
+    kind: Mapped[str] = mapped_column(String(16), default="suite")  # suite, verify, triage, bad-case
+    definition: Mapped[dict[str, Any]]
+    labels: Mapped[dict[str, Any]] = mapped_column(default=dict)  # firmware, toolchain ... of the caller's
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    priority: Mapped[int] = mapped_column(Integer, default=0)
+    created: Mapped[float] = mapped_column(index=True)
+    started: Mapped[float | None]
+    ended: Mapped[float | None]
+    why: Mapped[str] = mapped_column(Text, default="")  # why it was cancelled
+    qverify: Mapped[str] = mapped_column(String(40))
+
+
+class Job(Base):
+    """One model, one set of inputs, one set of options, one board wanted. number: its place in the suite, from 0. name:
+    unique in its suite, the same in every run of it (history goes by it). wanted: boards that fit, each a name, or
+    tags ("soc=j5,firmware=1.2") of boards that may be known later. settings: what a JobTask needs besides. attempt: of the attempt that runs or ran last. verdict and what follows: of the first complete
+    result."""
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    run: Mapped[str] = mapped_column(ForeignKey("suite_runs.id"))
+    number: Mapped[int]
+    name: Mapped[str] = mapped_column(String(500))
+    model: Mapped[str] = mapped_column(NAME)
+    wanted: Mapped[list[Any]]
+    settings: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    retries_left: Mapped[int] = mapped_column(Integer, default=0)
+    lost: Mapped[int] = mapped_column(Integer, default=0)  # attempts that ended their process
+    board: Mapped[str | None] = mapped_column(NAME)
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    why: Mapped[str] = mapped_column(Text, default="")
+    blame_side: Mapped[str] = mapped_column(String(32), default="")
+    blame_node: Mapped[str] = mapped_column(Text, default="")
+    nodes: Mapped[list[Any]] = mapped_column(default=list)
+    report: Mapped[str] = mapped_column(SHA256, default="")
+    capture: Mapped[str] = mapped_column(SHA256, default="")
+    facts: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    started: Mapped[float | None]
+    ended: Mapped[float | None]
+    board_seconds: Mapped[float] = mapped_column(default=0.0)
+    __table_args__ = (
+        UniqueConstraint("run", "number"),
+        Index("jobs_by_state", "state", "run"),
+        Index("jobs_by_history", "name", "board", "ended"),
+    )
+
+
+class Attempt(Base):
+    """One try of a job on one board. ending: None while it runs."""
+
+    __tablename__ = "attempts"
+    job: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    board: Mapped[str] = mapped_column(NAME, index=True)
+    worker: Mapped[str] = mapped_column(NAME, default="")
+    started: Mapped[float]
+    ended: Mapped[float | None]
+    ending: Mapped[str | None] = mapped_column(String(16))
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    why: Mapped[str] = mapped_column(Text, default="")
+    seconds: Mapped[float] = mapped_column(default=0.0)
+
+
+class Board(Base):
+    """A board of the farm and its state. tags: of its inventory. drained: an administrator took it out. inconclusive:
+    in a row, for reasons of its own. checks: health checks that failed in a row."""
+
+    __tablename__ = "boards"
+    name: Mapped[str] = mapped_column(NAME, primary_key=True)
+    host: Mapped[str] = mapped_column(NAME, default="")
+    tags: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    state: Mapped[str] = mapped_column(String(16))
+    drained: Mapped[bool] = mapped_column(default=False)
+    reason: Mapped[str] = mapped_column(Text, default="")
+    since: Mapped[float]
+    inconclusive: Mapped[int] = mapped_column(Integer, default=0)
+    checks: Mapped[int] = mapped_column(Integer, default=0)
+    next_check: Mapped[float | None]
+    job: Mapped[str | None] = mapped_column(ID)
+    last_verdict: Mapped[str | None] = mapped_column(String(16))
+    last_job: Mapped[str | None] = mapped_column(ID)
+    facts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # of its last HELLO: arch, version, temperature_c
+
+
+class Event(Base):
+    """What happened, for who watches: number grows by one each; kind: run, job, board. project: None for boards."""
+
+    __tablename__ = "events"
+    number: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    time: Mapped[float]
+    project: Mapped[str | None] = mapped_column(ID, index=True)
+    run: Mapped[str | None] = mapped_column(ID, index=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    content: Mapped[dict[str, Any]]
+
+
+class Baseline(Base):
+    """The verdict that a job of this name is expected to have, at which nodes, and the report it was taken from."""
+
+    __tablename__ = "baselines"
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    suite: Mapped[str] = mapped_column(NAME, primary_key=True)
+    job: Mapped[str] = mapped_column(String(500), primary_key=True)
+    verdict: Mapped[str] = mapped_column(String(16))
+    blame_side: Mapped[str] = mapped_column(String(32), default="")
+    nodes: Mapped[list[Any]] = mapped_column(default=list)
+    report: Mapped[str] = mapped_column(SHA256, default="")
+    taken: Mapped[float]
+
+
+class Webhook(Base):
+    """An address that is told when a suite's verdict changes. secret: signs the body (HMAC-SHA256)."""
+
+    __tablename__ = "webhooks"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    url: Mapped[str] = mapped_column(Text)
+    secret: Mapped[str] = mapped_column(String(128))
+    suite: Mapped[str] = mapped_column(NAME, default="")  # "" for every suite of the project
+    created: Mapped[float]
+    last_status: Mapped[str] = mapped_column(Text, default="")
+
+
+class AuditEntry(Base):
+    """Who changed what: never updated, never removed but by age."""
+
+    __tablename__ = "audit"
+    number: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    time: Mapped[float]
+    token: Mapped[str] = mapped_column(NAME)
+    project: Mapped[str | None] = mapped_column(ID)
+    action: Mapped[str] = mapped_column(String(64))
+    content: Mapped[dict[str, Any]]
+    request: Mapped[str] = mapped_column(String(64), default="")

@@ -1,0 +1,80 @@
+"""The lines that every format of a suite's report says, once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from qverify.plural import count
+
+from qverify_farm.suites.suite_report import FlakyNode, JobRow, SuiteReport
+
+RANK = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
+
+
+def headline(report: SuiteReport) -> str:
+    """Returns the verdict and the numbers of jobs, one line."""
+    counts = report.counts
+    parts = [count(len(report.jobs), "job")]
+    parts += [f"{counts[name]} {name}" for name in ("PASSED", "FAILED", "INCONCLUSIVE") if counts[name]]
+    parts += [f"{counts[name]} {name}" for name in ("running", "queued", "cancelled") if counts[name]]
+    why = f"; {report.why}" if report.why else ""
+    return f"{report.verdict}: {report.name}: {', '.join(parts)}{why}"
+
+
+def worst_first(report: SuiteReport) -> list[JobRow]:
+    """Returns the jobs, the worst first, otherwise in the suite's order."""
+    return sorted(report.jobs, key=lambda job: RANK[job.verdict])
+
+
+def blame(job: JobRow) -> str:
+    """Returns whom a job's verdict makes responsible, or the first nodes that failed."""
+    where = job.blame_node or ", ".join(job.nodes[:3])
+    return " at ".join(part for part in (job.blame_side, where) if part)
+
+
+def verdict_words(job: JobRow) -> str:
+    """Returns a job's verdict, or its state where it has none."""
+    return job.verdict or job.state
+
+
+def reason(job: JobRow) -> str:
+    """Returns blame and why, one line."""
+    return ": ".join(part for part in (blame(job), job.why) if part)
+
+
+def trends(report: SuiteReport) -> list[str]:
+    """Returns what changed against the last runs, a line each."""
+    if not report.past and not any(job.change == "known" for job in report.jobs):
+        return []
+    lines = []
+    for change in ("new failure", "changed cause", "new inconclusive", "mended", "known"):
+        names = [job.name for job in report.jobs if job.change == change]
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            lines.append(f"{change}: {'; '.join(names[:5])}{more}")
+    return lines or [f"nothing changed since {when(report.past[0].created)}"]
+
+
+def flaky(report: SuiteReport) -> list[str]:
+    """Returns the flaky nodes and boards, a line each."""
+    lines = [f"flaky: {one.job} on {one.board}: {_results(one)}" for one in report.flaky_nodes]
+    return lines + [
+        f"flaky board: {row.board}: {row.inconclusive} of {count(row.attempts, 'attempt')} without a verdict; {row.why}"
+        for row in report.boards
+        if row.flaky
+    ]
+
+
+def _results(one: FlakyNode) -> str:
+    results = ", ".join(f"{number} x {result}" for result, number in one.results.items())
+    return f"{results}; nodes that differ: {', '.join(one.nodes[:5])}" if one.nodes else results
+
+
+def when(seconds: float | None) -> str:
+    """Returns a time as 2026-01-31 23:59 UTC, "" for none."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def took(report: SuiteReport) -> float:
+    """Returns the seconds of the run, 0 where it has not ended or the clock was set back meanwhile."""
+    return max(0.0, report.ended - report.started) if report.ended and report.started else 0.0

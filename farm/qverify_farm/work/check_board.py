@@ -1,0 +1,65 @@
+"""The health check of a board: it is connected, and runs the packaged example."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+from qverify.errors import QVerifyError
+from qverify.session.demo import SOURCE, write_example
+from qverify.session.runner import runner_for
+from qverify_agents.connect import connect
+from qverify_agents.deadline import limited
+from qverify_agents.errors import LinkError
+from qverify_agents.inventory import ANY
+
+from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_task import JobTask, StoredFile
+from qverify_farm.work.run_job import Attempt, board_lock
+from qverify_farm.work.worker import Worker
+
+IMAGE, TIMEOUT_S = "digits/digit_3.npy", 180.0
+
+
+def check_board(worker: Worker, name: str, address: str, limit: JobLimit | None = None) -> str:
+    """Returns "" where the board ran the packaged example and PASSED (a board whose runner needs a model of its own: where
+    it could be connected), else why not, one line. name: as the farm names it."""
+    limit = limit or JobLimit(TIMEOUT_S)
+    try:
+        with worker.running(f"check {name}", limit), limited(limit):
+            if runner_for(address, ()) is not None:
+                return _connected(worker, name, address)
+            folder = _example(worker.folder / "example")
+            files = tuple(_stored(folder, path) for path in (SOURCE, IMAGE))
+            task = JobTask(f"check {name}", 1, address, name, (SOURCE,), files, IMAGE, {"dump_all_nodes_results": True})
+            result = Attempt(replace(task, timeout_s=TIMEOUT_S), worker, limit).run_in(folder, None)
+    except (LinkError, QVerifyError) as error:
+        return " ".join(str(error).split())
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return "" if result.verdict == "PASSED" else f"the packaged example: {result.verdict}: {result.why}"
+
+
+def _connected(worker: Worker, name: str, address: str) -> str:
+    with contextlib.closing(board_lock(worker, name)):
+        connect(address, TIMEOUT_S, runs=ANY).close()
+    return ""
+
+
+def _example(folder: Path) -> Path:
+    """Returns the folder of the packaged example, written whole once."""
+    if not folder.is_dir():
+        part = folder.with_name(f".example-{secrets.token_hex(8)}")
+        write_example(str(part))
+        with contextlib.suppress(OSError):  # another process was first
+            os.rename(part, folder)
+    return folder
+
+
+def _stored(folder: Path, path: str) -> StoredFile:
+    data = (folder / path).read_bytes()
+    return StoredFile(path, hashlib.sha256(data).hexdigest(), len(data))

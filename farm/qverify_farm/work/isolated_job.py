@@ -1,0 +1,24 @@
+"""python -m qverify_farm.work.isolated_job: runs jobs that may end their process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qverify_farm.work.child import serve
+from qverify_farm.work.job_task import JobTask
+from qverify_farm.work.run_job import run_job
+from qverify_farm.work.worker import Worker
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the JobResult of {"task", "folder"}: the task, and the folder of the worker's cache."""
+    worker = Worker(Path(request["folder"]))
+    try:
+        return run_job(JobTask.from_json(request["task"]), worker).to_json()
+    finally:
+        worker.close()
+
+
+if __name__ == "__main__":
+    serve(answer)

@@ -1,0 +1,74 @@
+"""Databases of both kinds, for the same tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from qverify_farm.store.database import Database, open_database
+
+from tests.farm import postgres
+
+if TYPE_CHECKING:
+    from tests.farm.service_app import Service
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    if not postgres.PROGRAMS:
+        pytest.skip("PostgreSQL is not on this machine (Debian: postgresql)")
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres_server: postgres.Server) -> str:
+    """Name of a PostgreSQL database of the newest schema, to copy."""
+    postgres_server.execute("CREATE DATABASE migrated")
+    open_database(postgres_server.url("migrated")).close()
+    return "migrated"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a new database of each kind."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "farm.db")
+        return
+    server: postgres.Server = request.getfixturevalue("postgres_server")
+    with server.database(request.getfixturevalue("migrated")) as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = open_database(database_url, "a test")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A service over an SQLite file."""
+    from tests.farm.service_app import serving
+
+    with serving(str(tmp_path / "farm.db"), tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def any_service(database_url: str, tmp_path: Path) -> Iterator[Service]:
+    """A service over a database of each kind."""
+    from tests.farm.service_app import serving
+
+    with serving(database_url, tmp_path) as found:
+        yield found

@@ -1,0 +1,83 @@
+"""An engine whose boards do as a test says: each attempt is a call of its function, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+from qverify_farm.engines.engine import Finished, ReachedBoard
+from qverify_farm.work.job_task import JobResult, JobTask
+
+Act = Callable[[JobTask], JobResult]
+
+
+def passed(task: JobTask, **values: object) -> JobResult:
+    """Returns a result of the task: PASSED, unless `values` say something else."""
+    usual: dict[str, object] = {"ending": "finished", "verdict": "PASSED", "board_seconds": 0.01}
+    return JobResult(task.job, task.attempt, **{**usual, **values})  # type: ignore[arg-type]
+
+
+class ScriptedEngine:
+    """boards: name to tags. act: makes an attempt's result. check: of a board's name, "" where it is healthy. ran: jobs
+    in the order they began, with their boards. overlaps: attempts that began on a board that held another."""
+
+    def __init__(
+        self, boards: Mapping[str, Mapping[str, str]], act: Act = passed, check: Callable[[str], str] = lambda _: ""
+    ):
+        self._boards = {
+            name: ReachedBoard(name, f"local?name={name}", dict(tags), "here") for name, tags in boards.items()
+        }
+        self._act, self._check = act, check
+        self.ran: list[tuple[str, str, int]] = []
+        self.tasks: list[JobTask] = []
+        self.overlaps, self.closed = 0, False
+        self._busy = defaultdict[str, int](int)
+        self._cancelled = defaultdict[str, threading.Event](threading.Event)
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def boards(self) -> Mapping[str, ReachedBoard]:
+        return dict(self._boards)
+
+    def lose(self, name: str) -> None:
+        del self._boards[name]
+
+    def cancelled(self, job: str) -> threading.Event:
+        """Set when the job is cancelled, for acts that wait for it."""
+        return self._cancelled[job]
+
+    def start(self, task: JobTask, finished: Finished) -> None:
+        with self._lock:
+            self.ran.append((task.job, task.board_name, task.attempt))
+            self.tasks.append(task)
+            self.overlaps += self._busy[task.board_name] > 0
+            self._busy[task.board_name] += 1
+
+        def run() -> None:
+            result = self._act(task)
+            with self._lock:
+                self._busy[task.board_name] -= 1
+            finished(task, result)
+
+        self._begin(run)
+
+    def check_board(self, name: str, finished: Callable[[str, str], None]) -> None:
+        self._begin(lambda: finished(name, self._check(name)))
+
+    def cancel(self, job: str) -> None:
+        self._cancelled[job].set()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        self.closed = True
+        for job, _, _ in self.ran:
+            self._cancelled[job].set()
+        end = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _begin(self, act: Callable[[], None]) -> None:
+        thread = threading.Thread(target=act, daemon=True)
+        self._threads.append(thread)
+        thread.start()

@@ -1,0 +1,120 @@
+"""The files of jobs on a worker's disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from qverify.errors import UsageError
+from qverify_farm.errors import ArtifactError
+from qverify_farm.store.artifacts import Artifacts, open_artifacts
+from qverify_farm.work.files import FileCache, check_paths, sweep
+from qverify_farm.work.job_task import StoredFile
+
+
+def stored(store: Artifacts, path: str, data: bytes) -> StoredFile:
+    kept = store.put_bytes(data)
+    return StoredFile(path, kept.sha256, kept.size)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Artifacts:
+    """A store that has no paths on this host."""
+    return open_artifacts(f"memory://{tmp_path.name}")
+
+
+@pytest.mark.parametrize("kind", ["folder", "elsewhere"])
+def test_files_have_their_paths_and_bytes(tmp_path: Path, elsewhere: Artifacts, kind: str) -> None:
+    store = elsewhere if kind == "elsewhere" else open_artifacts(str(tmp_path / "store"))
+    cache = FileCache(tmp_path / "cache")
+    files = [stored(store, "m.onnx", b"model"), stored(store, "a/b/x.npy", b"x"), stored(store, "a/y.npy", b"x")]
+    with cache.tree(files, store) as folder:
+        found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        with cache.tree(list(reversed(files)), store) as again:
+            assert again == folder
+    assert found == {"m.onnx": b"model", "a/b/x.npy": b"x", "a/y.npy": b"x"}
+    cache.close()
+    assert not folder.exists() and len(list((tmp_path / "cache/files").glob("*/*"))) == (
+        2 if kind == "elsewhere" else 0
+    )
+
+
+def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: Artifacts) -> None:
+    file = stored(elsewhere, "x", b"right")
+    for _ in range(2):
+        cache = FileCache(tmp_path)
+        with cache.tree([file], elsewhere) as folder:
+            assert (folder / "x").read_bytes() == b"right"
+        cache.close()
+        (kept,) = (tmp_path / "files").glob("*/*")
+        kept.chmod(0o644)
+        kept.write_bytes(b"wrong")
+
+
+def test_bytes_that_are_missing_or_others(tmp_path: Path, elsewhere: Artifacts) -> None:
+    cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
+    for wrong in (StoredFile("x", "1" * 64, 5), StoredFile("x", file.sha256, 4), StoredFile("x", "../../x", 5)):
+        with pytest.raises(ArtifactError), cache.tree([wrong], elsewhere):
+            pass
+    with cache.tree([file], elsewhere) as folder:
+        assert (folder / "x").read_bytes() == b"right"
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["/x"],
+        ["../x"],
+        ["a/../x"],
+        ["a//x"],
+        ["./x"],
+        [""],
+        ["a\\x"],
+        ["a,b"],
+        ["c:x"],
+        ["x\0"],
+        ["x", "x"],
+        ["x", "x/y"],
+    ],
+)
+def test_paths_that_are_refused(tmp_path: Path, paths: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"^file "):
+        check_paths(paths)
+
+
+def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+    """The third file of 40 bytes is one too many for 100; the first was used since."""
+    files = [stored(elsewhere, "x", bytes([at]) * 40) for at in range(3)]
+    for at in (0, 1, 0, 2):
+        cache = FileCache(tmp_path, 100)
+        with cache.tree([files[at]], elsewhere) as folder:
+            assert (folder / "x").read_bytes() == bytes([at]) * 40
+        cache.close()
+    left = {path.name for path in (tmp_path / "files").glob("*/*")}
+    assert left == {files[0].sha256, files[2].sha256}
+
+
+def test_what_a_job_uses_stays_when_its_file_is_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+    cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
+    with cache.tree([file], elsewhere) as folder:
+        sweep(tmp_path / "files", "*/*", 0)
+        assert not list((tmp_path / "files").glob("*/*")) and (folder / "x").read_bytes() == b"right"
+
+
+def test_folders_of_processes_that_ended_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+    file, dead = stored(elsewhere, "x", b"right"), tmp_path / "trees" / "0123"
+    dead.mkdir(parents=True)
+    (tmp_path / "trees" / "0123.lock").touch()
+    living = FileCache(tmp_path)
+    with living.tree([file], elsewhere) as folder:
+        other = FileCache(tmp_path)
+        assert not dead.exists() and (folder / "x").exists()
+        other.close()
+        assert (folder / "x").exists()
+    assert [name for name in os.listdir(tmp_path / "trees") if name.endswith(".lock")] == [f"{folder.parent.name}.lock"]
+
+
+def test_a_folder_whose_path_would_not_be_read_back(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no comma"):
+        FileCache(tmp_path / "a,b")

@@ -1,0 +1,101 @@
+"""What a job may be asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from qverify.api.options import VerifyOptions
+from qverify.errors import UsageError
+from qverify_farm.work.asked_job import ask_job
+from qverify_farm.work.job_options import FILES, REFUSED, VALUES, check_options
+from qverify_farm.work.job_task import JobTask, StoredFile
+
+SHA = "0" * 64
+
+
+def asked(folder: Path, inputs: str = "", paths: tuple[str, ...] = (), **options: Any) -> Any:
+    """Writes files, and returns what a job of them asks for."""
+    for path in ("m.onnx", *paths):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text('[inputs.image]\nformat = "gray"\n' if path.endswith(".toml") else "")
+    files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", *paths))
+    return ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, inputs, options), folder)
+
+
+def test_every_option_of_verify_is_allowed_or_refused() -> None:
+    """A new option of verify is nobody's to use before somebody has decided."""
+    known = get_type_hints(VerifyOptions).keys() | {"models", "board", "inputs"}
+    assert VALUES | FILES | REFUSED.keys() == known
+    assert not VALUES & FILES and not (VALUES | FILES) & REFUSED.keys()
+
+
+@pytest.mark.parametrize("keyword", sorted(REFUSED))
+def test_refused_options_are_named(keyword: str) -> None:
+    assert [line.partition(":")[0] for line in check_options({keyword: "x"}, ())] == [keyword]
+
+
+def test_mistakes_are_said_all_at_once() -> None:
+    options = {"runner": "sh", "atoll": 1, "atol": "much", "rule": "near", "description": "/etc/passwd", "seed": 3}
+    wrong = check_options(options, {"a.toml"})
+    assert [line.partition(":")[0] for line in wrong] == ["atoll", "runner", "description", "atol", "rule"]
+    assert "did you mean atol" in wrong[0]
+    assert all("\n" not in line for line in wrong)
+
+
+def test_values_that_exclude_each_other() -> None:
+    assert check_options({"criteria": "horizon", "gate": ["cosine:0.9"]}, ()) == []
+    assert "both given" in check_options({"gate": ["cosine:0.9"], "min_cosine": 0.8}, ())[0]
+
+
+def test_good_options_have_no_mistakes() -> None:
+    good = {
+        "compare_digits": 3,
+        "dump_all_nodes_results": True,
+        "repeat": 2,
+        "gate": ["cosine:0.99"],
+        "labels": "l.csv",
+    }
+    assert check_options(good, {"l.csv"}) == []
+    assert check_options({"labels": "l.csv"}, {"l.csv"}, inputs=False) == [
+        "labels: wanted inputs, too, whose labels they are"
+    ]
+
+
+def test_paths_are_of_the_folder(tmp_path: Path) -> None:
+    job = asked(tmp_path, "image:a/x.npy", ("a/x.npy", "d.toml"), description="d.toml", seed=4)
+    assert job.request.models == [str(tmp_path / "m.onnx")] and job.request.board == "local"
+    assert job.request.inputs.files == f"image:{tmp_path}/a/x.npy" and job.request.inputs.seed == 4
+    assert len(asked(tmp_path, "a", ("a/x.npy", "a/y.npy")).frames) == 2
+
+
+@pytest.mark.parametrize("inputs", ["/etc/passwd", "../x.npy", "x.npy,y.npy", "image:/etc/passwd", "a/../m.onnx", ","])
+def test_inputs_that_are_not_the_jobs(tmp_path: Path, inputs: str) -> None:
+    with pytest.raises(UsageError, match="none of the job's files"):
+        asked(tmp_path, inputs, ("x.npy",))
+
+
+@pytest.mark.parametrize("line", ["/etc/passwd", "image:/etc/passwd", "../outside.npy", "x.npy,/etc/passwd"])
+def test_lists_that_name_files_outside(tmp_path: Path, line: str) -> None:
+    """A list of frames is a file of the job, but what it names may be anything."""
+    (tmp_path / "outside.npy").touch()
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "list.txt").write_text(f"x.npy\n{line}\n")
+    (folder / "x.npy").touch()
+    files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", "x.npy", "list.txt"))
+    with pytest.raises(UsageError, match="outside of the job's files"):
+        ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, "list.txt"), folder)
+
+
+def test_what_decides_the_models_key(tmp_path: Path) -> None:
+    """Other inputs leave it, other models and options of opening do not."""
+    paths = ("a.npy", "b.npy", "d.toml")
+    key = asked(tmp_path, "a.npy", paths).models_key
+    assert key != asked(tmp_path, "b.npy", paths).models_key  # a.npy could be a part of the model
+    one, other = (asked(tmp_path, text, paths[:2]).models_key for text in ("a.npy,b.npy", "b.npy,a.npy"))
+    assert one == other
+    assert one != asked(tmp_path, "a.npy,b.npy", paths[:2], no_host=True).models_key
+    assert one != asked(tmp_path, "a.npy,b.npy", paths[:2], shape={"x": [1, 2]}).models_key
+    assert one == asked(tmp_path, "a.npy,b.npy", paths[:2], seed=3, repeat=2).models_key

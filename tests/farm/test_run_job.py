@@ -1,0 +1,246 @@
+"""One attempt of one job on this machine's runtime."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qverify.capture.reader import open_capture
+from qverify_agents.address import Address
+from qverify_agents.deadline import Deadline
+from qverify_agents.errors import LinkTimeout
+from qverify_agents.host_lock import HostLock
+from qverify_farm.work import host_processes
+from qverify_farm.work.check_board import check_board
+from qverify_farm.work.child import Child, ChildDied
+from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_result import MOST_BYTES, shortened
+from qverify_farm.work.job_task import JobResult, JobTask
+from qverify_farm.work.run_job import run_job
+from qverify_farm.work.worker import Worker
+
+from tests.farm.example_jobs import FAULTY, IMAGES, NODE, ExampleJobs, program
+
+CRASHING = "tests.farm.crashing_child"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("farm")
+
+
+@pytest.fixture(scope="module")
+def jobs(folder: Path) -> ExampleJobs:
+    return ExampleJobs.make(folder)
+
+
+@pytest.fixture(scope="module")
+def worker(folder: Path) -> Iterator[Worker]:
+    made = Worker(folder / "cache")
+    yield made
+    made.close()
+
+
+def report_of(jobs: ExampleJobs, result: JobResult) -> dict[str, object]:
+    return dict(json.loads(jobs.store.read(result.report)))
+
+
+def test_passed(jobs: ExampleJobs, worker: Worker, folder: Path) -> None:
+    result = run_job(jobs.task(), worker)
+    assert (result.ending, result.verdict, result.why, result.nodes, result.of_board) == (
+        "finished",
+        "PASSED",
+        "",
+        (),
+        False,
+    )
+    assert 0 < result.board_seconds < result.seconds and result.facts["version"] and result.worker == worker.name
+    report = report_of(jobs, result)
+    assert report["verdict"] == "PASSED" and report["inputs"][0]["source"] == IMAGES[0]  # type: ignore[index]
+    assert str(folder).encode() not in jobs.store.read(result.report)
+
+
+def test_failed_with_capture(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
+    result = run_job(jobs.task(FAULTY, keep_capture=True), worker)
+    assert (result.verdict, result.blame_side, result.blame_node, result.nodes[0]) == ("FAILED", "board", NODE, NODE)
+    assert "does not match" in result.why and not result.of_board
+    with tarfile.open(fileobj=io.BytesIO(jobs.store.read(result.capture))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    capture = open_capture(str(tmp_path))
+    assert not capture.incomplete and set(capture.recordings(0)) == {"reference", "simulator", "board"}
+    assert capture.report()["verdict"] == "FAILED"
+
+
+def test_the_verdict_is_that_of_the_main_job(jobs: ExampleJobs, worker: Worker, folder: Path) -> None:
+    """With results of another process as with those of this one."""
+    import qverify
+
+    options = {"dump_all_nodes_results": True, "spot_seed": 7}
+    task = jobs.task(FAULTY, options=options)
+    got = report_of(jobs, run_job(task, worker))
+    example = folder / "example"
+    own = qverify.verify(
+        str(example / task.models[0]), board=FAULTY, inputs=str(example / IMAGES[0]), **options
+    ).to_json()
+    differing = {"command", "date", "timings", "link", "boards", "inputs", "pairs", "sides", "notes"}
+    for key in own.keys() - differing:
+        assert got[key] == own[key], key
+    for mine, theirs in zip(got["pairs"], own["pairs"], strict=True):  # type: ignore[call-overload]
+        assert {**mine, "board": None} == {**theirs, "board": None}
+
+
+def test_frames(jobs: ExampleJobs, worker: Worker) -> None:
+    result = run_job(jobs.task(FAULTY, inputs="digits", keep_capture=True), worker)
+    frames = report_of(jobs, result)["frames"]
+    assert [row["source"] for row in frames] == [path.rpartition("/")[2] for path in IMAGES]  # type: ignore[attr-defined]
+    assert result.verdict == "FAILED" and result.blame_node == NODE and result.capture
+
+
+def test_host_results_are_computed_once(jobs: ExampleJobs, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for another worker of this host, and for several boards at once."""
+    folder, counted = worker.folder / "other", list[int]()
+    first, second = Worker(folder), Worker(folder)
+    compute = host_processes.HostProcesses.compute
+    monkeypatch.setattr(
+        host_processes.HostProcesses,
+        "compute",
+        lambda *a: counted.append(compute(*a)),  # type: ignore[arg-type, func-returns-value]
+    )
+    threads = [threading.Thread(target=run_job, args=(jobs.task(f"local?lock=/{at}"), first)) for at in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted == [1]
+    assert run_job(jobs.task(), second).verdict == "PASSED"
+    assert counted == [1, 0]
+    for one in (first, second):
+        one.close()
+
+
+def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: Worker) -> None:
+    """A user's mistake: no board is to blame, and nothing was run."""
+    wrong = io.BytesIO()
+    np.save(wrong, np.zeros((3, 3, 3), np.float32))
+    task = jobs.with_file("wrong.npy", wrong.getvalue()).task(inputs="wrong.npy")
+    result = run_job(task, worker)
+    assert (result.ending, result.verdict, result.of_board, result.report) == ("finished", "INCONCLUSIVE", False, "")
+    assert result.why.startswith("wrong.npy: ")
+
+
+def test_options_and_models_that_are_not_the_jobs(jobs: ExampleJobs, worker: Worker) -> None:
+    refused = run_job(jobs.task(options={"runner": "sh -c id", "capture": "/tmp/x"}), worker)
+    assert refused.verdict == "INCONCLUSIVE" and "runner" in refused.why and "capture" in refused.why
+    other = run_job(jobs.task(models=("/etc/passwd",)), worker)
+    assert "none of the job's files" in other.why and not other.of_board
+
+
+@pytest.mark.parametrize(
+    ("board", "why"),
+    [
+        ("local?runtime=/nowhere", "no program there"),
+        ("nosuch:board", "nosuch"),
+        ("faulty:local?fault=die@" + NODE, "was killed"),
+    ],
+)
+def test_boards_that_fail(jobs: ExampleJobs, worker: Worker, board: str, why: str) -> None:
+    result = run_job(jobs.task(board), worker)
+    assert (result.ending, result.verdict, result.of_board) == ("finished", "INCONCLUSIVE", True), result
+    assert why in result.why
+
+
+def test_a_board_that_is_taken(jobs: ExampleJobs, worker: Worker) -> None:
+    """The lock of the board's name holds also a board without a lock of its own."""
+    lock = HostLock(Address("farm", f"{worker.folder}\0local"), "somebody else", 0.0)
+    result = run_job(jobs.task(), worker)
+    assert (result.ending, result.of_board, result.report) == ("busy", False, "") and "somebody else" in result.why
+    lock.close()
+    assert run_job(jobs.task(), worker).verdict == "PASSED"
+
+
+def test_timeout_and_cancel(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
+    """A board that hangs is given up at the job's timeout, or where somebody cancels."""
+    board = program(tmp_path / "hangs", "exec sleep 60")
+    assert run_job(jobs.task(), worker).verdict == "PASSED"  # so that the host's sides are no part of the time
+    late = run_job(jobs.task(board, timeout_s=2.0), worker)
+    assert (late.ending, late.verdict, late.of_board) == ("finished", "INCONCLUSIVE", True)
+    assert late.why == "the job took longer than its 2 s"
+    limit = JobLimit(60.0)
+    timer = threading.Timer(0.3, worker.cancel, ("job",))
+    timer.start()
+    start = time.monotonic()
+    cancelled = run_job(jobs.task(board), worker, limit)
+    assert (cancelled.ending, cancelled.verdict, cancelled.of_board) == ("cancelled", "INCONCLUSIVE", False)
+    assert time.monotonic() - start < 30
+    worker.cancel("unknown")
+
+
+def test_a_process_that_ends_while_it_computes_is_no_workers_end(
+    jobs: ExampleJobs, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(folder / "crashing")
+    with monkeypatch.context() as patched:
+        patched.setattr(host_processes, "MODULE", CRASHING)
+        patched.setenv("ALWAYS_CRASH", "1")
+        result = run_job(jobs.task(), worker)
+    assert (result.ending, result.verdict, result.of_board) == ("finished", "INCONCLUSIVE", False)
+    assert result.why == "the process that runs the reference and the simulator was killed by SIGSEGV"
+    assert run_job(jobs.task(), worker).verdict == "PASSED"
+    worker.close()
+
+
+def test_isolated(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
+    """What kills the process of the job loses the job alone."""
+    kills = program(tmp_path / "kills", "kill -9 $PPID; exec sleep 60")
+    result = run_job(jobs.task(kills, isolated=True), worker)
+    assert (result.ending, result.verdict, result.why) == (
+        "lost",
+        "INCONCLUSIVE",
+        "the job's process was killed by SIGKILL",
+    )
+    assert run_job(jobs.task(isolated=True), worker).verdict == "PASSED"
+
+
+def test_health(worker: Worker, tmp_path: Path) -> None:
+    assert check_board(worker, "good", "local") == ""
+    assert "no program there" in check_board(worker, "bad", "local?runtime=/nowhere")
+    assert "FAILED" in check_board(worker, "wrong", FAULTY)
+    lock = HostLock(Address("farm", f"{worker.folder}\0good"), "somebody else", 0.0)
+    assert "in use by somebody else" in check_board(worker, "good", "local")
+    lock.close()
+
+
+def test_a_child_answers_until_it_dies() -> None:
+    child = Child(CRASHING)
+    first, second = (child.ask({"n": n}, Deadline(30)) for n in range(2))
+    assert (first["n"], second["n"]) == (0, 1) and first["process"] == second["process"]
+    with pytest.raises(ChildDied, match=r"^was killed by SIGSEGV"):
+        child.ask({"signal": "SIGSEGV"}, Deadline(30))
+    assert child.ask({"n": 3}, Deadline(30))["process"] != first["process"]
+    with pytest.raises(LinkTimeout):
+        child.ask({"sleep": 60}, Deadline(0.2))
+    child.close()
+
+
+def test_results_are_small() -> None:
+    name = "ä" * 400
+    long = JobResult(
+        "j" * 32, 1, "finished", why=name, blame_node=name, nodes=(name,) * 20, facts={name: name}, worker=name
+    )
+    small = shortened(long)
+    assert len(json.dumps(small.to_json())) <= MOST_BYTES and small.why and small.job == long.job
+    assert JobResult.from_json(json.loads(json.dumps(small.to_json()))) == small
+    short = JobResult("j", 1, "finished", "FAILED", "why", nodes=("a", "b"), facts={"arch": "x"})
+    assert shortened(short) == short
+
+
+def test_tasks_survive_json(jobs: ExampleJobs) -> None:
+    task = jobs.task(options={"gate": ["cosine:0.9"], "roi": {"image": [0, 0, 4, 4]}})
+    assert JobTask.from_json(json.loads(json.dumps(task.to_json()))) == task

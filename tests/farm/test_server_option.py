@@ -1,0 +1,109 @@
+"""--server and server=: the main job on a farm gives the report, the words and the exit status of the job here."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import qverify
+from qverify.cli.main import main
+
+pytest.importorskip("fastapi", reason="qverify[service] is not installed")
+from qverify_farm.service.farm import Farm
+from qverify_farm.service.tokens import create_token, revoke_token
+from qverify_farm.store.runs import ensure_project
+
+from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
+
+pytestmark = pytest.mark.slow
+VARIES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|spot check: .*|\(\d+ of them by digest\)")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Farm, str]]:
+    with serving(tmp_path_factory.mktemp("farm")) as (url, farm):
+        with farm.database.write() as session:
+            _, secret = create_token(session, "ann", "submitter", ensure_project(session).name, None, time.time())
+        yield url, farm, secret
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return VARIES.sub("", capsys.readouterr().out).splitlines()
+
+
+@pytest.mark.parametrize(("board", "status"), [("desk", 0), ("wrong", 1)])
+def test_the_same_words_and_exit_status(
+    service: tuple[str, Farm, str], board: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, _, token = service
+    words = ["-m", MODEL, "-r", "True", "-c", "3"]
+    assert main([*words, "-b", BOARDS[board]]) == status
+    here = said(capsys)
+    files = ["--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html"), "--junit", str(tmp_path / "r.xml")]
+    assert main([*words, "-b", board, "--server", url, "--token", token, *files]) == status
+    assert said(capsys) == here
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["verdict"] == ("FAILED" if status else "PASSED") and "--server" in report["command"]
+    assert not any(token in one.read_text() for one in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 3
+
+
+def test_frames_and_several_boards(
+    service: tuple[str, Farm, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+
+    url, _, token = service
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QVERIFY_TOKEN", token)
+    (tmp_path / "frames").mkdir()
+    with np.load(Path(MODEL).parent / "digits.npz") as digits:
+        for name in ("digit_3", "digit_7"):
+            np.save(tmp_path / "frames" / f"{name}.npy", digits[name])
+    words = ["-m", MODEL, "-b", "desk", "-b", "wrong", "-i", "frames", "--server", url, "--json", "r.json"]
+    assert main(words) == 1
+    text = capsys.readouterr().out
+    assert "board 1 of 2: desk" in text and "board 2 of 2: wrong" in text and "== all boards ==" in text
+    report = json.loads(Path("r.json").read_text())
+    assert {Path(one["source"]).name for one in report["frames"]} == {"digit_3.npy", "digit_7.npy"}
+    assert main([*words[:-2], "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "FAILED"
+
+
+def test_the_function_takes_a_server(service: tuple[str, Farm, str]) -> None:
+    url, _, token = service
+    steps = list[str]()
+    report = qverify.verify(
+        MODEL,
+        board="wrong",
+        dump_all_nodes_results=True,
+        server=url,
+        token=token,
+        progress=lambda step, done, total: steps.append(step),
+    )
+    assert report.verdict == "FAILED" and report.blame is not None and CULPRIT in str(report.blame) and steps
+    with pytest.raises(qverify.errors.UsageError, match="keep_tensors"):
+        qverify.verify(MODEL, board="desk", server=url, token=token, keep_tensors=True)
+
+
+def test_what_the_farm_refuses_is_one_line(
+    service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, farm, token = service
+    monkeypatch.delenv("QVERIFY_TOKEN", raising=False)
+    words = ["-m", MODEL, "--server", url]
+    with farm.database.write() as session:
+        _, viewer = create_token(session, "eve", "viewer", ensure_project(session).name, None, time.time())
+        gone, revoked = create_token(session, "old", "submitter", ensure_project(session).name, None, time.time())
+        revoke_token(session, gone.id, time.time())
+    for more, told in (
+        (["-b", "desk", "--token", revoked], "qverify login"),
+        (["-b", "desk", "--token", viewer], "submitter"),
+        (["-b", "nobody", "--token", token], "nobody"),
+    ):
+        assert main([*words, *more]) == 2, more
+        error = capsys.readouterr().err
+        assert told in error and error.count("\n") == 1 and url in error

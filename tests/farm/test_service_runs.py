@@ -1,0 +1,216 @@
+"""The service over both databases: what is put, submitted, run, told and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qverify_farm.dispatcher import dispatcher
+from qverify_farm.store.artifacts import open_artifacts
+from qverify_farm.work.job_task import JobResult, JobTask
+
+from tests.farm.scripted_engine import passed
+from tests.farm.service_app import INPUT, MODEL, Service, error_of, serving
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+
+
+def test_a_verification_runs_on_each_board_that_was_asked_for(any_service: Service) -> None:
+    run = any_service.submit(boards=["all:soc=j5", "soc=rv1126"], labels={"firmware": "1.2"}, options={"seed": 3})
+    ended = any_service.ended(run)
+    assert (ended["state"], ended["verdict"], ended["counts"]) == ("done", "PASSED", {"done": 3, "PASSED": 3})
+    assert ended["labels"] == {"firmware": "1.2"} and ended["kind"] == "verify"
+    jobs = any_service.client.get(f"/api/v1/runs/{run}/jobs").json()["jobs"]
+    assert [(job["name"], job["board"]) for job in jobs] == [
+        ("m j5-0", "j5-0"),
+        ("m j5-1", "j5-1"),
+        ("m soc=rv1126", "rv-0"),
+    ]
+    whole = any_service.client.get(f"/api/v1/jobs/{jobs[0]['id']}").json()
+    assert [(one["number"], one["ending"]) for one in whole["attempts"]] == [(1, "finished")]
+    history = any_service.client.get("/api/v1/history", params={"board": "j5-1"}).json()["jobs"]
+    assert [(one["name"], one["labels"]) for one in history] == [("m j5-1", {"firmware": "1.2"})]
+    listed = any_service.client.get("/api/v1/runs", params={"kind": "verify", "state": "done"}).json()["runs"]
+    assert [one["id"] for one in listed] == [run]
+    kinds = [one["kind"] for one in any_service.client.get("/api/v1/events", params={"run": run}).json()["events"]]
+    assert kinds[0] == "run" and kinds[-1] == "run" and kinds.count("job") == 6
+
+
+def test_what_the_worker_gets_is_what_was_submitted(tmp_path: Path) -> None:
+    seen: list[JobTask] = []
+
+    def act(task: JobTask) -> JobResult:
+        seen.append(task)
+        return passed(task)
+
+    with serving(str(tmp_path / "farm.db"), tmp_path, act) as service:
+        service.ended(service.submit(options={"seed": 3}, timeout_s=77, keep_capture=True))
+    (task,) = seen
+    assert [(file.path, file.size) for file in task.files] == [("in/a.npy", len(INPUT)), ("m.onnx", len(MODEL))]
+    assert (task.models, task.inputs, task.options) == (("m.onnx",), "in", {"seed": 3})
+    assert task.timeout_s == 77 and task.keep_capture
+
+
+def test_a_suite_is_submitted_as_jobs_with_the_digests_of_its_files(any_service: Service) -> None:
+    files = {"m.onnx": any_service.put(MODEL), "in/a.npy": any_service.put(INPUT)}
+    job = {"model": "m", "models": ["m.onnx"], "inputs": "in", "files": ["m.onnx", "in/"], "wanted": ["soc=j5"]}
+    jobs = [{"name": f"m in #{n}", **job} for n in range(4)]
+    body = {"name": "nightly", "files": files, "jobs": jobs, "labels": {"firmware": "7"}}
+    reply = any_service.client.post("/api/v1/suites", json=body)
+    assert reply.status_code == 201 and reply.json()["jobs"] == 4
+    ended = any_service.ended(reply.json()["id"])
+    assert (ended["name"], ended["verdict"], ended["counts"]["PASSED"]) == ("nightly", "PASSED", 4)
+
+
+def test_everything_wrong_with_a_submission_is_told_at_once(service: Service) -> None:
+    body = service.verification(boards=["j5-9", "soc=j6"], options={"runner": "x", "sed": 1}, models=["other.onnx"])
+    error = error_of(service.client.post("/api/v1/verifications", json=body), 422)
+    for words in (
+        "other.onnx: none of the files",
+        "j5-9",
+        "soc=j6",
+        "runner: a job must not have this option",
+        "sed: unknown option",
+    ):
+        assert words in error["got"]
+    assert service.client.get("/api/v1/runs").json() == {"runs": []}
+
+
+@pytest.mark.parametrize("path", ["../m.onnx", "/etc/passwd", "a//b", "a,b", "a:b", "a\\b", "./a", "a/../../b", ""])
+def test_a_path_outside_of_its_tree_is_refused(service: Service, path: str) -> None:
+    body = service.verification(files={path: service.put()}, models=[path], inputs="")
+    error_of(service.client.post("/api/v1/verifications", json=body), 422)
+
+
+def test_bytes_that_were_not_put_are_named(service: Service) -> None:
+    missing = hashlib.sha256(b"never put").hexdigest()
+    body = service.verification(files={"m.onnx": missing}, inputs="")
+    error = error_of(service.client.post("/api/v1/verifications", json=body), 422)
+    assert error["what"] == "the bytes of 1 file are not here" and error["got"] == "m.onnx"
+
+
+def test_a_run_is_cancelled_and_resumed(tmp_path: Path) -> None:
+    import threading
+
+    let = threading.Event()
+
+    def act(task: JobTask) -> JobResult:
+        return passed(task) if let.wait(10) else passed(task, ending="cancelled")
+
+    with serving(str(tmp_path / "farm.db"), tmp_path, act) as service:
+        service.client.post("/api/v1/boards/j5-1/drain", json={})
+        run = service.submit(boards=["j5-0", "j5-1"])
+        why = {"why": "wrong firmware"}
+        assert service.client.post(f"/api/v1/runs/{run}/cancel", json=why).json()["changed"]
+        assert not service.client.post(f"/api/v1/runs/{run}/cancel", json=why).json()["changed"]
+        assert "wrong firmware" in service.client.get(f"/api/v1/runs/{run}").json()["why"]
+        let.set()
+        service.client.post("/api/v1/boards/j5-1/undrain")
+        assert service.client.post(f"/api/v1/runs/{run}/resume").json()["jobs"] >= 1
+        assert service.ended(run)["verdict"] == "PASSED"
+
+
+def test_a_drained_board_gets_nothing_and_says_why(any_service: Service) -> None:
+    client = any_service.client
+    assert client.post("/api/v1/boards/j5-0/drain", json={"reason": "new cable"}).json() == {"changed": True, "jobs": 0}
+    board = client.get("/api/v1/boards/j5-0").json()
+    assert board["drained"]
+    run = any_service.submit(boards=["soc=j5"])
+    assert any_service.ended(run)["verdict"] == "PASSED"
+    assert client.get(f"/api/v1/runs/{run}/jobs").json()["jobs"][0]["board"] == "j5-1"
+    assert client.post("/api/v1/boards/j5-0/undrain").json()["changed"]
+    assert error_of(client.post("/api/v1/boards/nobody/drain", json={}), 404)["what"] == "there is no such board"
+
+
+REPORT = {
+    "pairs": [
+        {
+            "a": "simulator",
+            "b": "board",
+            "tensors": [
+                {"name": "t7", "node": "conv7", "verdict": "FAILED", "max_lsb": 3, "cosine": 0.5, "sqnr_db": "inf"}
+            ],
+        }
+    ]
+}
+
+
+def test_reports_history_of_a_node_baselines_and_differences(any_service: Service) -> None:
+    store = any_service.farm.artifacts
+    report = store.put_bytes(json.dumps(REPORT).encode()).sha256
+    engine = any_service.farm.engine._engine  # type: ignore[attr-defined]
+
+    def failed(task: JobTask) -> JobResult:
+        fields: dict[str, Any] = {"blame_side": "board", "blame_node": "conv7", "nodes": ("conv7",), "report": report}
+        return passed(task, verdict="FAILED", why="conv7 differs", **fields)
+
+    before = any_service.submit(name="nightly", labels={"firmware": "1"})
+    any_service.ended(before)
+    engine._act = failed
+    after = any_service.submit(name="nightly", labels={"firmware": "2"})
+    assert any_service.ended(after)["verdict"] == "FAILED"
+    client = any_service.client
+    job = client.get(f"/api/v1/runs/{after}/jobs").json()["jobs"][0]
+    assert client.get(f"/api/v1/jobs/{job['id']}/report").json() == REPORT
+    assert [one["kind"] for one in client.get(f"/api/v1/jobs/{job['id']}").json()["results"]] == ["report"]
+    points = client.get("/api/v1/history/nodes", params={"node": "conv7", "suite": "nightly"}).json()["points"]
+    assert [(p["pair"], p["labels"], p["metrics"]) for p in points] == [
+        ("simulator ~ board", {"firmware": "2"}, {"max_lsb": 3.0, "cosine": 0.5, "sqnr_db": None})
+    ]
+    of_node = client.get("/api/v1/history", params={"node": "conv7"}).json()["jobs"]
+    assert [one["run"] for one in of_node] == [after]
+    found = client.get(f"/api/v1/runs/{after}/differences", params={"since": before}).json()
+    assert (found["same"], [(d["before"], d["after"]) for d in found["different"]]) == (0, [("PASSED", "FAILED")])
+    assert client.put("/api/v1/baselines", json={"run": before}).json()["jobs"] == 1
+    assert client.get("/api/v1/history").json()["jobs"][0]["baseline"] == "PASSED"
+    assert client.delete("/api/v1/baselines", params={"suite": "nightly"}).json()["jobs"] == 1
+    assert client.get("/api/v1/baselines").json() == {"baselines": []}
+    # a report that is no report of qverify gives no page, and no page of its own
+    assert error_of(client.get(f"/api/v1/jobs/{job['id']}/page"), 422)
+    assert error_of(client.get(f"/api/v1/jobs/{'0' * 32}/report"), 404)
+
+
+def test_jobs_wait_in_a_quota(service: Service) -> None:
+    service.client.patch("/api/v1/projects/default", json={"quota_jobs": 1})
+    body = service.verification(boards=["j5-0", "j5-1"])
+    reply = service.client.post("/api/v1/verifications", json=body)
+    assert "quota of 1 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
+
+
+def test_a_board_that_is_named_as_a_lane_of_triages_is_none(service: Service) -> None:
+    for word in ("this-host-triage-1", "qverify=triage"):
+        body = service.verification(boards=[word])
+        error_of(service.client.post("/api/v1/verifications", json=body), 422)
+    assert [one["name"] for one in service.client.get("/api/v1/boards").json()["boards"]] in (
+        [],
+        sorted(["j5-0", "j5-1", "rv-0"]),
+    )
+
+
+def test_what_a_restart_finds_is_finished(tmp_path: Path) -> None:
+    """The service ends while a job runs: the job is queued, and the next service runs it."""
+    import threading
+
+    begun, let = threading.Event(), threading.Event()
+
+    def act(task: JobTask) -> JobResult:
+        begun.set()
+        return passed(task) if let.wait(0.3) else passed(task, ending="lost", verdict="INCONCLUSIVE")
+
+    with serving(str(tmp_path / "farm.db"), tmp_path, act) as service:
+        run = service.submit()
+        assert begun.wait(10)
+    let.set()
+    with serving(str(tmp_path / "farm.db"), tmp_path, act) as service:
+        assert service.ended(run)["verdict"] == "PASSED"
+
+
+def test_the_store_is_the_one_that_was_opened(service: Service, tmp_path: Path) -> None:
+    sha256 = service.put(b"abc", name="a.bin")
+    assert open_artifacts(str(tmp_path / "artifacts")).read(sha256) == b"abc"

@@ -1,0 +1,224 @@
+"""The farm's pages in a browser: they are used as a person uses them, over a whole service and boards of this process."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="qverify[service] is not installed")
+import httpx
+from qverify_farm.service.farm import Farm
+from qverify_farm.service.tokens import create_token
+from qverify_farm.store.runs import ensure_project
+
+from tests.farm.served import BOARDS, CULPRIT, MODEL, serving
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
+SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 400, "height": 800}}
+BAD = {"serious", "critical"}
+WAIT_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Farm]]:
+    with serving(tmp_path_factory.mktemp("farm")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def looking(browser: Any, url: str, **how: Any) -> Iterator[Any]:
+    """A page of a browser of its own, which logs nothing and asks nobody but the service."""
+    page = browser.new_context(**{"viewport": SIZES["desk"], **how}).new_page()
+    page.set_default_timeout(WAIT_MS)
+    logged, foreign = list[str](), list[str]()
+    page.on("console", lambda message: logged.append(message.text))
+    page.on("pageerror", lambda error: logged.append(str(error)))
+    page.on("request", lambda r: None if r.url.startswith((url, "blob:", "data:")) else foreign.append(r.url))
+    yield page
+    assert logged == [] and foreign == []
+    page.context.close()
+
+
+def submit(page: Any, url: str, *boards: str) -> str:
+    """Submits the packaged model through the form, waits for its end and returns the run's address."""
+    page.goto(f"{url}/submit")
+    page.get_by_label("Models").set_input_files(MODEL)
+    for board in boards:
+        page.get_by_label(board).check()
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_label("Judge every node").select_option("yes")
+    page.get_by_label("Labels").fill("firmware=1.0")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/runs/*")
+    page.locator("h1 .verdict:is(.passed, .failed, .inconclusive)").wait_for()
+    return str(page.url)
+
+
+def test_a_person_submits_watches_and_opens_the_report(service: tuple[str, Farm], browser: Any) -> None:
+    with looking(browser, service[0]) as page:
+        submit(page, service[0], "desk", "wrong")
+        assert page.locator("h1 .verdict").inner_text() == "FAILED"
+        rows = page.locator("tbody tr")
+        assert rows.count() == 2 and CULPRIT in rows.first.inner_text() and "PASSED" in rows.last.inner_text()
+        rows.first.get_by_role("link").click()
+        report = page.frame_locator("iframe[title=Report]")
+        report.locator("h1").first.wait_for()
+        assert CULPRIT in report.locator("body").inner_text()
+        page.get_by_role("link", name="History").last.click()
+        assert page.locator("svg circle.dot.failed").count() >= 1 and "1.0" in page.locator("svg").text_content()
+
+
+def test_it_works_by_keyboard_alone_and_without_scripts(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url, java_script_enabled=False) as page:
+        page.goto(f"{url}/submit")
+        page.get_by_label("Models").set_input_files(MODEL)
+        page.get_by_label("desk").focus()
+        page.keyboard.press("Space")
+        page.get_by_role("button", name="Submit").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs/*")
+        end = time.monotonic() + WAIT_MS / 1000
+        while page.locator("h1 .verdict.passed").count() == 0 and time.monotonic() < end:
+            page.wait_for_timeout(200)
+            page.reload()
+        assert page.locator("h1 .verdict").inner_text() == "PASSED"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_a_wrong_form_says_what_is_wrong_and_keeps_what_was_typed(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    page = browser.new_context(viewport=SIZES["desk"]).new_page()
+    page.goto(f"{url}/submit")
+    page.get_by_label("Models").set_input_files(MODEL)
+    page.get_by_label("Or any board").fill("soc=none")
+    page.get_by_role("button", name="Submit").click()
+    assert "soc=none" in page.get_by_role("alert").inner_text()
+    assert page.get_by_label("Or any board").input_value() == "soc=none"
+    page.context.close()
+
+
+def test_a_dropped_file_is_taken(service: tuple[str, Farm], browser: Any) -> None:
+    with looking(browser, service[0]) as page:
+        page.goto(f"{service[0]}/submit")
+        page.evaluate(
+            """() => { const data = new DataTransfer(); data.items.add(new File(["x"], "q.onnx"));
+            const field = document.getElementById("models").closest(".drop");
+            field.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true })); }"""
+        )
+        assert page.evaluate("document.getElementById('models').files[0].name") == "q.onnx"
+
+
+def test_two_runs_are_compared(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        before, after = submit(page, url, "desk"), submit(page, url, "wrong")
+        page.goto(f"{url}/compare?before={before.rpartition('/')[2]}&after={after.rpartition('/')[2]}")
+        assert page.locator("tbody tr").count() == 2 and "not there" in page.locator("tbody").inner_text()
+
+
+def test_a_bad_case_comes_back_with_its_cause(service: tuple[str, Farm], browser: Any, tmp_path: Path) -> None:
+    from qverify.cli.main import main
+
+    capture = tmp_path / "case"
+    assert main(["-m", MODEL, "-b", BOARDS["wrong"], "-r", "True", "-q", "--capture", str(capture)]) == 1
+    with looking(browser, service[0]) as page:
+        page.goto(f"{service[0]}/inbox/new")
+        page.get_by_label("Or a capture").set_input_files(str(capture))
+        page.get_by_label("Name").fill("from the field")
+        page.get_by_role("button", name="Hand in").click()
+        page.wait_for_url("**/runs/*")
+        page.locator("h1 .verdict:is(.passed, .failed, .inconclusive)").wait_for()
+        page.goto(f"{service[0]}/inbox")
+        row = page.locator("tbody tr", has_text="from the field")
+        assert "FAILED" in row.inner_text() and CULPRIT in row.inner_text()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_hard_to_reach(service: tuple[str, Farm], browser: Any, size: str, scheme: str) -> None:
+    """axe-core finds nothing serious on any page; none is wider than the screen."""
+    url = service[0]
+    with looking(browser, url, viewport=SIZES[size], color_scheme=scheme) as page:
+        run = submit(page, url, "wrong")
+        job = page.locator("tbody a").first.get_attribute("href")
+        name = page.locator("tbody a").first.inner_text()
+        history = f"/history?name={name.replace(' ', '+')}&node={CULPRIT}"
+        places = [
+            "/",
+            "/runs",
+            "/submit",
+            "/inbox",
+            "/inbox/new",
+            history,
+            f"/compare?before={run[-32:]}&after={run[-32:]}",
+        ]
+        for place in [*places, run.removeprefix(url), job, "/login"]:
+            page.goto(url + place)
+            page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+            options = {"iframes": False}  # the report has a test of its own
+            found = axe.Axe().run(page, options=options).response["violations"]
+            bad = [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in BAD]
+            assert (place, bad) == (place, [])
+            assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"], place
+
+
+def test_a_token_logs_in_and_no_other_site_s_form_is_taken(tmp_path: Path, browser: Any) -> None:
+    with serving(tmp_path) as (url, farm):
+        with farm.database.write() as session:
+            project = ensure_project(session).name
+            _, secret = create_token(session, "ann", "submitter", project, None, time.time())
+        assert httpx.get(f"{url}/").status_code == 401
+        page = browser.new_context().new_page()
+        page.goto(f"{url}/")
+        page.get_by_label("Token").fill("qv_" + "x" * 43)
+        page.get_by_role("button", name="Log in").click()
+        assert "unknown" in page.get_by_role("alert").inner_text()
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"{url}/")
+        assert "ann (submitter)" in page.locator("header").inner_text()
+        for token, status in (("qv_" + "x" * 43, 401), ("", 401)):
+            reply = httpx.post(f"{url}/submit", files={"models": b"x"}, cookies={"qverify_token": token})
+            assert reply.status_code == status
+        cookies = {one["name"]: one for one in page.context.cookies()}
+        assert all(one["httpOnly"] and one["sameSite"] == "Strict" for one in cookies.values()) and len(cookies) == 2
+        sent = {name: one["value"] for name, one in cookies.items()}
+        for form, headers in (({}, {}), ({"form_token": "0" * 64}, {}), ({"form_token": sent["qverify_form"]}, CROSS)):
+            reply = httpx.post(f"{url}/runs/{'0' * 32}/cancel", data=form, cookies=sent, headers=headers)
+            assert reply.status_code in (401, 403), (form, headers)
+        page.get_by_role("button", name="Log out").click()
+        page.goto(f"{url}/")
+        assert page.get_by_label("Token").count() == 1
+        page.context.close()
+
+
+CROSS = {"Origin": "http://elsewhere.example", "Sec-Fetch-Site": "cross-site"}
+
+
+def test_what_a_person_typed_is_shown_as_text(service: tuple[str, Farm], browser: Any) -> None:
+    url = service[0]
+    with looking(browser, url) as page:
+        name = '<img src=x onerror="document.title=1"> {{ 7*7 }}'
+        page.goto(f"{url}/history?name={name.replace(' ', '+')}")
+        assert page.get_by_label("Job").input_value() == name and page.locator("main img").count() == 0
+        policy = httpx.get(f"{url}/history").headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy

@@ -19,6 +19,7 @@ from qverify.errors import UsageError
 from qverify_farm.service import event_feed, webhook_sender
 from qverify_farm.service.access import Scope
 from qverify_farm.service.event_feed import Feed
+from qverify_farm.service.routes import events as events_route
 from qverify_farm.service.routes.events import stream
 from qverify_farm.service.tokens import LOCAL_ADMIN, Caller
 from qverify_farm.service.webhook_sender import Delivery, WebhookSender, check_url, deliver, signature
@@ -143,15 +144,19 @@ def test_a_slow_listener_is_sent_away_and_the_others_stay(tmp_path: Path, monkey
     database.close()
 
 
-def test_the_stream_over_http_ends_with_the_feed(tmp_path: Path) -> None:
+def test_the_stream_over_http_ends_with_the_feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = events_route._live
+
+    def closed(scope: Scope, *of: Any) -> AsyncIterator[bytes]:  # when all that happened before has been sent
+        scope.farm.feed.close()
+        return live(scope, *of)
+
+    monkeypatch.setattr(events_route, "_live", closed)
     with serving(str(tmp_path / "farm.db"), tmp_path, max_streams=0) as service:
         assert error_of(service.client.get("/api/v1/events/stream"), 429)
     with serving(str(tmp_path / "b.db"), tmp_path / "b") as service:
         run = service.submit()
         service.ended(run)
-        loop = service.farm.feed._loop
-        assert loop is not None
-        threading.Timer(0.5, loop.call_soon_threadsafe, (service.farm.feed.close,)).start()
         reply = service.client.get("/api/v1/events/stream", params={"run": run}, headers={"Last-Event-ID": "0"})
         assert reply.headers["Content-Type"].startswith("text/event-stream")
         assert reply.text.count("event: job") == 2 and reply.text.count("event: run") == 2

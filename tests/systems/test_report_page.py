@@ -116,7 +116,8 @@ def test_nothing_is_hard_to_reach(browser: Any, pages: dict[str, Path], kind: st
 def test_a_point_of_the_curve_opens_its_tensor(seen: Seen) -> None:
     seen.page.locator(f'section.pair svg.curve a:has(title:text("{CULPRIT}"))').first.click()
     opened = seen.page.locator("table.tensors tbody tr:has(th details[open])")
-    assert opened.count() == 1 and opened.locator("th").get_attribute("data-value") == CULPRIT
+    playwright.expect(opened).to_have_count(1)  # the page hears of the new fragment a moment later
+    assert opened.locator("th").get_attribute("data-value") == CULPRIT
 
 
 def test_the_curve_is_walked_by_keys(seen: Seen) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
@@ -12,6 +13,7 @@ from qverify_agents.printable import last_line
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FETCH_S = 900
+PAUSES_S = (2.0, 10.0)  # before the package lists are fetched again
 
 
 class Packages:
@@ -51,12 +53,22 @@ class Packages:
         except subprocess.TimeoutExpired:
             raise BoardUnreachable(f"{words[0]} {words[-1]}: did not end within {FETCH_S} s") from None
         if done.returncode:
-            message = last_line(done.stderr, f"status {done.returncode}")
+            first = next((line for line in done.stderr.splitlines() if line.startswith("E: ")), done.stderr)
+            message = last_line(first, f"status {done.returncode}")
             raise BoardUnreachable(f"{words[0]} {words[-1][:60]}: {message}")
         return done.stdout
 
     def update(self) -> None:
-        """Fetches the package lists."""
+        """Fetches the package lists; again where an archive did not answer, which apt's own retries do not always cover."""
+        for pause in PAUSES_S:
+            try:
+                self._update()
+                return
+            except BoardUnreachable:
+                time.sleep(pause)
+        self._update()
+
+    def _update(self) -> None:
         self._run("apt-get", "-q", "update")
 
     def depends(self, package: str) -> list[str]:

@@ -42,8 +42,10 @@ def test_all_are_right_here_or_named() -> None:
 
 
 def test_operators_of_a_failing_kernel_are_distrusted_with_it() -> None:
-    assert canary.failing_kinds({"failing": ["MatMulInteger u8s8"]}) == {"MatMulInteger", "MatMulIntegerToFloat"}
-    assert canary.failing_kinds({"failing": ["QLinearConv u8s8"]}) == {"QLinearConv"} and not canary.failing_kinds({})
+    assert canary.failing_kinds({"failing": ["MatMulInteger u8u8"]}) == {"MatMulInteger", "MatMulIntegerToFloat"}
+    mixed = {"failing": ["MatMulInteger u8s8", "QLinearAdd u8"]}
+    assert canary.failing_kinds(mixed) == {"QLinearAdd"} and not canary.failing_kinds({})
+    assert canary.failing_kinds(mixed, mixed=True) == {"MatMulInteger", "MatMulIntegerToFloat"}
 
 
 def test_a_wrong_kernel_is_named_marked_and_blamed(
@@ -59,13 +61,13 @@ def test_a_wrong_kernel_is_named_marked_and_blamed(
         return {n: np.where(v > 100, v - 1, v).astype(v.dtype) if "relu1_Q" in n else v for n, v in values.items()}
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(canary.KNOWN, "QLinearConv u8s8", "0" * 16)
+    monkeypatch.setitem(canary.KNOWN, "QLinearConv u8u8", "0" * 16)
     report = tmp_path / "r.json"
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-r", "--json", str(report)]
     assert main(words) == 0
     said = json.loads(report.read_text())
-    assert said["canary"]["failing"] == ["QLinearConv u8s8"] and said["canary"]["distrusted"]
-    assert "QLinearConv u8s8" in capsys.readouterr().out
+    assert "QLinearConv u8u8" in said["canary"]["failing"] and said["canary"]["distrusted"]
+    assert "QLinearConv u8u8" in capsys.readouterr().out
     monkeypatch.setattr(Engine, "run", wrong_run)
     assert main(words) == 1
     said = json.loads(report.read_text())

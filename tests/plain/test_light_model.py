@@ -24,8 +24,9 @@ from qverify.model_bin.units import units
 from qverify.onnx_model import sliced_engine
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.light_model import LARGE, LightModel, light_model, open_exposed
+from qverify.onnx_model.light_model import LARGE, LightModel, light_model
 from qverify.onnx_model.load import load
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.sliced_engine import NODES, SlicedEngine, open_long
 from qverify.sides import simulator
 from qverify.sides.reference import Reference

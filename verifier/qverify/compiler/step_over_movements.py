@@ -20,7 +20,7 @@ from qverify.compiler.lowerings import lookup, lowerings
 from qverify.errors import InternalError
 from qverify.onnx_model.complete_shapes import numpy_type
 from qverify.onnx_model.fold_constants import fold_constants
-from qverify.onnx_model.light_model import open_exposed
+from qverify.onnx_model.open_exposed import open_exposed
 
 COPIES = {"Identity", "Dropout"}
 EIGHT_BIT_FROM = {

@@ -57,9 +57,11 @@ def kernel_is_known(name: str) -> bool:
     return tensor_digest(got) == KNOWN[name]
 
 
-def failing_kinds(result: dict[str, Any]) -> set[str]:
-    """Returns the ONNX operator types of the failing canaries, and those that compute with the same kernels."""
-    kinds = {str(name).split()[0] for name in result.get("failing", [])}
+def failing_kinds(result: dict[str, Any], mixed: bool = False) -> set[str]:
+    """Returns the ONNX operator types of the failing canaries, and those that compute with the same kernels. mixed: of the
+    products of uint8 by int8 (exact_products.py), else of all others."""
+    failing = (str(name).split() for name in result.get("failing", []))
+    kinds = {words[0] for words in failing if (words[-1] == "u8s8") == mixed}
     return kinds.union(*(SAME_KERNEL.get(kind, set()) for kind in kinds))
 
 

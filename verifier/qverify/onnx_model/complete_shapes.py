@@ -12,7 +12,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.bound_suppression import bound_suppression
 from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
-from qverify.onnx_model.light_model import open_exposed
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.plain_casts import casts_to_identity
 from qverify.onnx_model.value_shaped import value_shaped
 

@@ -12,8 +12,8 @@ import onnx
 from qverify.errors import InternalError, UnsupportedError
 from qverify.onnx_model.complete_shapes import complete_shapes, numpy_type
 from qverify.onnx_model.engine import Array, Engine
-from qverify.onnx_model.light_model import open_exposed
 from qverify.onnx_model.node_order import sort_nodes
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.rewriter import Rewriter
 from qverify.onnx_model.widen_float16 import check_ends, has_float16, widen, widen_constants_of_float16
 from qverify.pages import load_pages

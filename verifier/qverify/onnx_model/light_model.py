@@ -13,7 +13,6 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.node_order import reads
 
 Array = npt.NDArray[Any]
@@ -99,17 +98,6 @@ def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.Mo
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.CopyFrom(numpy_helper.from_array(constants[tensor.name], tensor.name))
     return model
-
-
-def open_exposed(model: onnx.ModelProto | LightModel, names: list[str]) -> Engine:
-    """Returns a session of the model with these tensors as outputs, too. Its large constants of integers are not
-    serialized but read where they are. Raises BadFileError."""
-    source = model if isinstance(model, LightModel) else light_model(model)
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(source.model)
-    existing = {o.name for o in exposed.graph.output}
-    exposed.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in existing)
-    return Engine(exposed.SerializeToString(), lent=source.constants)
 
 
 def _is_large(tensor: onnx.TensorProto, item_bytes: Mapping[int, int]) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 import onnx
 
 from qverify.onnx_model.engine import Array, Engine
-from qverify.onnx_model.light_model import LightModel, light_model, open_exposed
+from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.node_order import reads
+from qverify.onnx_model.open_exposed import open_exposed
 
 NODES = 1000  # of one session
 Step = Callable[[int, int], None]

@@ -97,6 +97,7 @@ class HostSides:
         self._canary = dict(canary())
         self._reference = Reference(self._models.compiled.integer_model(), self._models.graph, self._models.original)
         self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
+        self._canary["exact_products"] = self._reference.has_exact_products
         return self._reference
 
 

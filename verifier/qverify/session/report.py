@@ -87,13 +87,25 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
     mistakes = find_likely_mistakes(models.graph, prepared)
     report.caveats = [*models.caveats, *(m.said for m in mistakes)]
     report.drafts = {m.input: m.draft for m in mistakes if m.draft}
-    failing, distrusted = ran.canary.get("failing", []), ran.canary.get("distrusted", [])
-    if failing:
-        report.notes.append(
+    report.notes += _describe_canary(ran.canary)
+    report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}
+
+
+def _describe_canary(canary: dict[str, Any]) -> list[str]:
+    """Returns what the reader is told about this host's onnxruntime."""
+    failing, distrusted = canary.get("failing", []), canary.get("distrusted", [])
+    notes = []
+    if canary.get("exact_products"):
+        notes.append(
+            "onnxruntime's products of uint8 by int8 saturate on this host's processor; the reference computes them as products "
+            "of uint8, which are exact"
+        )
+    if distrusted or any(not name.endswith(" u8s8") for name in failing):
+        notes.append(
             f"WARNING: onnxruntime on this host computes these differently from known values (canary): {', '.join(failing)}; "
             f"{count(len(distrusted), 'node', 'is', 'are')} not trusted in the reference{_name_first(distrusted)}"
         )
-    report.timings |= {r.side: r.duration_s for r in ran.recordings.values()}
+    return notes
 
 
 def _name_first(names: list[str]) -> str:

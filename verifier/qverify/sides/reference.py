@@ -18,8 +18,10 @@ from qverify.model_bin.units import Unit
 from qverify.onnx_model.cut_model import Cutter
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import LEVELS, Engine, version
+from qverify.onnx_model.exact_products import unsure_products, with_exact_products
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.light_model import LightModel, light_model, open_exposed, with_data
+from qverify.onnx_model.light_model import LightModel, light_model, with_data
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.ops.quantize import parameters
 from qverify.sides.host_islands import made_from, misfit
 from qverify.sides.preprocessing_nodes import preprocessing_of, run_preprocessing
@@ -39,7 +41,9 @@ class Reference:
         self.graph, self.original = graph, original
         if isinstance(integer_onnx, bytes):
             integer_onnx = light_model(onnx.load_from_string(integer_onnx))
-        self._model, self._constants = integer_onnx.model, integer_onnx.constants
+        exact = with_exact_products(integer_onnx)
+        self.has_exact_products = exact is not integer_onnx
+        self._model, self._constants = exact.model, exact.constants
         computed = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in computed]
         self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
@@ -53,9 +57,11 @@ class Reference:
         return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._by_host])
 
     def computed_by(self, kinds: set[str]) -> list[str]:
-        """Returns the tensors that onnxruntime computes with operators of these types."""
-        ours = set(self.names)
-        return [o for node in self._model.graph.node if node.op_type in kinds for o in node.output if o in ours]
+        """Returns the tensors that onnxruntime computes with operators of these types, and by products that it may compute
+        wrongly on this host."""
+        unsure = unsure_products(self._model)
+        made = {o for node in self._model.graph.node if node.op_type in kinds for o in node.output} | unsure
+        return [name for name in self.names if name in made]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
         """Returns every observable tensor; digests: with their digests. Where a host island makes another shape than the

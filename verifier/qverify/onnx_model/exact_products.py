@@ -1,0 +1,154 @@
+"""Products of uint8 by int8 that onnxruntime computes exactly on every host. Its x86 kernels without VNNI (AVX2, AVX-512)
+add two products in 16 bits, which saturates; those of uint8 by uint8 do not (NUMERICS.md section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from qverify.onnx_model.canary import canary, failing_kinds
+from qverify.onnx_model.light_model import Array, LightModel, is_large, lent_tensor
+from qverify.onnx_model.node_order import reads
+
+OPERANDS = {  # of each operator: where its first operand's zero point, its second operand and that one's zero point are
+    "QLinearConv": (2, 3, 5),
+    "QLinearMatMul": (2, 3, 5),
+    "QGemm": (2, 3, 5),
+    "MatMulInteger": (2, 1, 3),
+    "ConvInteger": (2, 1, 3),
+    "MatMulIntegerToFloat": (4, 1, 5),
+}
+MIXED = " u8s8"  # how the names of such canaries end
+SHIFT = 128
+
+
+@cache
+def inexact_kernels() -> frozenset[str]:
+    """Returns the operators whose products of uint8 by int8 are wrong on this host, according to the canary."""
+    return frozenset(failing_kinds(canary(), mixed=True)) & OPERANDS.keys()
+
+
+def unsure_products(model: onnx.ModelProto, kinds: frozenset[str] | None = None) -> set[str]:
+    """Returns the outputs of nodes of these operators that may multiply uint8 by int8, for all that the model says. kinds:
+    None for inexact_kernels()."""
+    wanted = inexact_kernels() if kinds is None else kinds
+    operands = _Operands(model)
+    unsure = (node for node in model.graph.node if node.op_type in wanted and operands.mixed(node) is not False)
+    return {o for node in unsure for o in node.output}
+
+
+def with_exact_products(source: LightModel, kinds: frozenset[str] | None = None) -> LightModel:
+    """Returns the model in which every product of uint8 by int8 of these operators is one of uint8 by uint8: 128 is added
+    to the second operand and to its zero point, which leaves every sum of products as it is. The same object where there
+    is none. kinds: None for inexact_kernels()."""
+    wanted = inexact_kernels() if kinds is None else kinds
+    if not any(node.op_type in wanted for node in source.model.graph.node):
+        return source
+    return _Shifted(source).model_of(wanted)
+
+
+class _Operands:
+    """The types of the tensors of a model, as far as the model says them."""
+
+    def __init__(self, model: onnx.ModelProto):
+        graph = model.graph
+        self.constants = {i.name: i for i in graph.initializer}
+        self._makers = {o: node for node in graph.node for o in node.output if o}
+        self._types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
+        self.names = {*self.constants, *self._makers, *self._types}
+
+    def mixed(self, node: onnx.NodeProto) -> bool | None:
+        """Returns whether the node multiplies uint8 by int8; None where that is not known."""
+        first_zero, second, second_zero = OPERANDS[node.op_type]
+        zeros = [node.input[at] if at < len(node.input) else "" for at in (first_zero, second_zero)]
+        of_first = self._type(zeros[0]) or self._type(node.input[0])
+        of_second = self._type(node.input[second]) or self._type(zeros[1])
+        if of_first == TensorProto.INT8 or of_second == TensorProto.UINT8:
+            return False
+        return True if of_first and of_second else None
+
+    def _type(self, name: str) -> int:
+        """Returns a tensor's element type, 0 where it is not known."""
+        if name in self.constants:
+            return int(self.constants[name].data_type)
+        maker = self._makers.get(name)
+        if maker is not None and maker.op_type == "DynamicQuantizeLinear" and name != maker.output[1]:
+            return int(TensorProto.UINT8)
+        return int(self._types.get(name, 0))
+
+
+class _Shifted:
+    """A model in the making, in which 128 is added to second operands."""
+
+    def __init__(self, source: LightModel):
+        self._source, self._operands = source, _Operands(source.model)
+        self._constants, self._taken = self._operands.constants, self._operands.names
+        self._lent = dict[str, Array]()  # made here
+        self._nodes, self._made, self._names = list[onnx.NodeProto](), list[TensorProto](), dict[str, str]()
+
+    def model_of(self, kinds: frozenset[str]) -> LightModel:
+        for node in self._source.model.graph.node:
+            mixed = node.op_type in kinds and self._operands.mixed(node)
+            self._nodes.append(self._with_shift(node) if mixed else node)
+        return self._model() if self._made else self._source
+
+    def _with_shift(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        _, second, second_zero = OPERANDS[node.op_type]
+        node = onnx.NodeProto.FromString(node.SerializeToString())
+        node.input.extend([""] * (second_zero + 1 - len(node.input)))
+        zero = node.input[second_zero]
+        node.input[second] = self._shift(node.input[second])
+        node.input[second_zero] = self._shift(zero) if zero else self._add("zero", np.array(SHIFT, np.uint8))
+        return node
+
+    def _shift(self, name: str) -> str:
+        """Returns the name of a tensor of int8 after adding 128."""
+        if name not in self._names:
+            self._names[name] = self._shift_constant(name) if name in self._constants else self._shift_computed(name)
+        return self._names[name]
+
+    def _shift_constant(self, name: str) -> str:
+        lent = self._source.constants.get(name)
+        value = numpy_helper.to_array(self._constants[name]) if lent is None else lent
+        return self._add(name, np.asarray(value.view(np.uint8) ^ np.uint8(SHIFT)))
+
+    def _shift_computed(self, name: str) -> str:
+        by = self._add("shift", np.array(SHIFT, np.int32))
+        wide, sums, narrow = (self._free(f"{name}/{step}") for step in ("wide", "sum", "uint8"))
+        self._nodes += [
+            helper.make_node("Cast", [name], [wide], to=TensorProto.INT32),
+            helper.make_node("Add", [wide, by], [sums]),
+            helper.make_node("Cast", [sums], [narrow], to=TensorProto.UINT8),
+        ]
+        return narrow
+
+    def _add(self, name: str, value: Array) -> str:
+        made = self._free(f"{name}/uint8")
+        if is_large(value):
+            self._lent[made] = value
+        self._made.append(lent_tensor(made, value) if is_large(value) else numpy_helper.from_array(value, made))
+        return made
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "~"
+        self._taken.add(name)
+        return name
+
+    def _model(self) -> LightModel:
+        """Returns the model of the new nodes, without the constants that nothing reads any more."""
+        model, graph = onnx.ModelProto(), self._source.model.graph
+        model.CopyFrom(self._source.model)
+        del model.graph.node[:], model.graph.initializer[:]
+        model.graph.node.extend(self._nodes)
+        read = {n for node in self._nodes for n in reads(node)} | {o.name for o in graph.output}
+        shifted = self._names.keys() - read
+        model.graph.initializer.extend(i for i in (*graph.initializer, *self._made) if i.name not in shifted)
+        for at in reversed([at for at, i in enumerate(model.graph.input) if i.name in shifted & self._constants.keys()]):
+            del model.graph.input[at]  # of old files, in which constants are inputs, too
+        lent: Mapping[str, Array] = {n: v for n, v in self._source.constants.items() if n not in shifted}
+        return LightModel(model, {**lent, **self._lent})

@@ -14,6 +14,7 @@ from qverify.tflite_model.read import read_tflite
 
 from tests.plain.captured_run import changed, judged_again, report
 from tests.tflite_files import dense
+from tests.unsigned_weights import write_unsigned_example
 
 NEEDS_LITERT = pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
 PAIRS = ("a", "b", "verdict", "why", "bit_equal", "node_by_node", "scope", "gate", "relaxed", "exceptions")
@@ -80,7 +81,8 @@ def test_a_tflite_whose_map_is_not_recorded_is_not_what_the_board_ran(tmp_path):
 
 @pytest.mark.parametrize("uri", ["local", "local?form=original"])
 def test_onnxruntime(uri, digits, tmp_path):
-    words = ["-m", str(digits / "digits_quant.onnx"), "--runtime", "onnxruntime"]
+    example = write_unsigned_example(digits, tmp_path / "example")
+    words = ["-m", str(example / "digits_quant.onnx"), "--runtime", "onnxruntime"]
     folder, out = tmp_path / "capture", tmp_path / "run.json"
     status = main([*words, "-b", uri, "--spot-seed", "1", "--capture", str(folder), "--json", str(out)])
     equally_judged(folder, status, report(out))

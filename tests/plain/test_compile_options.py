@@ -12,6 +12,7 @@ from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.records import encode
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
@@ -63,7 +64,7 @@ def test_integer_ends(act: str, symmetric: bool, tmp_path: Path):
     assert all(graph.spec(n).scale for n in (*graph.inputs, *graph.outputs))
     assert not {"quantize", "dequantize"} & {n.op for n in graph.nodes}
     assert report.verdict == "PASSED"
-    assert [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True]
+    assert [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True] or inexact_kernels()
 
 
 def test_nothing_to_strip_is_said(tmp_path: Path):

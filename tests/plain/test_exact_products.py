@@ -24,7 +24,10 @@ def model_of(nodes: list[onnx.NodeProto], inputs: dict[str, Any], constants: dic
     graph = helper.make_graph(
         nodes,
         "products",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in inputs.items()],
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            for n, v in inputs.items()
+        ],
         [helper.make_tensor_value_info(o, TensorProto.INT32, None) for node in nodes for o in node.output],
         [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()],
     )
@@ -69,7 +72,9 @@ def test_weights_that_others_read_too_stay_as_they_are() -> None:
     made = with_exact_products(source, ALL)
     assert set(made.constants) == {"w", "w/uint8~"} and "w" in source.constants
     found = run(made, {"u": u, "s": s})
-    assert all(np.array_equal(found[f"y_{n}"], v.astype(np.int64) @ w.astype(np.int64)) for n, v in (("u", u), ("s", s)))
+    assert all(
+        np.array_equal(found[f"y_{n}"], v.astype(np.int64) @ w.astype(np.int64)) for n, v in (("u", u), ("s", s))
+    )
 
 
 def test_what_is_not_of_mixed_signs_is_left_alone() -> None:

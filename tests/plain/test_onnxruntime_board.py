@@ -9,11 +9,15 @@ from pathlib import Path
 import onnx
 import pytest
 from qverify.cli.main import main
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.models import open_models
 from qverify_agents.connect import runtime_of
 from qverify_agents.errors import BadAddress
 
+from tests.unsigned_weights import write_unsigned_example
+
 ON = ["--runtime", "onnxruntime", "-b", "local"]
+EXAMPLE = Path(__file__).resolve().parents[2] / "verifier" / "qverify" / "example"
 SPOILS = """
 import runpy, sys
 import numpy as np, onnx, onnxruntime
@@ -38,6 +42,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packaged example with weights of uint8: with those of int8, onnxruntime is a faulty board on many a processor."""
+    return write_unsigned_example(EXAMPLE, tmp_path_factory.mktemp("unsigned") / "example")
+
+
 def verify(digits: Path, tmp_path: Path, *words: str, model: str = "digits_quant.onnx") -> tuple[int, dict]:
     report = tmp_path / "report.json"
     status = main(["-m", str(digits / model), *ON, "-r", "True", "--json", str(report), *words])
@@ -56,6 +66,15 @@ def test_every_tensor_is_compared_and_where_nodes_ran_is_said(digits, tmp_path, 
     assert own["gate"] != "bit equality"  # another runtime may round in its own way
     (side,) = [s for s in report["sides"] if s["name"] == "board"]
     assert side["engine"] == "onnxruntime"
+
+
+def test_products_that_saturate_on_a_processor_are_a_fault_with_its_cause(capsys):
+    """x86 without VNNI adds two products of uint8 by int8 in 16 bits."""
+    saturates = "QLinearConv" in inexact_kernels()
+    found = main(["triage", "-m", f"{EXAMPLE}/digits_float.onnx,{EXAMPLE}/digits_quant.onnx", *ON])
+    said = capsys.readouterr().out
+    assert found == int(saturates)
+    assert ("EXPLAINED: every two products saturated to 16 bits" in said) == saturates
 
 
 def weighted(digits: Path) -> list[str]:

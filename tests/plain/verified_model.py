@@ -9,6 +9,7 @@ from onnx import numpy_helper
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
 from qverify.model_bin.graph import Graph
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
@@ -25,7 +26,7 @@ def passes(model: onnx.ModelProto, tmp_path: Path, plain: bool = True) -> Graph:
     assert check["units"] and not check["over"] and check["worst_lsb"] == 0, check
     report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
     assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
-    assert not plain or all(o["equal"] for o in report.plain_onnxruntime["outputs"])
+    assert not plain or inexact_kernels() or all(o["equal"] for o in report.plain_onnxruntime["outputs"])
     return graph
 
 
@@ -41,7 +42,8 @@ def verified(model: onnx.ModelProto, tmp_path: Path) -> Graph:
     pairs = {(p.a, p.b): p for p in report.pairs}
     assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
     assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
-    assert all(o["max_abs"] is not None and o["max_abs"] < 0.05 for o in report.plain_onnxruntime["outputs"])
+    apart = [o["max_abs"] for o in report.plain_onnxruntime["outputs"]]
+    assert all(a is not None and (a < 0.05 or inexact_kernels()) for a in apart)
     return graph
 
 

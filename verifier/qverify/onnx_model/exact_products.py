@@ -1,5 +1,5 @@
 """Products of uint8 by int8 that onnxruntime computes exactly on every host. Its x86 kernels without VNNI (AVX2, AVX-512)
-add two products in 16 bits, which saturates; those of uint8 by uint8 do not (NUMERICS.md section 3)."""
+add two products in 16 bits, which saturates; those of uint8 by uint8 do not (VERDICTS.md, What the reference computes)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from qverify.onnx_model.canary import canary, failing_kinds
 from qverify.onnx_model.light_model import Array, LightModel, is_large, lent_tensor
 from qverify.onnx_model.node_order import reads
 
-OPERANDS = {  # of each operator: where its first operand's zero point, its second operand and that one's zero point are
-    "QLinearConv": (2, 3, 5),
-    "QLinearMatMul": (2, 3, 5),
-    "QGemm": (2, 3, 5),
-    "MatMulInteger": (2, 1, 3),
-    "ConvInteger": (2, 1, 3),
-    "MatMulIntegerToFloat": (4, 1, 5),
+# Of each operator: where its first operand's zero point is (None: that operand is always uint8), and where its second
+# operands and their zero points are.
+OPERANDS: dict[str, tuple[int | None, tuple[tuple[int, int], ...]]] = {
+    "QLinearConv": (2, ((3, 5),)),
+    "QLinearMatMul": (2, ((3, 5),)),
+    "QGemm": (2, ((3, 5),)),
+    "MatMulInteger": (2, ((1, 3),)),
+    "ConvInteger": (2, ((1, 3),)),
+    "MatMulIntegerToFloat": (4, ((1, 5),)),
+    "QAttention": (6, ((1, 7),)),
+    "DynamicQuantizeMatMul": (None, ((1, 3),)),
+    "DynamicQuantizeLSTM": (None, ((1, 9), (2, 11))),
 }
-MIXED = " u8s8"  # how the names of such canaries end
 SHIFT = 128
 
 
@@ -51,6 +55,10 @@ def with_exact_products(source: LightModel, kinds: frozenset[str] | None = None)
     return _Shifted(source).model_of(wanted)
 
 
+def _input(node: onnx.NodeProto, at: int) -> str:
+    return str(node.input[at]) if at < len(node.input) else ""
+
+
 class _Operands:
     """The types of the tensors of a model, as far as the model says them."""
 
@@ -63,16 +71,18 @@ class _Operands:
 
     def mixed(self, node: onnx.NodeProto) -> bool | None:
         """Returns whether the node multiplies uint8 by int8; None where that is not known."""
-        first_zero, second, second_zero = OPERANDS[node.op_type]
-        zeros = [node.input[at] if at < len(node.input) else "" for at in (first_zero, second_zero)]
-        of_first = self._type(zeros[0]) or self._type(node.input[0])
-        of_second = self._type(node.input[second]) or self._type(zeros[1])
-        if of_first == TensorProto.INT8 or of_second == TensorProto.UINT8:
+        first_zero, seconds = OPERANDS[node.op_type]
+        first = TensorProto.UINT8 if first_zero is None else self._type(_input(node, first_zero), node.input[0])
+        others = {self._type(_input(node, second), _input(node, zero)) for second, zero in seconds}
+        if first == TensorProto.INT8 or others == {TensorProto.UINT8}:
             return False
-        return True if of_first and of_second else None
+        return True if first and 0 not in others else None
 
-    def _type(self, name: str) -> int:
-        """Returns a tensor's element type, 0 where it is not known."""
+    def _type(self, *names: str) -> int:
+        """Returns the element type of tensors of one type, 0 where none of them is known."""
+        return next(filter(None, map(self._type_of, names)), 0)
+
+    def _type_of(self, name: str) -> int:
         if name in self.constants:
             return int(self.constants[name].data_type)
         maker = self._makers.get(name)
@@ -97,12 +107,12 @@ class _Shifted:
         return self._model() if self._made else self._source
 
     def _with_shift(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        _, second, second_zero = OPERANDS[node.op_type]
         node = onnx.NodeProto.FromString(node.SerializeToString())
-        node.input.extend([""] * (second_zero + 1 - len(node.input)))
-        zero = node.input[second_zero]
-        node.input[second] = self._shift(node.input[second])
-        node.input[second_zero] = self._shift(zero) if zero else self._add("zero", np.array(SHIFT, np.uint8))
+        for second, at in OPERANDS[node.op_type][1]:
+            node.input.extend([""] * (at + 1 - len(node.input)))
+            zero = node.input[at]
+            node.input[second] = self._shift(node.input[second])
+            node.input[at] = self._shift(zero) if zero else self._add("zero", np.array(SHIFT, np.uint8))
         return node
 
     def _shift(self, name: str) -> str:
@@ -148,7 +158,9 @@ class _Shifted:
         read = {n for node in self._nodes for n in reads(node)} | {o.name for o in graph.output}
         shifted = self._names.keys() - read
         model.graph.initializer.extend(i for i in (*graph.initializer, *self._made) if i.name not in shifted)
-        for at in reversed([at for at, i in enumerate(model.graph.input) if i.name in shifted & self._constants.keys()]):
+        for at in reversed(
+            [at for at, i in enumerate(model.graph.input) if i.name in shifted & self._constants.keys()]
+        ):
             del model.graph.input[at]  # of old files, in which constants are inputs, too
         lent: Mapping[str, Array] = {n: v for n, v in self._source.constants.items() if n not in shifted}
         return LightModel(model, {**lent, **self._lent})

@@ -93,6 +93,8 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
 
 def _describe_canary(canary: dict[str, Any]) -> list[str]:
     """Returns what the reader is told about this host's onnxruntime."""
+    from qverify.onnx_model.canary import MIXED
+
     failing, distrusted = canary.get("failing", []), canary.get("distrusted", [])
     notes = []
     if canary.get("exact_products"):
@@ -100,7 +102,7 @@ def _describe_canary(canary: dict[str, Any]) -> list[str]:
             "onnxruntime's products of uint8 by int8 saturate on this host's processor; the reference computes them as products "
             "of uint8, which are exact"
         )
-    if distrusted or any(not name.endswith(" u8s8") for name in failing):
+    if distrusted or any(not name.endswith(MIXED) for name in failing):
         notes.append(
             f"WARNING: onnxruntime on this host computes these differently from known values (canary): {', '.join(failing)}; "
             f"{count(len(distrusted), 'node', 'is', 'are')} not trusted in the reference{_name_first(distrusted)}"

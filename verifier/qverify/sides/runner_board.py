@@ -125,7 +125,9 @@ class RunnerBoard:
         if result.measured_s is not None:
             recording.settings["measured_s"] = result.measured_s
         elif wanted := option(self._choice.options, "timing"):
-            recording.notes.append(f"no time: no line of the runner's output has a number where timing={wanted} wants it")
+            recording.notes.append(
+                f"no time: no line of the runner's output has a number where timing={wanted} wants it"
+            )
         checked = self._choice.page.CHECKED
         recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {checked}"] if checked else [])]
         return recording

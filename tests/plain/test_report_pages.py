@@ -293,6 +293,16 @@ def test_the_page_of_200_nodes_leaves_room_for_drawings():
     check_links(Page(text))
 
 
+def test_every_pair_of_one_board_has_its_tensors_when_all_pass():
+    """The pair of reference and simulator, which has no board, then stands first."""
+    report = large()
+    for pair in report.pairs:
+        pair.verdict, pair.board = "PASSED", "local" if "board" in (pair.a, pair.b) else None
+    text = render(visible(report))
+    assert "would make the page too large" not in text
+    assert all(f'id="t{at}-199"' in text for at in range(3))
+
+
 def test_the_node_that_every_frame_blames_is_drawn_once():
     report = failed()
     once = render(visible(report)).count('class="graph"')

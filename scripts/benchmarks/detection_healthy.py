@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.report.document import Report
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording
@@ -94,6 +95,10 @@ class Fleet:
             self.skipped["litert"] = "none of these networks has a LiteRT file"
         elif _litert() is None:
             self.skipped["litert"] = "ai_edge_litert is not installed; only the dumps beside the models stand for it"
+        if inexact_kernels():
+            self.skipped["onnxruntime"] = (
+                "its products of uint8 by int8 saturate on this processor: it is no healthy board"
+            )
         return [k for k in DIFFERENT if k not in self.skipped]
 
     def _in(self, name: str, rounding: str) -> Subject:

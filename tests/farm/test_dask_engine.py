@@ -164,7 +164,7 @@ def test_a_frozen_worker_is_lost(farm: Farm) -> None:
         os.kill(before, signal.SIGCONT)
     assert (result.ending, result.why) == ("lost", "its worker died")
     until(lambda: not psutil.pid_exists(before))
-    assert farm.run(farm.jobs.task()).verdict == "PASSED"
+    until(lambda: farm.run(farm.jobs.task()).verdict == "PASSED")  # one that is slow to begin may be lost, too
 
 
 def test_a_scheduler_that_dies(farm: Farm) -> None:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.links.servers import agents_of
 from tests.links.ssh_boards import run
+from tests.unsigned_weights import write_unsigned_example
 
 ON = ["--runtime", "onnxruntime", "--python", sys.executable, "-r", "True"]
+
+
+@pytest.fixture
+def digits(digits: Path, tmp_path: Path) -> Path:
+    """The packaged example with weights of uint8, which onnxruntime multiplies exactly on every processor."""
+    return write_unsigned_example(digits, tmp_path / "unsigned")
 
 
 @pytest.mark.parametrize("backend", ["paramiko", "openssh"])

@@ -49,7 +49,7 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx -b faulty:local?fault=bitflip@relu2", f"no node 'relu2'; did you mean {NAME}?"),
         ("-m q.onnx -b faulty:finals:local?fault=nan@Relu2_QuantizeLinear_Outptu", f"did you mean {NAME}"),
         (f"-m q.onnx -b faulty:local?fault=nan@{NAME}|bitflip@pool", "did you mean pool1_QuantizeLinear_Output?"),
-        ("perf -m q.onnx -b faulty:local?fault=bitflip@zzz", "no node 'zzz' `qverify inspect"),
+        ("perf -m q.onnx -b faulty:local?fault=bitflip@zzz", "no node 'zzz'; `qverify inspect"),
     ],
 )
 def test_a_mistake_says_what_to_type(words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,24 @@ BOARD = re.compile(
 MODELS, INPUTS = (".onnx", ".bin"), (".npy", ".npz", ".png", ".jpg", ".jpeg", ".bmp", ".raw", ".nv12")
 
 
-def hint(words: list[str], error: click.ClickException) -> str:
-    """Returns a hint that follows the error's text; "" where there is none."""
-    return _after_empty_value(words) or _for_extra_words(error)
+def hint(words: list[str], error: click.ClickException, command: str) -> str:
+    """Returns a hint that follows the error's text; "" where there is none. command: as typed, without its options."""
+    return _after_empty_value(words) or _for_extra_words(error) or _help_for(error, command)
+
+
+def _help_for(error: click.ClickException, command: str) -> str:
+    """Returns the command whose help has what is missing or wrong, where the error says no more than that it is."""
+    context = getattr(error, "ctx", None)
+    bare = isinstance(error, click.MissingParameter | click.BadOptionUsage) or (
+        isinstance(error, click.NoSuchOption) and not error.possibilities
+    )
+    extra = error.format_message().startswith("Got unexpected extra")
+    return f"; see {context.command_path if context else command} --help" if bare or extra else ""
+
+
+def asks_for_help(error: click.ClickException) -> bool:
+    """Returns whether the error's text is the whole help, as of a group of commands that was given none."""
+    return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
 
 
 def is_board(word: str) -> bool:

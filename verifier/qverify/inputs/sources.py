@@ -14,6 +14,7 @@ import numpy.typing as npt
 from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
+from qverify.inputs.cures import cure_for_array, cure_for_file
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
@@ -259,7 +260,7 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if len(data) == spec.elements and layout_of(spec):
         more = "save them as .npy, uint8 (height, width, channels), and give --description FILE"
         raise UndescribedError(f"{text}; one byte for each element: 8-bit pixels? Then {more}")
-    raise UsageError(text)
+    raise UsageError(text + cure_for_file(path))
 
 
 def _sizes(spec: TensorSpec) -> str:
@@ -276,7 +277,7 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
         )
         if array.dtype == np.uint8 and spec.dtype != "uint8" and array.ndim > 1:
             raise UndescribedError(f"{text}; for pixels, uint8 (height, width, channels), give --description FILE")
-        raise UsageError(text)
+        raise UsageError(text + cure_for_array(array, spec))
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
     if spec.dtype == "bool" and (largest := int(array.view(np.uint8).max(initial=0))) > 1:
@@ -298,6 +299,6 @@ def _image(spec: TensorSpec, path: str) -> Array:
         size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
         raise UndescribedError(
             f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; how to resize and normalize it is not known: "
-            "give --description FILE, or compile with --input"
+            "give --description FILE"
         )
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]).astype(spec.dtype)

@@ -34,13 +34,15 @@ Tables = Mapping[str, Mapping[str, Any]]
 class InputRequest:
     """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random
     inputs. seed: of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries
-    by path, against which the files are checked. source: what reports name, where that is not the files."""
+    by path, against which the files are checked. source: what reports name, where that is not the files. words: the
+    options of a command line that gave the tables."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
     tables: Tables = field(default_factory=dict)
     prepared: Mapping[str, ManifestEntry] = field(default_factory=dict)
     source: str = ""
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

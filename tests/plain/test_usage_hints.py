@@ -91,6 +91,12 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
         ("-m q.onnx -i q.onnx", "; a model: -m takes it"),
         ("-m q.onnx -i in.toml", "; a description of inputs: --description takes it"),
         ("-m q.onnx -i last.npy", "wanted float32[1, 1, 8, 8]; save array.transpose(0, 3, 1, 2)"),
+        ("-m q.onnx -i *.npy", "*.npy: no such file for input 'image'; give the folder, or a list of files (.txt)"),
+        ("-m q.onnx -i case.npy last.npy plane.npy", "; several files: -i takes their folder, or a list of them (.txt)"),
+        ("-m q.onnx -i case.npy,last.npy", "2 files for 1 model input ['image']; for a frame of each, give their folder"),
+        ("-m q.onnx -repeat 3", "; did you mean --repeat?"),
+        ("-m q.onnx -json x.json", "No such option '-j'; did you mean --json?"),
+        ("-m q.onnx --description case.npy", "case.npy: not text; wanted a TOML or JSON file with tables [inputs.NAME]"),
         ("-m q.onnx -i plane.npy", "wanted float32[1, 1, 8, 8]; save array[None].astype('float32')"),
     ],
 )
@@ -107,6 +113,11 @@ def test_what_is_missing_or_of_another_kind_says_the_next_step(
     assert main(words.split()) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1, error
+
+
+def test_a_blank_beside_a_comma_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", "q.onnx, case.bin"]) == 2
+    assert capsys.readouterr().err.endswith("begins or ends with a blank: none beside the commas\n")
 
 
 def test_a_shape_that_nothing_simple_cures_gets_no_hint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ MODELS, INPUTS = (".onnx", ".bin"), (".npy", ".npz", ".png", ".jpg", ".jpeg", ".
 
 def hint(words: list[str], error: click.ClickException, command: str) -> str:
     """Returns a hint that follows the error's text; "" where there is none. command: as typed, without its options."""
-    return _after_empty_value(words) or _for_extra_words(error) or _help_for(error, command)
+    return _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
 
 
 def _help_for(error: click.ClickException, command: str) -> str:
@@ -47,14 +47,24 @@ def _after_empty_value(words: list[str]) -> str:
     return ""
 
 
+def _for_one_dash(words: list[str], error: click.ClickException) -> str:
+    """Returns the long option of the command that a word with one dash was meant for."""
+    context = getattr(error, "ctx", None)
+    options = {name for one in context.command.params for name in one.opts} if context is not None else set[str]()
+    meant = next((f"-{word}" for word in words if word.startswith("-") and f"-{word}" in options), "")
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def _for_extra_words(error: click.ClickException) -> str:
     """Returns the option that the first extra word was probably meant for, of those that the command has."""
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)\.?", error.format_message())
     context = getattr(error, "ctx", None)
     if extra is None or context is None:
         return ""
-    word = extra[1].split(" ")[0]
+    word, *others = extra[1].split(" ")
     options = {name for parameter in context.command.params for name in parameter.opts}
+    if "-i" in options and others and all(os.path.exists(one) and not one.endswith(MODELS) for one in (word, *others)):
+        return "; several files: -i takes their folder, or a list of them (.txt)"
     meant = next((f"{one} {word}" for one in _options_for(word) if one in options), "")
     return f"; did you mean {meant}?" if meant else ""
 

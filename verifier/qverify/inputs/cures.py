@@ -33,6 +33,11 @@ def cure_for_array(array: npt.NDArray[Any], spec: TensorSpec) -> str:
     return ""
 
 
+def cure_for_missing(path: str) -> str:
+    """Returns what to give in the place of a pattern; "" for any other name."""
+    return "; give the folder, or a list of files (.txt), not a pattern" if set(path) & set("*?") else ""
+
+
 def cure_for_file(path: str) -> str:
     """Returns which option takes a file that is no input by its name; "" for any other."""
     return OTHERS.get(os.path.splitext(path)[1].lower(), "")

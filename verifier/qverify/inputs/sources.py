@@ -14,7 +14,7 @@ import numpy.typing as npt
 from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
-from qverify.inputs.cures import cure_for_array, cure_for_file
+from qverify.inputs.cures import cure_for_array, cure_for_file, cure_for_missing
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
@@ -117,9 +117,9 @@ def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str])
         named = {s.name: p for s, p in zip(specs, parts, strict=True)}
     missing = [s.name for s in specs if s.name not in named]
     if missing or len(named) != len(specs):
-        raise UsageError(
-            f"-i: {count(len(parts), 'file')} for {count(len(specs), 'model input')} {names}; missing {missing}"
-        )
+        several = "; for a frame of each, give their folder, or a list of them (.txt)"
+        more = several if len(specs) == 1 else f"; missing {missing}"
+        raise UsageError(f"-i: {count(len(parts), 'file')} for {count(len(specs), 'model input')} {names}{more}")
     return named
 
 
@@ -243,7 +243,7 @@ def _check_same_buffer(one: DescribedInput, wanted: Description | None) -> None:
 
 def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file for input {spec.name!r}")
+        raise UsageError(f"{path}: no such file for input {spec.name!r}{cure_for_missing(path)}")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
         return spec.aligned_bytes(_fitting(spec, arrays.array_of(path, name), path))

@@ -23,6 +23,7 @@ VARIES = (  # from run to run, or from machine to machine: compared as if they w
     (r"^(note: )?spot check: .*$", "SPOT CHECK"),
     (r" \(\d+ of them by digest\)", " (N of them by digest)"),
     (r"^link: bytes sent .*$", "LINK"),  # what the spot check pulls is another tensor in each run
+    (r"^(original ONNX on default onnxruntime, [^:]*): .*$", r"\1"),  # by the processor
     (r"\bonnxruntime \d[\w.]*", "onnxruntime VERSION"),
     (r"\b\d+(\.\d+)? ?(B|kB|MB|MiB)\b", "SIZE"),
     (r"\b\d{5,} bytes\b", "SIZE"),

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
-from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.open_exposed import open_exposed
 from qverify.sides.simulator import Simulator
 
 from tests.conftest import need_models, real_models
+from tests.lowered import lowered_by_onnxruntime
 
 pytestmark = need_models()
 FUSED = ("QLinear", "QGemm")
@@ -24,15 +23,12 @@ FUSED = ("QLinear", "QGemm")
 def test_every_fused_unit_has_our_bits(path: Path, tmp_path: Path):
     source = path.read_bytes()
     graph = compile_model(source, path.name, CompileOptions(check=False)).graph
-    lowered_path = tmp_path / "lowered.onnx"
-    Engine(source, level="extended", optimized_path=str(lowered_path))
-    lowered = onnx.load(str(lowered_path))
+    lowered = lowered_by_onnxruntime(source, tmp_path)
     fused = {o for n in lowered.graph.node if n.op_type.startswith(FUSED) for o in n.output}
     assert fused
     names = [o for n in lowered.graph.node for o in n.output if o in graph.tensors]
     prepared = random_inputs(graph, 1)
-    model = expose_tensors(lowered, names).SerializeToString()
-    recorded = {**Engine(model).run(prepared.arrays(), names), **prepared.arrays()}
+    recorded = {**open_exposed(lowered, names).run(prepared.arrays(), names), **prepared.arrays()}
     simulator, compared = Simulator(graph), set()
     for unit in units(graph):
         wanted = fused.intersection(unit.outputs)

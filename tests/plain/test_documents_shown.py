@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from qverify.onnx_model.exact_products import inexact_kernels
 
 from scripts.documents import diagrams, shown_output
 from scripts.documents.blocks import ROOT, Block, blocks, commands, pages
@@ -27,6 +28,8 @@ def runs(path: Path) -> bool:
 @pytest.mark.parametrize("path", [p for p in PAGES if runs(p)], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_the_output_shown_is_what_the_program_prints(path: Path) -> None:
     """scripts/docs_output mends it. Blocks that need a board are run by that script alone."""
+    if "--runtime onnxruntime" in path.read_text() and inexact_kernels():
+        pytest.skip("onnxruntime is a faulty board on this processor: its products of uint8 by int8 saturate")
     assert shown_output.page_with_output(path)[1] == []
 
 

@@ -73,6 +73,8 @@ def _describe_plain(report: Report) -> list[str]:
         apart = item["max_abs"]
         state = "equal" if item["equal"] else "differs" if apart is None else f"differs by up to {float(apart):.6g}"
         state = f"not computed: {item['why']}" if item.get("why") else state
+        if state.startswith("differs") and report.canary.get("exact_products"):
+            state += "; its products of uint8 by int8 saturate on this processor, the reference's do not"
         states.setdefault(state, []).append(item["name"])
     return [f"original ONNX on default onnxruntime, {_list_names(names)}: {state}" for state, names in states.items()]
 

@@ -92,11 +92,20 @@ def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: 
         ("-m q.onnx -i in.toml", "; a description of inputs: --description takes it"),
         ("-m q.onnx -i last.npy", "wanted float32[1, 1, 8, 8]; save array.transpose(0, 3, 1, 2)"),
         ("-m q.onnx -i *.npy", "*.npy: no such file for input 'image'; give the folder, or a list of files (.txt)"),
-        ("-m q.onnx -i case.npy last.npy plane.npy", "; several files: -i takes their folder, or a list of them (.txt)"),
-        ("-m q.onnx -i case.npy,last.npy", "2 files for 1 model input ['image']; for a frame of each, give their folder"),
+        (
+            "-m q.onnx -i case.npy last.npy plane.npy",
+            "; several files: -i takes their folder, or a list of them (.txt)",
+        ),
+        (
+            "-m q.onnx -i case.npy,last.npy",
+            "2 files for 1 model input ['image']; for a frame of each, give their folder",
+        ),
         ("-m q.onnx -repeat 3", "; did you mean --repeat?"),
         ("-m q.onnx -json x.json", "No such option '-j'; did you mean --json?"),
-        ("-m q.onnx --description case.npy", "case.npy: not text; wanted a TOML or JSON file with tables [inputs.NAME]"),
+        (
+            "-m q.onnx --description case.npy",
+            "case.npy: not text; wanted a TOML or JSON file with tables [inputs.NAME]",
+        ),
         ("-m q.onnx -i plane.npy", "wanted float32[1, 1, 8, 8]; save array[None].astype('float32')"),
     ],
 )

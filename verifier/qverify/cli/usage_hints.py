@@ -16,7 +16,9 @@ MODELS, INPUTS = (".onnx", ".bin"), (".npy", ".npz", ".png", ".jpg", ".jpeg", ".
 
 def hint(words: list[str], error: click.ClickException, command: str) -> str:
     """Returns a hint that follows the error's text; "" where there is none. command: as typed, without its options."""
-    return _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
+    return (
+        _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
+    )
 
 
 def _help_for(error: click.ClickException, command: str) -> str:

@@ -95,7 +95,9 @@ def _table(graph: Graph, view: View) -> str:
     )
     if all(n.name in table for n in nodes):
         return table
-    return f"{table}\n{view.wrap('names are shortened; a wider terminal (COLUMNS=200) has them whole, and more columns')}"
+    return (
+        f"{table}\n{view.wrap('names are shortened; a wider terminal (COLUMNS=200) has them whole, and more columns')}"
+    )
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -74,7 +74,9 @@ def _describe_plain(report: Report) -> list[str]:
         state = "equal" if item["equal"] else DIFFERS
         states.setdefault(f"not computed: {item['why']}" if item.get("why") else state, []).append(item["name"])
         apart |= {} if item["max_abs"] is None else {item["name"]: float(item["max_abs"])}
-    said = {state: _describe_apart(names, apart, report) if state == DIFFERS else state for state, names in states.items()}
+    said = {
+        state: _describe_apart(names, apart, report) if state == DIFFERS else state for state, names in states.items()
+    }
     return [f"original ONNX on default onnxruntime, {_list_names(names)}: {said[s]}" for s, names in states.items()]
 
 

@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["triage", "-m", "none.onnx", "--json", "/proc/r.json"], "--json /proc/r.json: cannot be written: "),
         (["compare", "a.npy", "a.npy", "--json", "/proc/r.json"], "--json /proc/r.json: cannot be written: "),
         (["compile", "none.onnx", "-o", "/proc/m.bin"], "-o /proc/m.bin: cannot be written: "),
-        (["compile", "none.onnx", "-o", "no/m.bin"], "-o no/m.bin: cannot be written: No such file or directory"),
+        (["compile", "none.onnx", "-o", "no/m.bin"], "-o: there is no folder no; make it first"),
         (["compile", "none.onnx", "-o", "m", "--integer-onnx", "no/i"], "--integer-onnx no/i: cannot be written: "),
         (["infer", "-m", "none.onnx", "-o", "file/out"], "file/out: cannot be written: Not a directory"),
         (["pack", "-m", "none.onnx", "-o", "/proc/bundle"], "/proc/bundle: cannot be written: "),

@@ -37,6 +37,8 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx -b local case.npy", "did you mean -i case.npy?"),
         ("-m q.onnx -b local pics", "did you mean -i pics?"),
         ("-m q.onnx -b local q.bin", "did you mean -m q.bin?"),
+        ("compile q.onnx model.bin", "unexpected extra argument (model.bin); did you mean -o model.bin?"),
+        ("compile q.onnx -o none/model.bin", "-o: there is no folder none; make it first"),
         ("compile q.onnx local", "unexpected extra argument (local)"),
         ("local -m q.onnx", "for a board: -b local"),
         ("root@10.0.0.5 -m q.onnx", "for a board: -b root@10.0.0.5"),

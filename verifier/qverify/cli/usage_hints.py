@@ -76,5 +76,5 @@ def _options_for(word: str) -> list[str]:
     if is_board(word):
         return ["-b"]
     if word.endswith(MODELS):
-        return ["-m"]
+        return ["-m", "-o"]  # -o of compile and quantize, which take no -m
     return ["-i"] if os.path.exists(word) or word.endswith(INPUTS) else ["-b"]

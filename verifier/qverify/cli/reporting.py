@@ -235,7 +235,7 @@ def require_writable(option: str, path: str) -> None:
     if path == "":
         raise click.UsageError(f"{option}: the path is empty (an unset shell variable?)")
     folder = os.path.dirname(path) or "."
-    if not os.path.exists(folder):
+    if not os.path.isdir(folder):
         raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
     try:
         check_writable(path)

@@ -28,6 +28,7 @@ def test_without_any_token_this_host_administrates(service: Service) -> None:
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "https://127.0.0.1:8787"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Host": "evil.example:8787"},  # a name of the attacker's that leads to this host
@@ -228,6 +229,12 @@ def test_too_many_requests_and_wrong_tokens_are_told_when_again(tmp_path: Path) 
         codes = [service.client.get(WHOAMI, headers=wrong).status_code for _ in range(25)]
         assert codes[0] == 401 and codes[-1] == 429
         assert service.client.get(WHOAMI, headers=other).status_code == 200  # who has a token is not locked out
+
+
+def test_requests_without_a_token_are_no_wrong_tokens(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "farm.db"), tmp_path) as service:
+        foreign = {"Origin": "http://evil.example"}
+        assert {service.client.get(WHOAMI, headers=foreign).status_code for _ in range(40)} == {401}
 
 
 def test_a_bucket_fills_again_and_forgets_the_oldest() -> None:

@@ -169,6 +169,12 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     assert (found["same"], [(d["before"], d["after"]) for d in found["different"]]) == (0, [("PASSED", "FAILED")])
     assert client.put("/api/v1/baselines", json={"run": before}).json()["jobs"] == 1
     assert client.get("/api/v1/history").json()["jobs"][0]["baseline"] == "PASSED"
+    assert client.put("/api/v1/baselines", json={"run": after}).json()["jobs"] == 1
+    files = {"m.onnx": any_service.put(MODEL)}
+    same = {"name": "j", "model": "m", "models": ["m.onnx"], "files": ["m.onnx"], "wanted": ["j5-0"]}
+    suite = {"name": "nightly", "files": files, "jobs": [{**same, "name": job["name"]}], "baseline": True}
+    again = client.post("/api/v1/suites", json=suite).json()["id"]
+    assert any_service.ended(again)["verdict"] == "PASSED"  # FAILED as its baseline
     assert client.delete("/api/v1/baselines", params={"suite": "nightly"}).json()["jobs"] == 1
     assert client.get("/api/v1/baselines").json() == {"baselines": []}
     # a report that is no report of qverify gives no page, and no page of its own

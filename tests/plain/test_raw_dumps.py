@@ -85,8 +85,8 @@ def _link(path: Path) -> None:
 BROKEN: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "another value": (lambda f: _change(f / NODE), 1, "FAILED (relu2"),
     "no file": (lambda f: (f / NODE).unlink(), 3, "no file of it in the dump"),
-    "too short": (lambda f: (f / NODE).write_bytes(bytes(255)), 3, "255 bytes, wanted 256"),
-    "too long": (lambda f: (f / NODE).write_bytes(bytes(1 << 20)), 3, "257 bytes, wanted 256"),
+    "too short": (lambda f: (f / NODE).write_bytes(bytes(255)), 3, "255 bytes, wanted 256;"),
+    "too long": (lambda f: (f / NODE).write_bytes(bytes(1 << 20)), 3, "257 bytes, wanted 256;"),
     "a pipe": (lambda f: _pipe(f / NODE), 3, "not a regular file"),
     "a link": (lambda f: _link(f / NODE), 3, "Too many levels of symbolic links"),
     "two files that differ": (lambda f: _change(f / OUTPUT), 3, "as a node's output and as an output of the model"),

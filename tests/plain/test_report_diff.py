@@ -19,6 +19,7 @@ from qverify.errors import BadFileError
 from qverify.renderers import formats
 from qverify.renderers.difference_rows import difference_rows, shown
 from qverify.renderers.difference_text import render
+from qverify.renderers.view import View
 from qverify.report.compare_reports import compare_reports, step
 from qverify.report.difference import Difference
 from qverify.report.document import Report, plain
@@ -248,6 +249,18 @@ def test_the_command(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "qverify.report_diff/1"
     assert document["command"] == f"qverify report diff {a} {b}"
+
+
+def test_a_narrow_table_still_says_of_which_two_sides_a_row_is():
+    def renamed(report):
+        for pair in report.pairs:
+            for row in pair.tensors:
+                row.name = f"model_stage_three_block_{row.name}_QuantizeLinear_Output"
+        return report
+
+    found = diff_of(renamed(three()), renamed(three(board=wrong_at("n2"))))
+    rows = [line for line in render(found, View(columns=80)).splitlines() if "n2_Quant" in line and "PASSED" in line]
+    assert len(rows) == len(set(rows)) == 2 and "ref~board" in rows[0] and "sim~board" in rows[1]
 
 
 def test_captures_are_judged_again(digits, tmp_path, capsys):

@@ -236,6 +236,19 @@ def test_triage_has_the_same_numbers_in_all_formats(drawn):
     assert "--html" not in found["command"] and found["units"] and found["sides"][-1]["name"] == "board"
 
 
+def test_triage_draws_the_tensors_that_differ_as_files(drawn, capsys):
+    pytest.importorskip("PIL.Image")
+    out = drawn / "triage plots"
+    assert main(["triage", str(drawn / "capture"), "--explain", "0", "-q", "--plots", str(out)]) == 1
+    names = (out / "plots.txt").read_text().split("\n")[:-1]
+    assert sorted(names) == sorted(p.name for p in out.iterdir() if p.name != "plots.txt")
+    assert names[0] == f"000-simulator-board-{FAULTY}.svg" and "input-image.png" in names
+    assert f"{FAULTY} conv, simulator ~ board: 1 of 256 elements differ" in (out / names[0]).read_text()
+    capsys.readouterr()
+    assert main(["triage", str(drawn / "capture"), "--plots", str(out / names[0])]) == 2
+    assert "--plots: wanted a folder, got" in capsys.readouterr().err
+
+
 def test_a_capture_is_drawn_again_as_it_was_judged(drawn, capsys):
     again = drawn / "again.json"
     assert (
@@ -278,6 +291,16 @@ def test_the_page_of_200_nodes_leaves_room_for_drawings():
     text = render(visible(large()))
     assert len(text.encode()) < 1_800_000  # of 3 MB; the drawings take what is left
     check_links(Page(text))
+
+
+def test_every_pair_of_one_board_has_its_tensors_when_all_pass():
+    """The pair of reference and simulator, which has no board, then stands first."""
+    report = large()
+    for pair in report.pairs:
+        pair.verdict, pair.board = "PASSED", "local" if "board" in (pair.a, pair.b) else None
+    text = render(visible(report))
+    assert "would make the page too large" not in text
+    assert all(f'id="t{at}-199"' in text for at in range(3))
 
 
 def test_the_node_that_every_frame_blames_is_drawn_once():

@@ -58,6 +58,15 @@ def test_every_node_is_judged_and_forced(run: Run, capsys: pytest.CaptureFixture
     assert all(p["coverage"]["compared"] == 8 for p in run.report["pairs"])  # type: ignore[attr-defined]
 
 
+def test_the_time_of_the_timing_line_is_shown_and_its_absence_said(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-v", "--runner-option", r"timing=took (?P<ms>[\d.]+) ms") == 0
+    assert "(12.50 ms by its own timing line), complete" in capsys.readouterr().out
+    assert run("--runner-option", r"timing=lasted ([\d.]+)") == 0
+    assert "no time: no line of the runner's output has a number where timing=lasted" in capsys.readouterr().out
+
+
 def test_a_spoilt_node_is_blamed(run: Run) -> None:
     assert run("-r", options="--spoil pool1_QuantizeLinear_Output") == 1
 

@@ -49,6 +49,14 @@ def told_again(kept: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str
     return status, said.out + said.err
 
 
+def test_models_have_the_names_of_the_run(kept: Path, capsys: pytest.CaptureFixture[str]):
+    status, told = told_again(kept, capsys)
+    assert (
+        status == 1 and "model digits_quant.onnx" in told.splitlines()[0] and "reference      digits_quant.onnx" in told
+    )
+    assert "0.onnx" not in told
+
+
 def test_kept_experiments_decide_again(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     kept = tmp_path / "kept"
     assert main(words(digits, kept)) == 1

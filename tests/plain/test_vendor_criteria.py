@@ -141,3 +141,11 @@ def test_a_capture_keeps_its_criteria(tmp_path, digits, capsys):
     assert "Quanti.onnx and Arm result Strict check PASSED (judged by cosine >= 0.98 (criteria axera)" in (
         said := capsys.readouterr().out
     ), said
+
+
+def test_tensors_of_equal_bytes_have_no_mismatched_elements_in_a_pair_that_is_judged_by_bytes(digits, capsys):
+    words = ["-m", str(digits / "digits_quant.onnx"), "-b", FAULTY, "-r", "True", "--criteria", "tidl"]
+    assert main(words) == 1
+    said = capsys.readouterr().out.partition("in the words of tidl: Sim VS Arm")[2].partition("\n\n")[0]
+    assert "prob: Mismatched elements: 0 / 10" in said
+    assert "relu2_QuantizeLinear_Output: Mismatched elements: not counted / 256" in said

@@ -56,7 +56,7 @@ async def caller_from(
     elif "authorization" not in request.headers and _is_local(request, farm):
         caller = None if await run_in_threadpool(farm.known.any_tokens) else LOCAL_ADMIN
     if caller is None:
-        if wait := farm.failures.wait_s(address, now):
+        if secret and (wait := farm.failures.wait_s(address, now)):
             raise too_busy("too many wrong tokens came from this address", wait)
         raise ApiError(
             401,
@@ -95,7 +95,9 @@ def _same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return True
-    return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != ""
+    parts, host = urlsplit(origin), request.headers.get("host", "").lower()
+    same_scheme = parts.scheme == request.url.scheme or farm_of(request).settings.behind_proxy  # which may end TLS
+    return same_scheme and parts.netloc.lower() == host != ""
 
 
 def _host_name(host: str) -> str:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qverify_farm.service.errors import ApiError, too_busy
@@ -61,6 +62,8 @@ class Guard:
             await request.refuse(error)
         except TimeoutError:
             await request.refuse(ApiError(408, "the request took too long"))
+        except ClientDisconnect:  # in the middle of its body
+            pass
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
@@ -81,10 +84,13 @@ class _Request:
         scope.setdefault("state", {})["request_id"] = self.id
 
     def check_length(self) -> None:
-        """Refuses a body that says at once that it is too large."""
-        for name, value in self.scope["headers"]:
+        """Refuses a body that says at once that it is too large, or in two ways how long it is."""
+        headers = self.scope["headers"]
+        for name, value in headers:
             if name == b"content-length":
                 self._check_size(int(value) if value.isdigit() else 0)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            raise ApiError(400, "Content-Length and Transfer-Encoding together", wanted="one of them")
 
     def _check_size(self, size: int) -> None:
         most = self._settings.max_upload_bytes if self._upload else self._settings.max_json_bytes

@@ -68,7 +68,7 @@ async def submit(request: Request) -> Response:
 async def _submitted(form: FormData, calls: Calls) -> str:
     """Returns the id of the run that the form asks for."""
     models, inputs = _uploads(form, "models"), _uploads(form, "inputs")
-    boards = [str(one) for one in form.getlist("boards") if one]
+    boards = [one for one in form.getlist("boards") if isinstance(one, str) and one]
     boards += [one.strip() for one in _text(form, "more_boards", 2000).split(",") if one.strip()]
     if not models:
         raise RefusedError(422, "models: choose the quantized ONNX, model.bin, or both")

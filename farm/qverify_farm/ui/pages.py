@@ -83,6 +83,7 @@ async def visitor(request: Request) -> Mapping[str, Any] | None:
     """Returns who looks at the page; None for nobody that the API knows."""
     try:
         found: Mapping[str, Any] = await Calls(request).get("/whoami")
+        request.state.caller = str(found.get("name", ""))  # for the log
         return found
     except RefusedError:
         return None

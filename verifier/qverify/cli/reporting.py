@@ -51,6 +51,7 @@ WRITES = (
     "--csv",
     "--markdown",
 )  # options that name what is written
+DRAWING = ("write", "write_triage")  # writers of reports that have drawings
 SHORT = {  # formats with an option of their own
     "json": "",
     "html": "one page to look at and send on",
@@ -98,7 +99,7 @@ class ReportFiles:
         if self.plots is not None and stdout:
             from qverify.renderers.drawings.files import write_plots
 
-            write_plots(cast("Report", report), self.plots)
+            write_plots(cast("Report | Triage", report), self.plots)
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -110,13 +111,13 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
             short = {name: others.pop(f"{name}_path") for name in SHORT}
             files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
-            plots = _check_plots(others.pop("plots")) if writer == "write" else None
+            plots = _check_plots(others.pop("plots")) if writer in DRAWING else None
             return command(reports=ReportFiles(files, writer, repeating_command(given_words()), plots), **others)
 
         decorated: Callable[..., int] = wrapper
         for name in reversed(SHORT):
             decorated = _short_option(name)(decorated)
-        for option in reversed((*OPTIONS, PLOTS) if writer == "write" else OPTIONS):
+        for option in reversed((*OPTIONS, PLOTS) if writer in DRAWING else OPTIONS):
             decorated = option(decorated)
         return decorated
 

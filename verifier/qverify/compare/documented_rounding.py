@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.compare.error_bounds.bounded_values import NoBound, Whole
 from qverify.compare.error_bounds.documented import TooMany, documented, is_fixed_point_add
+from qverify.compare.error_bounds.own_places import own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.plural import count
@@ -75,3 +76,26 @@ def explain(
     return Explained(
         lost, limit, f"{count(lost, 'element', 'differs', 'differ')} where {NAMES[kernels]} have no tie, first {where}"
     )
+
+
+def explain_places(
+    unit: Unit, graph: Graph, given: Mapping[str, Array], made: Array, recorded: Array, kernels: str
+) -> Explained | None:
+    """Returns how many of the elements that differ are not what the board's own kernel gives at its own places; None where
+    these are not known. The other arguments as for explain()."""
+    differ = np.flatnonzero(made.reshape(-1) != recorded.reshape(-1))
+    try:
+        found = own_places(unit, graph, given, differ, kernels)
+    except (ValueError, IndexError, MemoryError):
+        return None
+    if found is None or found.error is None:
+        return None
+    value = recorded.reshape(-1)[differ].astype(np.int64)
+    wrong = differ[(value < found.low) | (value > found.high)]
+    limit = (
+        f"what {NAMES[kernels]} give at their own places, within {float(found.error.max(initial=0.0)):.2g} LSB of a tie"
+    )
+    if not wrong.size:
+        return Explained(0, limit)
+    where = [int(i) for i in np.unravel_index(int(wrong[0]), recorded.shape)]
+    return Explained(len(wrong), limit, f"beyond {limit}: {count(len(wrong), 'element')}, first {where}")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qverify.compare.documented_rounding import explain
+from qverify.compare.documented_rounding import explain, explain_places
 from qverify.compare.error_bounds.chain import is_stepwise
+from qverify.compare.error_bounds.own_places import has_own_places
 from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
@@ -20,7 +21,7 @@ from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.printable import said_by
-from qverify.report.document import Forced
+from qverify.report.document import Forced, Verdict
 from qverify.report.side_names import named, within
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
@@ -184,7 +185,10 @@ class Forcing:
         forced = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
-        if self.judged.b.recording.kernels and forced.verdict == "PASSED":
+        kernels = "" if self.exact else self.judged.b.recording.kernels
+        if kernels and (own := self._judge_places(unit, made, recorded, forced)) is not None:
+            return own
+        if kernels and forced.verdict == "PASSED":
             return self._explain(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
 
@@ -196,6 +200,18 @@ class Forcing:
         kernels = self.judged.b.recording.kernels
         found = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
         return replace(measured, unexplained=found.unexplained, limit=found.limit, why=found.why)
+
+    def _judge_places(self, unit: Unit, made: Array, recorded: Array, measured: Forced) -> Forced | None:
+        """Returns the verdict of a resize whose places are those of the board's own kernel; None for any other unit."""
+        kernels = self.judged.b.recording.kernels
+        source = self._read_input(unit.inputs[0]) if has_own_places(unit, self.graph, kernels) else None
+        if source is None:
+            return None
+        found = explain_places(unit, self.graph, {unit.inputs[0]: source}, made, recorded, kernels)
+        if found is None:
+            return None
+        verdict: Verdict = "FAILED" if found.unexplained else "PASSED"
+        return replace(measured, verdict=verdict, limit=found.limit, why=found.why)
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced

@@ -7,6 +7,7 @@ from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as table
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline
 from qverify.renderers.seconds import describe_seconds
+from qverify.renderers.tensor_table import SHORT
 from qverify.renderers.view import View
 from qverify.report.difference import Difference, TimeChange
 
@@ -67,7 +68,7 @@ def _table(rows: list[DifferenceRow], most: int | None, view: View) -> str:
     listed = rows[:most]
     columns = [
         Column("tensor", [r.tensor for r in listed], name=True),
-        Column("pair", [r.pair for r in listed], rank=1),
+        Column("pair", [r.pair for r in listed], ["pair", *(_shortened(r.pair) for r in listed)]),
         Column("frame", [str(r.frame or "") for r in listed], right=True, rank=2),
         Column("board", [r.board for r in listed], rank=3),
         Column("what", [r.what for r in listed]),
@@ -77,6 +78,11 @@ def _table(rows: list[DifferenceRow], most: int | None, view: View) -> str:
     ]
     more = [f"... {len(rows) - len(listed)} more rows (--all)"] if len(rows) > len(listed) else []
     return "\n".join([table(columns, view), *more])
+
+
+def _shortened(pair: str) -> str:
+    a, tilde, b = pair.partition("~")
+    return f"{SHORT.get(a, a)}{tilde}{SHORT.get(b, b)}"
 
 
 def _times(times: list[TimeChange]) -> list[str]:

@@ -119,7 +119,9 @@ def _describe_times(seconds: dict[str, float]) -> str:
 
 def _describe_side(side: dict[str, Any]) -> str:
     engine = f"{side['engine']} {side['version']}".strip()
-    return f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}, {side['state']}"
+    measured = side["settings"].get("measured_s")
+    own = f" ({describe_seconds(measured)} by its own timing line)" if isinstance(measured, float) else ""
+    return f"{side['name']}: {engine} on {side['host']}, {describe_seconds(side['seconds'])}{own}, {side['state']}"
 
 
 def _list_names(names: list[str]) -> str:

@@ -80,7 +80,7 @@ def _tidl(pair: Pair) -> Lines:
             lines.append(f"{row.name}: Not equal to tolerance of {pair.gate}")
             lines.append(f"Mismatched elements: {row.beyond} / {row.elements} ({share:.3g}%)")
         else:
-            known = "0" if row.beyond == 0 else "not counted"
+            known = "0" if row.beyond == 0 or row.bit_equal else "not counted"
             lines.append(f"{row.name}: Mismatched elements: {known} / {row.elements}")
         lines.append(f"Max absolute difference: {_real(row, 'max_abs'):.8g}")
     return lines

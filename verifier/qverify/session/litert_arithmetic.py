@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from qverify.arithmetic.multipliers import parameters
 from qverify.arithmetic.requantize import requantize
+from qverify.arithmetic.resize_places import fixed_point
+from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 from qverify.tflite_model.convert import Converted
@@ -20,7 +22,6 @@ Ints = npt.NDArray[np.int32]
 ROUNDING = "gemmlowp"  # of LiteRT's convolutions
 SINGLE_ID = 1  # of tflite-single in FORMAT.md
 LEFT_SHIFT = 20  # of the operands of a sum
-ONE = 1 << 10  # the weight 1 of a resize
 FIXED_POINT, HALF_UP = 2, 3  # resize_linear's word
 
 
@@ -116,26 +117,21 @@ def _interpolate(r: _Rewriting, node: Node, operator: Operator) -> None:
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
     fixed = x.dtype == "int8"
-    tables = _fixed_point if fixed else _float32
+    tables: Callable[..., tuple[Any, ...]] = fixed_point if fixed else _float32
     rows, columns = (tables(x.shape[k], y.shape[k], align, half) for k in (-2, -1))
+    for found, size, to in ((rows, x.shape[-2], y.shape[-2]), (columns, x.shape[-1], y.shape[-1])):
+        if int(found[0].max()) >= size:
+            raise UnsupportedError(
+                f"{r.converted.model.file}: {node.outputs[0]} (RESIZE_BILINEAR): from {size} to {to} elements LiteRT's own kernel for int8 reads beyond "
+                "its input (its step is rounded to 1/1024). Resize to another size, in two steps, or with align_corners"
+            )
     r.set(node.inputs[1], np.concatenate([*rows[:2], *columns[:2]]).astype(np.int32))
     r.set(node.inputs[2], np.concatenate([*rows[2:], *columns[2:]]).astype(np.int32 if fixed else np.float32))
     r.nodes[node.name] = replace(node, words=(FIXED_POINT if fixed else HALF_UP,))
 
 
-def _fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
-    """Returns, [to] each, the two elements of `size` between which an output lies, and the weights of both, of 1024."""
-    step = (ONE * size + to // 2) // to
-    if align and to > 1:
-        step = (ONE * (size - 1) + (to - 1) // 2) // (to - 1)
-    place = np.arange(to, dtype=np.int64) * step + (step // 2 - ONE // 2 if half else 0)
-    first = np.maximum(place, 0) // ONE
-    second = np.clip((place + ONE - 1) // ONE, 0, size - 1)
-    return first, second, ONE - (place - ONE * first), place - ONE * first
-
-
 def _float32(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
-    """Returns the same with the weights 1 - d and d, every step in float32."""
+    """Returns the same as fixed_point with the weights 1 - d and d, every step in float32."""
     one, part = np.float32(1), np.float32(0.5)
     step = np.float32(size - 1) / np.float32(to - 1) if align and to > 1 else np.float32(size) / np.float32(to)
     index = np.arange(to, dtype=np.float32)

@@ -28,6 +28,7 @@ from qverify.runners import (
     RunnerPlan,
     RunnerRequest,
     RunnerResult,
+    option,
 )
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import number_of
@@ -123,6 +124,10 @@ class RunnerBoard:
         recording.settings["seconds_of_the_command"] = round(result.seconds, 6)
         if result.measured_s is not None:
             recording.settings["measured_s"] = result.measured_s
+        elif wanted := option(self._choice.options, "timing"):
+            recording.notes.append(
+                f"no time: no line of the runner's output has a number where timing={wanted} wants it"
+            )
         checked = self._choice.page.CHECKED
         recording.notes += [*plan.notes, *([f"runner {self._choice.name}: {checked}"] if checked else [])]
         return recording

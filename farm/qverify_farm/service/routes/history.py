@@ -28,6 +28,7 @@ from qverify_farm.service.schemas.runs import (
 from qverify_farm.service.schemas.texts import Limit, NeededQuery, TitleQuery
 from qverify_farm.store.states import DONE
 from qverify_farm.store.tables import Baseline, Job, SuiteRun
+from qverify_farm.store.verdicts import take_baseline
 
 router = APIRouter(tags=["history"], responses=documented())
 MOST_REPORTS = 50  # read for one answer about a node
@@ -176,22 +177,12 @@ def list_baselines(scope: Scoped, suite: TitleQuery = "", limit: Limit = 1000) -
 
 @router.put("/baselines", dependencies=[SUBMITTER], summary="Take a run's results as its suite's baseline")
 def put_baseline(scope: Scoped, asked: BaselineOf) -> Changed:
-    """Of the jobs that are done; others keep what they had."""
+    """Of the jobs that are done, in the place of the baseline before."""
     run = find_run(scope, asked.run)
     with scope.farm.database.write() as session:
-        rows = session.scalars(select(Job).where(Job.run == run.id, Job.state == DONE)).all()
-        for job in rows:
-            row = Baseline(
-                project=scope.project,
-                suite=run.name,
-                job=job.name,
-                verdict=job.verdict or "INCONCLUSIVE",
-                report=job.report,
-                taken=time.time(),
-            )
-            session.merge(row)
-        add_audit(session, scope.caller, scope.request, "baseline.put", scope.project, run=run.id, jobs=len(rows))
-    return Changed(changed=bool(rows), jobs=len(rows))
+        jobs = take_baseline(session, run, time.time())
+        add_audit(session, scope.caller, scope.request, "baseline.put", scope.project, run=run.id, jobs=jobs)
+    return Changed(changed=bool(jobs), jobs=jobs)
 
 
 @router.delete("/baselines", dependencies=[SUBMITTER], summary="Forget a suite's baseline")

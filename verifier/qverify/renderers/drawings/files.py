@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular, write_bytes, write_text
@@ -13,6 +14,7 @@ from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.shapes import Figure, sheet
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import InputDrawing, TensorDrawing
+from qverify.report.triage_document import Triage
 from qverify.tensors.file_names import file_stems
 
 LIST = "plots.txt"  # in the folder: the names of what was drawn there
@@ -20,7 +22,20 @@ MOST_LIST = 1 << 20  # bytes of it
 LONGEST = 60  # characters of a name in a title
 
 
-def write_plots(report: Report, folder: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The drawn tensors of sides a and b. before: begins their files' names. place: frame and board, where there are
+    several."""
+
+    a: str
+    b: str
+    verdict: str
+    before: str
+    place: str
+    drawings: list[TensorDrawing]
+
+
+def write_plots(report: Report | Triage, folder: str) -> None:
     """Writes the files, each whole or not at all; the folder is made. Their names begin with a number, in the order of
     the report; LIST names them, and those that an earlier LIST names are removed first. Other files stay. UsageError where one cannot be written, MissingExtraError without Pillow."""
     png.require()
@@ -57,14 +72,13 @@ def _remove_earlier(folder: str) -> None:
                 os.remove(os.path.join(folder, name))
 
 
-def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
-    """Yields the name and the sheet of every drawn tensor and input."""
-    for pair in sorted(report.pairs, key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
-        frame = f"frame{pair.frame}-" if report.frames else ""
+def _sheets(report: Report | Triage) -> Iterator[tuple[str, Figure]]:
+    """Yields the name and the sheet of every drawn tensor and input, those of sides that fail first."""
+    for pair in sorted(_drawn(report), key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
         for drawing in pair.drawings:
             yield (
-                f"{frame}{pair.a}-{pair.b}-{drawing.name}",
-                sheet(_title(pair, drawing, len(report.boards) > 1), panels.figures(drawing, pair.a, pair.b)),
+                f"{pair.before}{pair.a}-{pair.b}-{drawing.name}",
+                sheet(_title(pair, drawing), panels.figures(drawing, pair.a, pair.b)),
             )
     for one in report.input_drawings:
         if one.values is not None:
@@ -74,14 +88,24 @@ def _sheets(report: Report) -> Iterator[tuple[str, Figure]]:
             yield _input_name(one, bool(place)), sheet(title, [figure], columns=1)
 
 
+def _drawn(report: Report | Triage) -> list[_Drawn]:
+    if isinstance(report, Triage):
+        return [_Drawn(r.a, r.b, r.verdict, "", "", r.drawings) for r in report.rungs]
+    several = len(report.boards) > 1
+    return [
+        _Drawn(p.a, p.b, p.verdict, f"frame{p.frame}-" if report.frames else "", place_of(p, several), p.drawings)
+        for p in report.pairs
+    ]
+
+
 def _input_name(one: InputDrawing, named: bool) -> str:
     """Returns the beginning of a file's name. named: with its frame."""
     return f"frame{one.frame}-input-{one.name}" if named else f"input-{one.name}"
 
 
-def _title(pair: Pair, drawing: TensorDrawing, several: bool) -> str:
+def _title(pair: _Drawn, drawing: TensorDrawing) -> str:
     counted = f"{drawing.differing} of {drawing.elements} elements differ" if drawing.differing else "equal"
-    return f"{_shortened(drawing.name)} {drawing.op}, {pair.a} ~ {pair.b}{place_of(pair, several)}: {counted}"
+    return f"{_shortened(drawing.name)} {drawing.op}, {pair.a} ~ {pair.b}{pair.place}: {counted}"
 
 
 def place_of(pair: Pair, several: bool) -> str:

@@ -45,10 +45,12 @@ def render(report: Report) -> str:
 
 
 def _drawn(ordered: list[tuple[int, Pair]]) -> set[int]:
-    """Returns the numbers of the pairs whose tensors are on the page: the first one, and others while there is room."""
+    """Returns the numbers of the pairs whose tensors are on the page: those of the first one's frame and board (the pair of
+    the host's sides has no board), and others while there is room."""
     kept, room = set[int](), {True: MOST_ROWS, False: MOST_MORE}
+    board = next((pair.board for _, pair in ordered if pair.board is not None), None)
     for at, pair in ordered:
-        of_first = (pair.frame, pair.board) == (ordered[0][1].frame, ordered[0][1].board)
+        of_first = pair.frame == ordered[0][1].frame and pair.board in (None, board)
         if not kept or len(pair.tensors) <= room[of_first]:
             kept.add(at)
             room[of_first] -= len(pair.tensors)

@@ -171,10 +171,15 @@ def captured_models(capture: Capture) -> Models:
     earlier versions captured unused."""
     floats = {f for f, row in capture.models.items() if row["kind"] == "float.onnx"}
     models = open_models([p for p in capture.model_paths() if os.path.basename(p) not in floats])
+    restore_names(models, capture)
+    return models
+
+
+def restore_names(models: Models, capture: Capture) -> None:
+    """Gives the capture's models the names that they had in the run."""
     former = {str(row["sha256"]): str(row.get("path") or f) for f, row in capture.models.items()}
     for row in models.rows:
         row["path"] = printable(former.get(row["sha256"], row["path"]))
-    return models
 
 
 def _options(chosen: Options, capture: Capture) -> Options:

@@ -23,7 +23,7 @@ from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
-from qverify.session.offline.rejudge import CapturedJob, captured_sides
+from qverify.session.offline.rejudge import CapturedJob, captured_sides, restore_names
 from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
@@ -100,6 +100,7 @@ class Ladder:
         request = self.request
         if request.capture is not None:
             models = open_models(self.files.models, request.shapes, request.allow_other_model)
+            restore_names(models, request.capture)
             return CapturedJob(request.capture, models, self.files.run_sim)
         alone = bool(self.files.originals or self.files.dumps or request.app_output)
         wanted = Request(

@@ -98,7 +98,8 @@ def _value(files: DumpFolder, file: str, spec: TensorSpec, forms: dict[bool, str
     if len(data) == spec.valid_bytes:
         spec = TensorSpec(file, spec.dtype, spec.shape)
     elif len(data) != spec.size_bytes:
-        raise ValueError(f"{file}: {len(data)} bytes, wanted {spec.size_bytes} or, without padding, {spec.valid_bytes}")
+        dense = f" or, without padding, {spec.valid_bytes}" if spec.valid_bytes != spec.size_bytes else ""
+        raise ValueError(f"{file}: {len(data)} bytes, wanted {spec.size_bytes}{dense}")
     return spec.valid_view(data)
 
 

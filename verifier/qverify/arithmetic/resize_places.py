@@ -1,0 +1,29 @@
+"""Where LiteRT's kernels take the samples of a linear resize (RESIZE_BILINEAR), along one axis (NUMERICS.md section 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Wholes = npt.NDArray[np.int64]
+ONE = 1 << 10  # the weight 1 of the kernels in fixed point
+MODES = ((False, False), (True, False), (False, True))  # align_corners, half_pixel_centers
+
+
+def fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, Wholes, Wholes, Wholes]:
+    """Returns, [to] each, the two elements of `size` between which an output lies, and the weights of both, of ONE: of
+    its own kernels for int8."""
+    step = (ONE * size + to // 2) // to
+    if align and to > 1:
+        step = (ONE * (size - 1) + (to - 1) // 2) // (to - 1)
+    place = np.arange(to, dtype=np.int64) * step + (step // 2 - ONE // 2 if half else 0)
+    first = np.maximum(place, 0) // ONE
+    second = np.clip((place + ONE - 1) // ONE, 0, size - 1)
+    return first, second, ONE - (place - ONE * first), place - ONE * first
+
+
+def exact(size: int, to: int, align: bool, half: bool) -> npt.NDArray[np.float64]:
+    """Returns the places [to] without rounding, within the axis: those of XNNPACK but for float32."""
+    index = np.arange(to, dtype=np.float64)
+    step = (size - 1) / (to - 1) if align and to > 1 else size / to
+    return np.clip((index + 0.5) * step - 0.5 if half else index * step, 0.0, size - 1.0)

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -80,6 +81,11 @@ def boards() -> dict[str, InventoryEntry]:
 def broken() -> dict[str, BadAddress]:
     """Returns, by name, what is wrong with the entries that cannot be used: file, key, what was wanted."""
     return {name: entry.error for name, entry in _entries().items() if isinstance(entry, BrokenEntry)}
+
+
+def nearest(text: str) -> str:
+    """Returns the board, of the inventory or `local`, that a misspelt -b may have meant; "" for none."""
+    return next(iter(get_close_matches(text, ["local", *boards()], 1)), "")
 
 
 def _entries() -> dict[str, InventoryEntry | BrokenEntry]:

@@ -61,6 +61,8 @@ def test_a_planted_fault_of_arithmetic_is_confirmed():
         "; confirmed by 6 experiments on the board (the node alone on new inputs): all 990 elements predicted" in told
     )
     assert sum(line.startswith("experiment ") for line in details(found)) == 6
+    single = replace(found, experiments=[replace(run, elements=1, changed=1) for run in found.experiments])
+    assert "(the node alone on new inputs): its one element predicted each time" in verdict(single)
 
 
 def test_a_cause_that_fits_the_record_alone_falls():

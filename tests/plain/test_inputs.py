@@ -196,6 +196,15 @@ def test_pictures_of_every_kind(tmp_path: Path) -> None:
     exif[0x0112] = 6  # turned by 90 degrees
     Image.fromarray(rgb).save(tmp_path / "turned.png", exif=exif)
     assert np.array_equal(picture.read(str(tmp_path / "turned.png")), np.rot90(rgb, -1))
+    Image.fromarray(rgb).save(tmp_path / "two.mpo", save_all=True, append_images=[Image.fromarray(rgb)])
+    assert picture.read(str(tmp_path / "two.mpo")).shape == (6, 10, 3)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"broken" * 99])
+def test_a_file_that_is_no_picture_says_which_pictures_are_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.jpg").write_bytes(content)
+    with pytest.raises(UsageError, match=r"a\.jpg: not a picture; wanted JPEG, PNG, BMP, WEBP, TIFF, PPM or GIF$"):
+        picture.read(str(tmp_path / "a.jpg"))
 
 
 @pytest.mark.parametrize(

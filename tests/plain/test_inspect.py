@@ -104,3 +104,13 @@ def test_the_range_of_channels_is_the_widest():
     spec = TensorSpec("w", "int8", (2, 1), scale=(0.5, 2.0), zero_point=(0, 1), channel_axis=0)
     assert real_range(spec) == (-258.0, 252.0)
     assert real_range(TensorSpec("f", "float32", (2, 1))) == (None, None)
+
+
+def test_shortened_names_are_said_to_be(digits, monkeypatch, capsys):
+    model = str(digits / "digits_quant.onnx")
+    for columns, shortened in ((70, True), (200, False)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["inspect", model]) == 0
+        shown = capsys.readouterr().out
+        assert ("names are shortened; a wider terminal (COLUMNS=200)" in shown) == shortened
+        assert ("logits_QuantizeLinear_Output" in shown) != shortened

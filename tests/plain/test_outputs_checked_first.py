@@ -40,15 +40,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["triage", "-m", "none.onnx", "--json", "/proc/r.json"], "--json /proc/r.json: cannot be written: "),
         (["compare", "a.npy", "a.npy", "--json", "/proc/r.json"], "--json /proc/r.json: cannot be written: "),
         (["compile", "none.onnx", "-o", "/proc/m.bin"], "-o /proc/m.bin: cannot be written: "),
-        (["compile", "none.onnx", "-o", "no/m.bin"], "-o no/m.bin: cannot be written: No such file or directory"),
-        (["compile", "none.onnx", "-o", "m", "--integer-onnx", "no/i"], "--integer-onnx no/i: cannot be written: "),
+        (["compile", "none.onnx", "-o", "no/m.bin"], "-o: there is no folder no; make it first"),
+        (
+            ["compile", "none.onnx", "-o", "m", "--integer-onnx", "no/i"],
+            "--integer-onnx: there is no folder no; make it first",
+        ),
         (["infer", "-m", "none.onnx", "-o", "file/out"], "file/out: cannot be written: Not a directory"),
         (["pack", "-m", "none.onnx", "-o", "/proc/bundle"], "/proc/bundle: cannot be written: "),
         (["pack", "-m", "none.onnx", "-o", "file"], "file: exists already; name a folder that does not"),
         (["pack", "-m", "none.onnx", "-o", "/proc/b.tar"], "/proc/b.tar: cannot be written: "),
-        (["inputs", "diff", "a.npy", "none.bin", "--json", "no/d.json"], "--json no/d.json: cannot be written: "),
+        (
+            ["inputs", "diff", "a.npy", "none.bin", "--json", "no/d.json"],
+            "--json: there is no folder no; make it first",
+        ),
         (["inputs", "diff", "a.npy", "none.bin", "--json", ""], "--json: the path is empty"),
-        (["baseline", "check", "file", "folder.json", "--json", "no/d.json"], "--json no/d.json: cannot be written: "),
+        (
+            ["baseline", "check", "file", "folder.json", "--json", "no/d.json"],
+            "--json: there is no folder no; make it first",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

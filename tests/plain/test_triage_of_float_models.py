@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import onnx
 import pytest
+from PIL import Image
 from qverify.cli.main import main
 from qverify.report.schema import triage_schema
 
@@ -98,3 +101,21 @@ def test_stripped_ends_and_bytes_of_pictures_reach_the_float_model(models: Path,
         )  # of noise, nobody is accused
         assert found["losses"][0]["tensor"] == PLANTED
         assert not found["unpaired"]
+
+
+def test_the_command_that_it_recommends_has_the_description_and_runs(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "pictures").mkdir()
+    for number in range(2):
+        noise = np.random.default_rng(number).normal(128, 40, (11, 13, 3)).clip(0, 255)
+        Image.fromarray(noise.astype(np.uint8)).save(folder / f"{number}.png")
+    table = ['format = "featuremap"', 'size = "13x11"', 'train = "rgb"', 'fit = "stretch"', "mean = 128", "std = 40"]
+    (tmp_path / "in.toml").write_text("\n".join(["[inputs.x]", *table]))
+    words = ("-m", f"{models}/float.onnx,{models}/bad.onnx", "-i", folder, "--description", "in.toml")
+    status, found = run(tmp_path, *words, "--gate", "float~reference=cosine:0.99")
+    command = found["next_step"].partition(": qverify ")[2]
+    assert status == 1 and "--description in.toml" in command and "--int16" in command
+    assert main(shlex.split(command)) == 0
+    assert (tmp_path / "quant16.onnx").exists()

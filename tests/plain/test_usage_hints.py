@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
+from qverify_agents.inventory import nearest
 
 NAME = "relu2_QuantizeLinear_Output"
 
@@ -36,6 +37,8 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx -b local case.npy", "did you mean -i case.npy?"),
         ("-m q.onnx -b local pics", "did you mean -i pics?"),
         ("-m q.onnx -b local q.bin", "did you mean -m q.bin?"),
+        ("compile q.onnx model.bin", "unexpected extra argument (model.bin); did you mean -o model.bin?"),
+        ("compile q.onnx -o none/model.bin", "-o: there is no folder none; make it first"),
         ("compile q.onnx local", "unexpected extra argument (local)"),
         ("local -m q.onnx", "for a board: -b local"),
         ("root@10.0.0.5 -m q.onnx", "for a board: -b root@10.0.0.5"),
@@ -49,7 +52,7 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx -b faulty:local?fault=bitflip@relu2", f"no node 'relu2'; did you mean {NAME}?"),
         ("-m q.onnx -b faulty:finals:local?fault=nan@Relu2_QuantizeLinear_Outptu", f"did you mean {NAME}"),
         (f"-m q.onnx -b faulty:local?fault=nan@{NAME}|bitflip@pool", "did you mean pool1_QuantizeLinear_Output?"),
-        ("perf -m q.onnx -b faulty:local?fault=bitflip@zzz", "no node 'zzz' `qverify inspect"),
+        ("perf -m q.onnx -b faulty:local?fault=bitflip@zzz", "no node 'zzz'; `qverify inspect"),
     ],
 )
 def test_a_mistake_says_what_to_type(words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,3 +72,84 @@ def test_a_serial_port_of_windows(port: str, folder: Path, capsys: pytest.Captur
 def test_extra_words_get_no_option_that_the_command_lacks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "q.onnx", "local"]) == 2
     assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("extract pics -o x", "No such option '-o'; see qverify extract --help"),
+        ("perf -b local", "Missing option '-m' / '--model'; see qverify perf --help"),
+        ("compare pics", "Missing argument 'B'; see qverify compare --help"),
+        ("doctor x", "Got unexpected extra argument (x); see qverify doctor --help"),
+        ("boards up", "Missing argument 'NAME'; see qverify boards up --help"),
+        ("-m q.onnx -b", "Option '-b' requires an argument; see qverify verify --help"),
+        ("triage q.onnx", "q.onnx: a file; wanted a folder of --capture DIR. Models are given by -m"),
+        ("replay pics", "wanted a folder of --capture, or the one that qverify pack made"),
+        ("compile model.bin -o m.bin", "model.bin: this is a model.bin, compiled already; wanted the ONNX"),
+        ("-m net.so -b local", "net.so: this looks like a program or library (ELF)"),
+        ("-m net.hef -b local", "net.hef: this looks like Hailo HEF"),
+        ("compile net.h5 -o m.bin", "net.h5: this looks like HDF5, as Keras writes it"),
+        ("inspect q.onnx relu3", "no ONNX node 'relu3'; near it: relu1"),
+        ("-m q.onnx -i q.onnx", "; a model: -m takes it"),
+        ("-m q.onnx -i in.toml", "; a description of inputs: --description takes it"),
+        ("-m q.onnx -i last.npy", "wanted float32[1, 1, 8, 8]; save array.transpose(0, 3, 1, 2)"),
+        ("-m q.onnx -i *.npy", "*.npy: no such file for input 'image'; give the folder, or a list of files (.txt)"),
+        (
+            "-m q.onnx -i case.npy last.npy plane.npy",
+            "; several files: -i takes their folder, or a list of them (.txt)",
+        ),
+        (
+            "-m q.onnx -i case.npy,last.npy",
+            "2 files for 1 model input ['image']; for a frame of each, give their folder",
+        ),
+        ("-m q.onnx -repeat 3", "; did you mean --repeat?"),
+        ("-m q.onnx -json x.json", "No such option '-j'; did you mean --json?"),
+        (
+            "-m q.onnx --description case.npy",
+            "case.npy: not text; wanted a TOML or JSON file with tables [inputs.NAME]",
+        ),
+        ("-m q.onnx -i plane.npy", "wanted float32[1, 1, 8, 8]; save array[None].astype('float32')"),
+    ],
+)
+def test_what_is_missing_or_of_another_kind_says_the_next_step(
+    words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "model.bin").write_bytes(b"QVMODEL\0" + bytes(64))
+    (folder / "net.so").write_bytes(b"\x7fELF" + bytes(64))
+    (folder / "net.hef").write_bytes(b"\x01HEF" + bytes(64))
+    (folder / "net.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
+    (folder / "in.toml").write_text("[inputs.image]\n")
+    np.save(folder / "last.npy", np.zeros((1, 8, 8, 1), np.float32))
+    np.save(folder / "plane.npy", np.zeros((1, 8, 8)))
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1, error
+
+
+def test_a_blank_beside_a_comma_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", "q.onnx, case.bin"]) == 2
+    assert capsys.readouterr().err.endswith("begins or ends with a blank: none beside the commas\n")
+
+
+def test_a_shape_that_nothing_simple_cures_gets_no_hint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for array in (np.zeros((1, 1, 8, 9), np.float32), np.zeros((1, 1, 8, 8), np.int32)):
+        np.save(folder / "other.npy", array)
+        assert main(["-m", "q.onnx", "-i", "other.npy"]) == 2
+        assert capsys.readouterr().err.endswith("wanted float32[1, 1, 8, 8]\n")
+
+
+def test_a_misspelt_board_is_asked_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "boards.toml").write_text('[boards.bench7]\nuri = "local"\n')
+    monkeypatch.setenv("QVERIFY_BOARDS", str(folder / "boards.toml"))
+    for typed, meant in (("lcoal", "local"), ("bnech7", "bench7")):
+        assert nearest(typed) == meant
+    assert nearest("10.0.0.5") == ""
+
+
+def test_a_group_without_a_command_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["boards"]) == 2
+    assert capsys.readouterr().err.startswith("Usage: qverify boards ")
+    assert main(["help", "boards", "up"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: qverify boards up ")

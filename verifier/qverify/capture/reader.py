@@ -203,6 +203,8 @@ def is_capture(path: str) -> bool:
 def open_capture(folder: str) -> Capture:
     """Opens a capture. Raises BadFileError where capture.json is missing, has another format, or cannot be read."""
     path = os.path.join(folder, "capture.json")
+    if os.path.isfile(folder):
+        raise BadFileError(f"{folder}: a file; wanted a folder of --capture DIR. Models are given by -m")
     if not os.path.isdir(folder):
         raise BadFileError(f"{folder}: no such folder; wanted one of --capture DIR")
     if not os.path.isfile(path):

@@ -50,7 +50,8 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
             described[name] = {**described.get(name, {}), "roi": area}
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")
-        return command(inputs=InputRequest(files, seed, described), **others)
+        words = [*(["--description", description] if description else []), *(w for r in rois for w in ("--roi", r))]
+        return command(inputs=InputRequest(files, seed, described, words=tuple(words)), **others)
 
     for option in reversed(OPTIONS):
         wrapper = option(wrapper)

@@ -74,7 +74,7 @@ def _run_words(argv: list[str]) -> int:
         return complete(COMMANDS)
     words = normalize_options(argv)
     if words[:1] == ["help"]:
-        words = [*words[1:2], "--help"]
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("--help", "-h"):
         print(_overview())
         return 0
@@ -169,9 +169,14 @@ def _run(name: str, words: list[str]) -> int:
         print(f"qverify: {one_line(str(missing))}", file=sys.stderr)
         return missing.exit_status
     except click.ClickException as error:
-        from qverify.cli.usage_hints import hint
+        from qverify.cli.usage_hints import asks_for_help, hint
 
-        print(f"qverify: {one_line(error.format_message())}{one_line(hint(words, error))}", file=sys.stderr)
+        if asks_for_help(error):  # a group of commands without any
+            print(error.format_message(), file=sys.stderr)
+            return 2
+        more = hint(words, error, f"qverify {name}")
+        said = error.format_message().rstrip(".") if more else error.format_message()
+        print(f"qverify: {one_line(said)}{one_line(more)}", file=sys.stderr)
         return 2
     except BlockedError as error:
         print(

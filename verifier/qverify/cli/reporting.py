@@ -224,9 +224,6 @@ def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
         return name, path
     if os.path.isdir(path):
         path = os.path.join(path, f"report{page(name).SUFFIX}")
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
     require_writable(option, path)
     return name, path
 
@@ -238,6 +235,9 @@ def require_writable(option: str, path: str) -> None:
 
     if path == "":
         raise click.UsageError(f"{option}: the path is empty (an unset shell variable?)")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise click.UsageError(f"{option}: there is no folder {folder}; make it first")
     try:
         check_writable(path)
     except UsageError as error:

@@ -14,9 +14,26 @@ BOARD = re.compile(
 MODELS, INPUTS = (".onnx", ".bin"), (".npy", ".npz", ".png", ".jpg", ".jpeg", ".bmp", ".raw", ".nv12")
 
 
-def hint(words: list[str], error: click.ClickException) -> str:
-    """Returns a hint that follows the error's text; "" where there is none."""
-    return _after_empty_value(words) or _for_extra_words(error)
+def hint(words: list[str], error: click.ClickException, command: str) -> str:
+    """Returns a hint that follows the error's text; "" where there is none. command: as typed, without its options."""
+    return (
+        _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
+    )
+
+
+def _help_for(error: click.ClickException, command: str) -> str:
+    """Returns the command whose help has what is missing or wrong, where the error says no more than that it is."""
+    context = getattr(error, "ctx", None)
+    bare = isinstance(error, click.MissingParameter | click.BadOptionUsage) or (
+        isinstance(error, click.NoSuchOption) and not error.possibilities
+    )
+    extra = error.format_message().startswith("Got unexpected extra")
+    return f"; see {context.command_path if context else command} --help" if bare or extra else ""
+
+
+def asks_for_help(error: click.ClickException) -> bool:
+    """Returns whether the error's text is the whole help, as of a group of commands that was given none."""
+    return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
 
 
 def is_board(word: str) -> bool:
@@ -32,14 +49,24 @@ def _after_empty_value(words: list[str]) -> str:
     return ""
 
 
+def _for_one_dash(words: list[str], error: click.ClickException) -> str:
+    """Returns the long option of the command that a word with one dash was meant for."""
+    context = getattr(error, "ctx", None)
+    options = {name for one in context.command.params for name in one.opts} if context is not None else set[str]()
+    meant = next((f"-{word}" for word in words if word.startswith("-") and f"-{word}" in options), "")
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def _for_extra_words(error: click.ClickException) -> str:
     """Returns the option that the first extra word was probably meant for, of those that the command has."""
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)\.?", error.format_message())
     context = getattr(error, "ctx", None)
     if extra is None or context is None:
         return ""
-    word = extra[1].split(" ")[0]
+    word, *others = extra[1].split(" ")
     options = {name for parameter in context.command.params for name in parameter.opts}
+    if "-i" in options and others and all(os.path.exists(one) and not one.endswith(MODELS) for one in (word, *others)):
+        return "; several files: -i takes their folder, or a list of them (.txt)"
     meant = next((f"{one} {word}" for one in _options_for(word) if one in options), "")
     return f"; did you mean {meant}?" if meant else ""
 
@@ -49,5 +76,5 @@ def _options_for(word: str) -> list[str]:
     if is_board(word):
         return ["-b"]
     if word.endswith(MODELS):
-        return ["-m"]
+        return ["-m", "-o"]  # -o of compile and quantize, which take no -m
     return ["-i"] if os.path.exists(word) or word.endswith(INPUTS) else ["-b"]

@@ -28,6 +28,8 @@ def tables(path: str | None) -> dict[str, dict[str, Any]]:
         content = json.loads(text) if path.lower().endswith(".json") else tomllib.loads(text)
     except BadFileError as error:
         raise UsageError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not text; wanted a TOML or JSON file with tables [inputs.NAME]") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
     by_name = content.get("inputs") if isinstance(content, dict) else None

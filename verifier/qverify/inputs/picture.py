@@ -14,7 +14,7 @@ from qverify.extras import import_extra
 Array = npt.NDArray[Any]
 ORIENTATION = 0x0112  # of EXIF; 1 is upright
 MOST_PIXELS = 1 << 26
-KINDS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "GIF", "MPO")
+KINDS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "GIF")  # an MPO is opened as a JPEG
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 
 
@@ -29,6 +29,8 @@ def read(path: str, gray: bool = False) -> Array:
                 return _pixels(path, picture, gray)
     except UsageError:
         raise
+    except images.UnidentifiedImageError as error:
+        raise UsageError(f"{path}: not a picture; wanted {', '.join(KINDS[:-1])} or {KINDS[-1]}") from error
     except Exception as error:  # decoders raise many types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path}: not a readable picture: {reason}") from error

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
+from qverify.inputs.cures import cure_for_array, cure_for_file, cure_for_missing
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
 from qverify.inputs.description_keys import differences, normalization_key, values_key
@@ -33,13 +34,15 @@ Tables = Mapping[str, Mapping[str, Any]]
 class InputRequest:
     """Where inputs come from. files: the text of -i, or paths by input name ("" for the only one); None for random
     inputs. seed: of random inputs. tables: descriptions by input name, "" for every input. prepared: manifest entries
-    by path, against which the files are checked. source: what reports name, where that is not the files."""
+    by path, against which the files are checked. source: what reports name, where that is not the files. words: the
+    options of a command line that gave the tables."""
 
     files: str | Mapping[str, str] | None = None
     seed: int = 0
     tables: Tables = field(default_factory=dict)
     prepared: Mapping[str, ManifestEntry] = field(default_factory=dict)
     source: str = ""
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ def _assigned(parts: list[str], specs: list[TensorSpec], called: dict[str, str])
         named = {s.name: p for s, p in zip(specs, parts, strict=True)}
     missing = [s.name for s in specs if s.name not in named]
     if missing or len(named) != len(specs):
-        raise UsageError(
-            f"-i: {count(len(parts), 'file')} for {count(len(specs), 'model input')} {names}; missing {missing}"
-        )
+        several = "; for a frame of each, give their folder, or a list of them (.txt)"
+        more = several if len(specs) == 1 else f"; missing {missing}"
+        raise UsageError(f"-i: {count(len(parts), 'file')} for {count(len(specs), 'model input')} {names}{more}")
     return named
 
 
@@ -240,7 +243,7 @@ def _check_same_buffer(one: DescribedInput, wanted: Description | None) -> None:
 
 def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file for input {spec.name!r}")
+        raise UsageError(f"{path}: no such file for input {spec.name!r}{cure_for_missing(path)}")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
         return spec.aligned_bytes(_fitting(spec, arrays.array_of(path, name), path))
@@ -259,7 +262,7 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if len(data) == spec.elements and layout_of(spec):
         more = "save them as .npy, uint8 (height, width, channels), and give --description FILE"
         raise UndescribedError(f"{text}; one byte for each element: 8-bit pixels? Then {more}")
-    raise UsageError(text)
+    raise UsageError(text + cure_for_file(path))
 
 
 def _sizes(spec: TensorSpec) -> str:
@@ -276,7 +279,7 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
         )
         if array.dtype == np.uint8 and spec.dtype != "uint8" and array.ndim > 1:
             raise UndescribedError(f"{text}; for pixels, uint8 (height, width, channels), give --description FILE")
-        raise UsageError(text)
+        raise UsageError(text + cure_for_array(array, spec))
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
     if spec.dtype == "bool" and (largest := int(array.view(np.uint8).max(initial=0))) > 1:
@@ -298,6 +301,6 @@ def _image(spec: TensorSpec, path: str) -> Array:
         size, wanted = (f"{s[1]}x{s[0]}" for s in (pixels.shape, spec.shape[2:]))
         raise UndescribedError(
             f"{path}: a picture of {size} for input {spec.name!r} of {wanted}; how to resize and normalize it is not known: "
-            "give --description FILE, or compile with --input"
+            "give --description FILE"
         )
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]).astype(spec.dtype)

@@ -35,7 +35,8 @@ def read_file(path: str) -> bytes:
             raise BadFileError(f"{path}: {size} bytes; models above 2 GiB are not supported")
         return Path(path).read_bytes()
     except OSError as error:
-        raise BadFileError(f"{path}: {error.strerror}") from error
+        blank = "" if path == path.strip() else "; its name begins or ends with a blank: none beside the commas"
+        raise BadFileError(f"{path}: {error.strerror}{blank}") from error
 
 
 def read_model(path: str) -> bytes:

@@ -10,7 +10,10 @@ _ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify co
 _KNOWN = (
     (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL),
     (0, b"RKNN", "Rockchip RKNN", _MODEL),
+    (0, b"\x01HEF", "Hailo HEF", _MODEL),
     (4, b"TFL3", "TensorFlow Lite", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
+    (0, b"\x89HDF\r\n", "HDF5, as Keras writes it", "wanted the model as a quantized ONNX (tf2onnx converts it)"),
+    (0, b"\x7fELF", "a program or library (ELF), as compilers of networks make them", _MODEL),
     (0, b"\x93NUMPY", "a NumPy array", _ARRAY),
     (0, b"PK\x03\x04", "a zip archive, as .npz and PyTorch files are", _ARRAY),
     (0, b"\x89PNG", "a PNG picture", _PICTURE),
@@ -23,6 +26,8 @@ FOLDER = "a folder, not a model; -i takes a folder of inputs, qverify compare A 
 
 def describe_other(data: bytes) -> str:
     """Returns what the bytes look like, what was wanted and the next step; "" for bytes that begin as none of them."""
+    if data.startswith(b"QVMODEL\0"):
+        return "this is a model.bin, compiled already; wanted the ONNX that it was made of"
     for at, start, name, step in _KNOWN:
         if data[at : at + len(start)] == start:
             return f"this looks like {name}, {WANTED}; {step}"

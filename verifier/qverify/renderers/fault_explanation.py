@@ -50,10 +50,13 @@ def _describe_confirmed(found: FaultExplanation) -> str:
     place = "the node alone" if runs[0].place == "node" else "the whole network"
     text = f"{_describe_first(found)}; confirmed by {count(len(runs), 'experiment')} on the board ({place} on new inputs): "
     taken = found.exact[0][0].taken
+    whole = count(runs[0].elements, "element")
     every = (
-        f"all {runs[0].elements} elements"
-        if not taken
-        else f"{runs[0].elements - taken} of {runs[0].elements} elements"
+        f"{runs[0].elements - taken} of {whole}"
+        if taken
+        else "its one element"
+        if whole[:2] == "1 "
+        else f"all {whole}"
     )
     least, most = min(r.changed for r in runs), max(r.changed for r in runs)
     text += f"{every} predicted each time, {least if least == most else f'{least} to {most}'} of them wrong"

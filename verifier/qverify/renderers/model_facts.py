@@ -80,7 +80,7 @@ def _describe_check(check: Any) -> str:
 def _table(graph: Graph, view: View) -> str:
     nodes = [visible(n) for n in graph.nodes]
     specs = [visible(graph.tensors[n.outputs[0]]) for n in graph.nodes]
-    return render_table(
+    table = render_table(
         [
             Column("output", [n.name for n in nodes], name=True),
             Column("op", [n.op for n in nodes]),
@@ -92,6 +92,11 @@ def _table(graph: Graph, view: View) -> str:
             Column("covers", [_names(n.covers) for n in nodes], rank=4),
         ],
         view,
+    )
+    if all(n.name in table for n in nodes):
+        return table
+    return (
+        f"{table}\n{view.wrap('names are shortened; a wider terminal (COLUMNS=200) has them whole, and more columns')}"
     )
 
 

@@ -24,6 +24,7 @@ from qverify.renderers.view import View
 from qverify.report.document import Report
 
 SHOWN, SLOWEST = 10, 3  # entries of a long list; nodes that -v names
+DIFFERS = "differs"
 PLAIN = View()
 
 
@@ -67,16 +68,26 @@ def _describe_context(report: Report) -> list[str]:
 
 
 def _describe_plain(report: Report) -> list[str]:
-    """Returns a line for the outputs of which default onnxruntime says the same."""
-    states = dict[str, list[str]]()
+    """Returns a line for the outputs of which default onnxruntime says the same; those that differ are one line."""
+    states, apart = dict[str, list[str]](), dict[str, float]()
     for item in report.plain_onnxruntime.get("outputs", []):
-        apart = item["max_abs"]
-        state = "equal" if item["equal"] else "differs" if apart is None else f"differs by up to {float(apart):.6g}"
-        state = f"not computed: {item['why']}" if item.get("why") else state
-        if state.startswith("differs") and report.canary.get("exact_products"):
-            state += "; its products of uint8 by int8 saturate on this processor, the reference's do not"
-        states.setdefault(state, []).append(item["name"])
-    return [f"original ONNX on default onnxruntime, {_list_names(names)}: {state}" for state, names in states.items()]
+        state = "equal" if item["equal"] else DIFFERS
+        states.setdefault(f"not computed: {item['why']}" if item.get("why") else state, []).append(item["name"])
+        apart |= {} if item["max_abs"] is None else {item["name"]: float(item["max_abs"])}
+    said = {
+        state: _describe_apart(names, apart, report) if state == DIFFERS else state for state, names in states.items()
+    }
+    return [f"original ONNX on default onnxruntime, {_list_names(names)}: {said[s]}" for s, names in states.items()]
+
+
+def _describe_apart(names: list[str], apart: dict[str, float], report: Report) -> str:
+    """Returns how far outputs differ, and of several which the most. apart: the largest |a-b| by name, where it is known."""
+    farthest = max((n for n in names if n in apart), key=lambda n: apart[n], default="")
+    text = DIFFERS if len(names) == 1 else "differ"
+    if farthest:
+        text += f" by up to {apart[farthest]:.6g}{f' ({farthest})' if len(names) > 1 else ''}"
+    saturating = "; its products of uint8 by int8 saturate on this processor, the reference's do not"
+    return text + saturating if report.canary.get("exact_products") else text
 
 
 def describe_repeat(report: Report) -> list[str]:

@@ -16,5 +16,5 @@ def check_struck_nodes(uri: str, graph: Graph) -> None:
     if wrong is None:
         return
     near = [n.name for n in graph.nodes if wrong in n.covers] or closest_names(wrong, names)
-    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    meant = f"; did you mean {' or '.join(near)}?" if near else ";"
     raise BadAddress(f"-b {uri}: the model has no node {wrong!r}{meant} `qverify inspect MODEL` lists them")

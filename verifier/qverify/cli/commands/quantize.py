@@ -70,9 +70,7 @@ def command(
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
         made = quantize_file(model, inputs, output, options, watch)
-    described = click.get_current_context().params.get("description")
-    again = ["-i", str(inputs.files), *(["--description", described] if described else [])]
-    _say(output, made, shlex.join(again))
+    _say(output, made, shlex.join(["-i", str(inputs.files), *inputs.words]))
     return 0
 
 

@@ -260,7 +260,9 @@ def _open_capture(folder: str, has_sources: bool) -> Capture:
 
     capture = open_capture(folder)
     if has_sources:
-        raise click.UsageError(f"{folder} has its own inputs and board; -b, -i and --stages are for files")
+        raise click.UsageError(
+            f"{folder} has its own inputs and board; leave -b, -i and --stages out, or give -m MODELS instead"
+        )
     source = click.get_current_context().get_parameter_source
     if idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]:
         raise click.UsageError(f"{folder} is a finished run; {idle[0]} applies only to a new run")

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from qverify.capture.reader import is_capture
 from qverify.compare.options import Options
@@ -87,6 +88,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         _say_scope(pair, dumps.outputs_only, _absent(first, opened))
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
+    report.notes += _scale_notes(first, second)
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
         mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
@@ -156,6 +158,24 @@ def _model_notes(first: Recording, second: Recording) -> list[str]:
     """Returns a warning where both are captures, of different models."""
     digests = [str(s.settings.get("models", "")) for s in (first, second)]
     return ["WARNING: A and B are captures of different models"] if all(digests) and digests[0] != digests[1] else []
+
+
+def _scale_notes(first: Recording, second: Recording) -> list[str]:
+    """Returns a note on the tensors that are integers without a scale in one dump and floats in the other: the integers
+    were compared as if they were real values."""
+    common = [n for n in first.specs if n in first.tensors and n in second.tensors]
+    mixed = [
+        name
+        for name in common
+        for stored, real in permutations((first.specs[name], second.specs[name]))
+        if stored.dtype.startswith(("int", "uint")) and not stored.quantized and real.dtype.startswith("float")
+    ]
+    if not mixed:
+        return []
+    return [
+        f"{count(len(mixed), 'tensor')}, first {mixed[0]}: integers without a scale in one dump, floats in the other, compared as they "
+        "are; -m model.bin has the scales"
+    ]
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:

@@ -73,7 +73,9 @@ def _manifest(folder: str) -> dict[str, Any]:
         if len({i["name"] for i in inputs}) != len(inputs):
             raise ValueError("two inputs of one name")
     except BadFileError as error:
-        raise BadFileError(f"{error}; wanted the folder that qverify pack made (unpack a tarball first)") from error
+        raise BadFileError(
+            f"{error}; wanted a folder of --capture, or the one that qverify pack made (unpack a tarball first)"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(f"{path}: not the manifest of a bundle: {error}") from error
     return {"files": files, "inputs": inputs}

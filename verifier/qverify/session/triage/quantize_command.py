@@ -19,5 +19,5 @@ def quantize_command(stage: FloatStage, tensors: list[str], request: TriageReque
         return ""
     files = request.inputs.files
     inputs = files if isinstance(files, str) and files else "PICTURES"
-    words = ["qverify", "quantize", stage.path, "-i", inputs, "-o", "quant16.onnx", "--int16", ",".join(nodes)]
-    return shlex.join(words)
+    words = ["qverify", "quantize", stage.path, "-i", inputs, *request.inputs.words]
+    return shlex.join([*words, "-o", "quant16.onnx", "--int16", ",".join(nodes)])

@@ -26,8 +26,8 @@ from typing import Any
 from qverify.session.demo import SOURCE, write_example
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.engines.beside import BesideEngine
 from qverify_farm.engines.engine import Engine, ReachedBoard
+from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.open_engine import open_engine
 from qverify_farm.scheduling.simulate import large_lab, simulate
@@ -143,7 +143,7 @@ class Bench:
 
     def _threads(self) -> Engine:
         if self._beside:
-            return BesideEngine(self._boards, str(self._work / "cache"))
+            return engine_beside(self._boards, str(self._work / "cache"))
         return InProcessEngine(self._boards, Worker(self._work / "cache"))
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ from qverify_agents.this_user import user_name
 from qverify_farm.cli.suite_boards import Tls, engine_at, read_here, read_with_workers, used
 from qverify_farm.dispatcher import Dispatcher
 from qverify_farm.engines.engine import Engine
-from qverify_farm.engines.in_process import InProcessEngine
+from qverify_farm.engines.group import engine_here
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.scheduling.wanted import Wanted
 from qverify_farm.store.artifact_rows import keep_artifact
@@ -72,7 +72,7 @@ def run_suite(
                 )
                 run = submit_run(session, new, jobs).id
             say(f"run {run[:12]}: {count(len(jobs), 'job')} on {count(len(boards), 'board')}", err=True)
-            engine = engine or InProcessEngine(boards)
+            engine = engine or engine_here(boards)
             return work_on(database, artifacts, engine, run, len(jobs))
     finally:
         if engine is not None:
@@ -103,7 +103,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
                     raise UsageError(
                         f"run {run.id[:12]}: no board fits {', '.join(missing)}; is it still in boards.toml?"
                     )
-                engine = InProcessEngine(boards)
+                engine = engine_here(boards)
             return work_on(database, artifacts, engine, run.id, total)
     finally:
         if engine is not None:

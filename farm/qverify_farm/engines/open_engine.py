@@ -1,4 +1,4 @@
-"""Opens the engine that a command asks for: threads in a process beside this one, or workers behind a scheduler."""
+"""Opens the engine that a command asks for: threads in processes beside this one, or workers behind a scheduler."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from qverify.errors import UsageError
 
-from qverify_farm.engines.beside import BesideEngine
 from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.reached_boards import reached_boards
 
 
@@ -19,11 +19,11 @@ def open_engine(
     addresses: Sequence[str] = (),
 ) -> Engine:
     """Returns an engine. workers: the address of a scheduler, at which one is started (and kept running, as long as the
-    engine) where nobody listens and the address is this host's; None for threads in a process beside this one. tls: the files of
+    engine) where nobody listens and the address is this host's; None for threads in processes beside this one. tls: the files of
     --tls-ca, --tls-cert and --tls-key. boards, addresses: of this host, as for reached_boards. UsageError for an address
     that would let others in, BadAddress for an inventory that cannot be read."""
     if workers is None:
-        return BesideEngine(reached_boards(boards, addresses))
+        return engine_beside(reached_boards(boards, addresses))
     from qverify_farm.engines.dask import DaskEngine
     from qverify_farm.engines.dask_address import checked_address, tls_files
     from qverify_farm.engines.scheduler_process import SchedulerProcess, is_listening

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from qverify_farm.store.tables import Artifact, ProjectArtifact
@@ -12,15 +16,21 @@ def keep_artifact(
 ) -> None:
     """Writes that these bytes are stored and that a project has them; again only changes when they were used last.
     kind: file, report, capture, bundle or page."""
-    if session.get(Artifact, sha256) is None:
-        session.add(Artifact(sha256=sha256, size=size, created=now))
-        session.flush()
-    found = session.get(ProjectArtifact, {"project": project, "sha256": sha256})
-    if found is None:
-        session.add(ProjectArtifact(project=project, sha256=sha256, name=name[:500], kind=kind, used=now))
-        session.flush()
-    else:
-        found.used = now
+    artifact, of_project = _statements(session.get_bind().dialect.name)
+    session.execute(artifact, {"sha256": sha256, "size": size, "created": now})
+    session.execute(of_project, {"project": project, "sha256": sha256, "name": name[:500], "kind": kind, "used": now})
+
+
+@cache
+def _statements(dialect: str) -> tuple[Any, Any]:
+    """Returns the statements that add a row of each table, which every job writes: one of the database instead of several
+    of the mapper."""
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert
+    of_project = insert(ProjectArtifact)
+    return (
+        insert(Artifact).on_conflict_do_nothing(index_elements=["sha256"]),
+        of_project.on_conflict_do_update(index_elements=["project", "sha256"], set_={"used": of_project.excluded.used}),
+    )
 
 
 def may_read(session: Session, project: str, sha256: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import agreement
-from qverify.compare.metrics import Context, measures
+from qverify.compare.metrics import Context, measures, metrics_of_equal
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
@@ -163,7 +163,7 @@ class Judge:
     def _accept_equal(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
         context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
         row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
-        row.metrics, row.failing = {name: m.result() for name, m in measures(context).items()}, 0
+        row.metrics, row.failing = metrics_of_equal(context), 0
         row.beyond = 0 if gate.GateCount(self.gate).close else None
         return row
 

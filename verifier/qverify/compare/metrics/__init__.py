@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 from qverify.compare.paired_values import Block
@@ -36,3 +36,13 @@ def _pages() -> tuple[tuple[str, type], ...]:
 def measures(context: Context) -> dict[str, Measure]:
     """Returns a new Measure of every metric, by name."""
     return {name: kind(context) for name, kind in _pages()}
+
+
+def metrics_of_equal(context: Context) -> dict[str, Metric]:
+    """Returns what every metric gives for two tensors of equal bytes, by name."""
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in _of_equal(context)}
+
+
+@lru_cache(maxsize=1024)
+def _of_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
+    return tuple((name, measure.result()) for name, measure in measures(context).items())

@@ -212,7 +212,7 @@ def test_what_stands_in_the_way_is_said(bundle, digits, tmp_path, capsys):
     for words, said in (
         (["pack", "-m", model, "-o", str(bundle)], "exists already"),
         (["pack", "-m", model, "-o", str(tmp_path / "x"), "--arch", "vax"], "known machines"),
-        (["replay", str(tmp_path)], "the folder that qverify pack made"),
+        (["replay", str(tmp_path)], "the one that qverify pack made"),
         (["replay", str(bundle), "--dump", model], "neither a folder nor a tar"),
     ):
         assert main(words) == 2

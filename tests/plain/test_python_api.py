@@ -124,7 +124,11 @@ def test_a_run_leaves_the_process_as_it_was(digit):
             errors.UsageError,
             r"^an array: .*astype\('float32'\)",
         ),
-        (lambda: qverify.triage(QUANT, inputs=DIGIT[0]), errors.UsageError, r"^an array: float32\[1, 8, 8\] .*8\]; save"),
+        (
+            lambda: qverify.triage(QUANT, inputs=DIGIT[0]),
+            errors.UsageError,
+            r"^an array: float32\[1, 8, 8\] .*8\]; save",
+        ),
         (lambda: qverify.verify(QUANT, inputs=DIGIT.tolist()), errors.UsageError, "^inputs: got a list within"),
         (lambda: qverify.verify(QUANT, inputs={"image": DIGIT.tolist()}), errors.UsageError, "^inputs: got a list"),
         (lambda: qverify.verify(QUANT, inputs=[DIGIT]), errors.UsageError, "^inputs: got a ndarray within"),

@@ -12,10 +12,10 @@ from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompileOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.records import encode
-from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
+from tests.exact_default import exact_default
 from tests.ops.qdq import Qdq
 
 
@@ -59,12 +59,13 @@ def test_activations_stay_nodes(act: str, symmetric: bool, tmp_path: Path):
 
 @pytest.mark.parametrize(("act", "symmetric"), [("int8", True), ("uint8", False)])
 def test_integer_ends(act: str, symmetric: bool, tmp_path: Path):
-    graph, report = verified(tmp_path, block(act, symmetric), CompileOptions(strip_io_quant=True))
+    with exact_default():
+        graph, report = verified(tmp_path, block(act, symmetric), CompileOptions(strip_io_quant=True))
     assert [graph.spec(n).dtype for n in (*graph.inputs, *graph.outputs)] == [act, act]
     assert all(graph.spec(n).scale for n in (*graph.inputs, *graph.outputs))
     assert not {"quantize", "dequantize"} & {n.op for n in graph.nodes}
     assert report.verdict == "PASSED"
-    assert [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True] or inexact_kernels()
+    assert [o["equal"] for o in report.plain_onnxruntime["outputs"]] == [True]
 
 
 def test_nothing_to_strip_is_said(tmp_path: Path):

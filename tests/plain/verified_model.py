@@ -9,10 +9,10 @@ from onnx import numpy_helper
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import compile_model
 from qverify.model_bin.graph import Graph
-from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.job import verify
 from qverify.session.request import Request
 
+from tests.exact_default import exact_default
 from tests.ops.qdq import Qdq
 
 
@@ -24,9 +24,10 @@ def passes(model: onnx.ModelProto, tmp_path: Path, plain: bool = True) -> Graph:
     graph = compile_model(path.read_bytes(), "q.onnx").graph
     check = graph.meta["check"]
     assert check["units"] and not check["over"] and check["worst_lsb"] == 0, check
-    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    with exact_default():
+        report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
     assert report.verdict == "PASSED" and all(p.bit_equal for p in report.pairs)
-    assert not plain or inexact_kernels() or all(o["equal"] for o in report.plain_onnxruntime["outputs"])
+    assert not plain or all(o["equal"] for o in report.plain_onnxruntime["outputs"])
     return graph
 
 
@@ -38,12 +39,13 @@ def verified(model: onnx.ModelProto, tmp_path: Path) -> Graph:
     graph = compile_model(path.read_bytes(), "q.onnx").graph
     check = graph.meta["check"]
     assert check["units"] and not check["over"] and not check["not_checked"], check
-    report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
+    with exact_default():
+        report = verify(Request([str(path)], "local", options=Options(dump_all=True))).report
     pairs = {(p.a, p.b): p for p in report.pairs}
     assert report.verdict == "PASSED" and pairs["simulator", "board"].bit_equal
     assert all(t.forced is not None and t.forced.verdict == "PASSED" for p in report.pairs for t in p.tensors)
     apart = [o["max_abs"] for o in report.plain_onnxruntime["outputs"]]
-    assert all(a is not None and (a < 0.05 or inexact_kernels()) for a in apart)
+    assert all(a is not None and a < 0.05 for a in apart)
     return graph
 
 

@@ -1,0 +1,27 @@
+"""Default onnxruntime with exact products of uint8 by int8, on processors where its own saturate (session.x64quantprecision)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from qverify.errors import BadFileError
+from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.exact_products import inexact_kernels
+from qverify.sides import reference
+
+
+def _exact(model: bytes, level: str = "disable_all", **settings: Any) -> Engine:
+    if level == "all":
+        with contextlib.suppress(BadFileError):  # it refuses models that have int8 activations, too
+            return Engine(model, level, precision=True, **settings)
+    return Engine(model, level, **settings)
+
+
+@contextlib.contextmanager
+def exact_default() -> Iterator[None]:
+    """What the report compares as default onnxruntime is exact within the block, on every processor."""
+    with mock.patch.object(reference, "Engine", _exact) if inexact_kernels() else contextlib.nullcontext():
+        yield

@@ -237,6 +237,13 @@ def test_requests_without_a_token_are_no_wrong_tokens(tmp_path: Path) -> None:
         assert {service.client.get(WHOAMI, headers=foreign).status_code for _ in range(40)} == {401}
 
 
+def test_too_many_requests_without_a_token_lock_nobody_else_out(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "farm.db"), tmp_path, requests_per_s=0.5, burst=3) as service:
+        foreign = {"Origin": "http://evil.example"}
+        assert [service.client.get(WHOAMI, headers=foreign).status_code for _ in range(4)] == [401, 401, 401, 429]
+        assert service.client.get(WHOAMI).status_code == 200  # the administrator of this host
+
+
 def test_a_bucket_fills_again_and_forgets_the_oldest() -> None:
     limit = RateLimit(2.0, 2, most_keys=2)
     assert [limit.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 0.5]

@@ -58,6 +58,8 @@ async def caller_from(
     if caller is None:
         if secret and (wait := farm.failures.wait_s(address, now)):
             raise too_busy("too many wrong tokens came from this address", wait)
+        if not secret and (wait := farm.requests.wait_s(f"no token, {address}", now)):
+            raise too_busy("too many requests without a token came from this address", wait)
         raise ApiError(
             401,
             "no token, or one that is unknown, expired or revoked",

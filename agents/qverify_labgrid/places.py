@@ -22,7 +22,7 @@ ALLOCATED = 1  # state of a reservation, in labgrid's numbers; 0 is waiting
 
 
 class Refused(Exception):
-    """What cannot be done. kind: address, busy, unreachable."""
+    """A place cannot be used. kind: address (none fits), busy (another holds it) or unreachable."""
 
     def __init__(self, kind: str, text: str):
         super().__init__(text)

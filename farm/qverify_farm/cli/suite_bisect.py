@@ -1,4 +1,4 @@
-"""What suite bisect does: flashes a version, runs the suite, searches between good and bad."""
+"""Searches the version that broke a suite: flashes one, runs the suite, and goes on between good and bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What suite plan, list, cancel and baseline do."""
+"""Shows the jobs of a suite and the runs of a database, cancels a run, and takes one as the baseline."""
 
 from __future__ import annotations
 

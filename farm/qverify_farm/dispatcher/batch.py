@@ -1,4 +1,4 @@
-"""What one turn of the dispatcher changes, written in one transaction; writing it twice is writing it once."""
+"""Writes what one turn of the dispatcher changes, in one transaction; writing it twice is writing it once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What writing needs besides the batch. definition_of, project_of: a run's."""
+    """The facts around a batch that writing it needs. boards: by name. artifacts: the store's URL. definition_of, project_of:
+    give a run's definition and project by the run's id."""
 
     boards: Mapping[str, ReachedBoard]
     artifacts: str

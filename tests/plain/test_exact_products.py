@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.onnx_model import canary
 from qverify.onnx_model.canary_models import CANARIES, ends
-from qverify.onnx_model.exact_products import OPERANDS, inexact_kernels, with_exact_products
+from qverify.onnx_model.exact_products import OPERANDS, inexact_kernels, unsure_products, with_exact_products
 from qverify.onnx_model.light_model import LARGE, LightModel, light_model
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.tensors.digest import tensor_digest
@@ -75,6 +75,15 @@ def test_weights_that_others_read_too_stay_as_they_are() -> None:
     assert all(
         np.array_equal(found[f"y_{n}"], v.astype(np.int64) @ w.astype(np.int64)) for n, v in (("u", u), ("s", s))
     )
+
+
+def test_second_operands_of_two_types_are_unsure_not_shifted() -> None:
+    inputs = ["x", "w", "r", *[""] * 5, "scale", "w_zero", "scale", "r_zero"]
+    node = helper.make_node("DynamicQuantizeLSTM", inputs, ["y"], domain="com.microsoft", hidden_size=1)
+    types = {"w": np.uint8, "w_zero": np.uint8, "r": np.int8, "r_zero": np.int8}
+    constants = {n: np.zeros((1, 1, 4) if len(n) == 1 else (1,), kind) for n, kind in types.items()}
+    made = light_model(model_of([node], {"x": np.zeros((1, 1, 1), np.float32)}, constants))
+    assert with_exact_products(made, ALL) is made and unsure_products(made.model, ALL) == {"y"}
 
 
 def test_what_is_not_of_mixed_signs_is_left_alone() -> None:

@@ -76,7 +76,7 @@ class _Operands:
         others = {self._type(_input(node, second), _input(node, zero)) for second, zero in seconds}
         if first == TensorProto.INT8 or others == {TensorProto.UINT8}:
             return False
-        return True if first and 0 not in others else None
+        return True if first == TensorProto.UINT8 and others == {TensorProto.INT8} else None
 
     def _type(self, *names: str) -> int:
         """Returns the element type of tensors of one type, 0 where none of them is known."""

@@ -73,15 +73,23 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
 
 
 class PasswordServer:
-    """port: on 127.0.0.1. known: its line of known_hosts, by its RSA key; it has another one, as boards have. offered: the words tried on it."""
+    """port: on 127.0.0.1. known: its line of known_hosts, by its RSA key; it has another one, as boards have. offered: the words tried on it.
+    hangs_up: the first connections, which end after the handshake."""
 
-    def __init__(self, method: str = "password", word: str = "s3cret", sha1_only: bool = False, freezes: str = ""):
+    def __init__(
+        self,
+        method: str = "password",
+        word: str = "s3cret",
+        sha1_only: bool = False,
+        freezes: str = "",
+        hangs_up: int = 0,
+    ):
         self._key, self._other_key = paramiko.RSAKey.generate(2048), paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.known = f"[127.0.0.1]:{self.port} ssh-rsa {self._key.get_base64()}\n"
         self._method, self._word, self._sha1_only = method, word, sha1_only
-        self._freezes, self._over = freezes, threading.Event()
+        self._freezes, self._over, self._hangs_up = freezes, threading.Event(), hangs_up
         self._transports: list[paramiko.Transport] = []
         self.offered: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
@@ -102,6 +110,8 @@ class PasswordServer:
                 transport.start_server(
                     server=Account(self._method, self._word, self.offered, self._freezes, self._over)
                 )
+                if self._hangs_up >= len(self._transports):
+                    transport.close()
             except (paramiko.SSHException, EOFError, OSError):
                 transport.close()
 

@@ -55,6 +55,30 @@ def test_a_server_that_stops_answering_is_a_timeout(freezes):
         server.close()
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_server_that_hangs_up_before_the_login_is_connected_to_again(times, monkeypatch):
+    monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
+    server = PasswordServer(hangs_up=times)
+    try:
+        shell = open_shell(address(server), Deadline(20))
+        assert shell.run("echo here", Deadline(10)).out == b"here\n"
+        shell.close()
+        assert server.offered == ["s3cret"]
+    finally:
+        server.close()
+
+
+def test_a_server_that_always_hangs_up_before_the_login_is_named(monkeypatch):
+    monkeypatch.setenv("QVERIFY_SSH_PASSWORD", "s3cret")
+    server = PasswordServer(hangs_up=100)
+    try:
+        with pytest.raises(BoardUnreachable, match=r"127\.0\.0\.1 hung up before the login, 3 times"):
+            open_shell(address(server), Deadline(20))
+        assert server.offered == []
+    finally:
+        server.close()
+
+
 def test_a_board_that_freezes_in_the_login_is_a_timeout_and_no_refusal():
     server = PasswordServer(freezes="login")
     try:

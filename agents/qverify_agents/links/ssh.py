@@ -26,6 +26,7 @@ from qverify_agents.ssh.time_limits import TimeLimits, close_transport
 OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend", "ask", "user", "identity"})
 SLICE = 1 << 18  # bytes per send; paramiko copies the rest at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
+PAUSES_S = (0.2, 1.0)  # before the next connection to a server that hung up before the login
 CLOSE_S = 5.0  # limit of closing, for a server that accepts nothing any more
 
 
@@ -36,7 +37,17 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
         from qverify_agents.links.openssh import open_openssh
 
         return open_openssh(address, deadline)
+    for pause_s in PAUSES_S:
+        try:
+            return SshShell(_transport(address.rest, address, deadline, depth=0), address.rest)
+        except _HungUp:
+            time.sleep(min(pause_s, deadline.left()))
     return SshShell(_transport(address.rest, address, deadline, depth=0), address.rest)
+
+
+class _HungUp(BoardUnreachable):
+    """Raised if an SSH server ended the connection before it answered a login: a busy one does (MaxStartups of OpenSSH),
+    and so does one that was just restored from a snapshot. The next connection may be taken."""
 
 
 def _transport(target: str, address: Address, deadline: Deadline, depth: int, over: Any = None) -> Any:
@@ -61,14 +72,22 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
         accept or settings.host_key_policy == "accept-new",
         settings.scan if over is None else "",
     )
+    transport = paramiko.Transport(sock)
     try:
-        transport = _negotiate(sock, keys, deadline)
+        _negotiate(transport, keys, deadline)
         authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except (paramiko.SSHException, OSError, EOFError) as error:
+        ended = _ended_by_server(transport, error)
+        transport.close()
         _shut(sock)
         deadline.left()
+        if ended and not getattr(sock, "ended", ""):
+            raise _HungUp(
+                f"{target}: {settings.host} hung up before the login, {len(PAUSES_S) + 1} times; see the log of its SSH server"
+            ) from error
         raise BoardUnreachable(_refused(target, error, getattr(sock, "ended", ""))) from error
     except BaseException:
+        transport.close()
         _shut(sock)
         raise
     transport.set_keepalive(KEEPALIVE_S)
@@ -171,26 +190,24 @@ def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> 
     return channel
 
 
-def _negotiate(sock: Any, keys: HostKeys, deadline: Deadline) -> Any:
-    """Returns a transport whose host key has been checked."""
-    import paramiko
+def _negotiate(transport: Any, keys: HostKeys, deadline: Deadline) -> None:
+    """Does the handshake, and checks the host key."""
+    options = transport.get_security_options()
+    gcm = [c for c in options.ciphers if "gcm" in c]
+    options.ciphers = [*gcm, *(c for c in options.ciphers if c not in gcm)]
+    known = [t for t in keys.known_types() if t in options.key_types]
+    if known:
+        options.key_types = [*known, *(t for t in options.key_types if t not in known)]
+    transport.banner_timeout = transport.handshake_timeout = min(60.0, deadline.left())
+    transport.start_client(timeout=min(60.0, deadline.left()))
+    shown = transport.get_remote_server_key()
+    keys.check(shown.get_name(), shown.asbytes())
 
-    transport = paramiko.Transport(sock)
-    try:
-        options = transport.get_security_options()
-        gcm = [c for c in options.ciphers if "gcm" in c]
-        options.ciphers = [*gcm, *(c for c in options.ciphers if c not in gcm)]
-        known = [t for t in keys.known_types() if t in options.key_types]
-        if known:
-            options.key_types = [*known, *(t for t in options.key_types if t not in known)]
-        transport.banner_timeout = transport.handshake_timeout = min(60.0, deadline.left())
-        transport.start_client(timeout=min(60.0, deadline.left()))
-        shown = transport.get_remote_server_key()
-        keys.check(shown.get_name(), shown.asbytes())
-        return transport
-    except BaseException:
-        transport.close()
-        raise
+
+def _ended_by_server(transport: Any, error: Exception) -> bool:
+    """Returns whether an SSH server, which had sent its version, ended the connection without giving a reason."""
+    without_reason = isinstance(error, (OSError, EOFError)) or str(error) == "No existing session"
+    return without_reason and bool(transport.remote_version) and not transport.is_active()
 
 
 class SshShell:

@@ -23,7 +23,8 @@ AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its ow
 
 
 def authenticate(transport: Any, settings: HostSettings, address: Address, deadline: Deadline) -> None:
-    """Tries none, ssh-agent keys, identity files and a password. Raises BoardUnreachable with what was tried."""
+    """Tries none, ssh-agent keys, identity files and a password. Raises BoardUnreachable with what was tried, EOFError if
+    the server ends the connection before it says what it allows."""
     import paramiko
 
     user, tried = settings.user, list[str]()
@@ -35,6 +36,8 @@ def authenticate(transport: Any, settings: HostSettings, address: Address, deadl
         allowed = list(error.allowed_types)
     except paramiko.AuthenticationException:
         deadline.left()
+        if not transport.is_active():
+            raise EOFError from None
         allowed = ["publickey", "password"]
     if "publickey" in allowed:
         with contextlib.closing(_keys(settings, address, deadline)) as keys:

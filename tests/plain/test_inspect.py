@@ -88,6 +88,8 @@ def test_other_formats_are_named(start, format_name, tmp_path, capsys):
 def test_a_mistyped_name_gets_the_nearest(digits, capsys):
     assert main(["inspect", str(digits / "digits_quant.onnx"), "logit_QuantizeLinear_Output"]) == 2
     assert "logits_QuantizeLinear_Output" in capsys.readouterr().err
+    assert main(["inspect", str(digits / "digits_quant.onnx"), "logits_Q"]) == 2
+    assert "near it: logits_QuantizeLinear_Output, logits" in capsys.readouterr().err  # then its constants
 
 
 def test_names_are_shown_escaped(tmp_path, capsys):

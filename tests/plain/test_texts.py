@@ -62,7 +62,9 @@ def test_how_many_gates_pass(rungs: int, text: str) -> None:
 
 
 def test_the_command_that_triage_recommends_is_a_line_to_copy():
-    command = f"qverify quantize float.onnx -i photos -o quant16.onnx --int16 {','.join(f'layer{n}' for n in range(20))}"
+    command = (
+        f"qverify quantize float.onnx -i photos -o quant16.onnx --int16 {','.join(f'layer{n}' for n in range(20))}"
+    )
     found = Triage("FAILED", "float ~ reference", f"raise these layers to 16 bit: {command}")
     assert conclusion(found, View(60, wrapped=True)).splitlines()[1:] == [
         "next step: raise these layers to 16 bit:",

@@ -27,7 +27,7 @@ def hint_for_missing_file(words: list[str], error: Exception) -> str:
     names that were typed are looked for."""
     from qverify.closest_names import closest_names
 
-    absent = re.search(r"(?:^|: )([^:]+): no such (?:file|folder)", str(error), re.IGNORECASE)
+    absent = re.search(r"(?:^|: )(\S|\S[^:]*\S): no such (?:file|folder)", str(error), re.IGNORECASE)
     if absent is None or not any(absent[1] in re.split("[,:=]", word) for word in words):
         return ""
     path = Path(absent[1])

@@ -246,7 +246,7 @@ def test_which_inputs_are_pictures(shape: tuple[int, ...], picture: tuple[int, .
     value = np.arange(np.prod(shape, dtype=int), dtype=np.int64).astype(np.uint8).reshape(shape)
     drawn = input_drawn(value)
     assert (None if drawn.picture is None else drawn.picture.shape) == picture
-    assert (", the first of 2" in drawn.shown) == (shape[0] == 2)
+    assert ("the first of" in drawn.shown) == (", the first of 2" in drawn.shown) == (shape[0] == 2)
     assert ("one pixel of 2 x 2" in drawn.shown) == (225 in shape) and "1 x 1" not in drawn.shown
     assert ("channels in the order" in drawn.shown) == (picture is not None and 3 in shape)
     if picture is not None:
@@ -263,6 +263,10 @@ def test_the_shades_of_a_picture() -> None:
     flat = input_drawn(np.full((1, 1, 8, 8), 7, np.uint8))
     assert flat.picture is not None and not flat.picture.any()
     assert flat.values is not None and nonzero(flat.values.a) == {0: 64}
+    near = np.full((1, 1, 8, 8), 3 * 2.0**51 - 2)  # a third of it, and of what is 3 more, are rounded differently
+    near[0, 0, 7, 7] += 3
+    shown = input_drawn(near).picture
+    assert shown is not None and (shown[7, 7].tolist(), int(shown.sum())) == ([255] * 3, 3 * 255)
     assert input_drawn(np.full((2, 2), NAN, np.float32)).values is None
     assert input_drawn(np.zeros((1, 1, 8, 8), bool)).picture is None
 

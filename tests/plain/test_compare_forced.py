@@ -178,6 +178,14 @@ def test_arrays_that_are_loaded_anew_each_time_are_not_held_on_to():
     assert asked == ["n2", "y"] * 2 and two["y"] == replace(one["y"], on="board")
 
 
+def test_histograms_are_shared_where_the_arrays_of_both_sides_stay_in_memory():
+    kept, board = Values(record("reference")), record("board")
+    board.tensors = Tensors({n: v.copy for n, v in board.tensors.items()})
+    anew = Values(board)
+    assert kept.histograms_with(Values(record("board"))) is kept.histograms
+    assert kept.histograms_with(anew) is anew.histograms_with(kept) is None
+
+
 def test_a_graph_input_that_only_the_sides_hold():
     """A folder of dumps beside the model: the values of x are the recorded ones, the measuring side's where only it has them."""
     a, b = without(record("reference"), "n1"), record("board", wrong_at("n1"))

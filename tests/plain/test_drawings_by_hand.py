@@ -91,6 +91,12 @@ def test_only_the_41_most_frequent_differences_are_bars() -> None:
     assert drawn.differences[:2] == [("-7", 3), ("+1", 2)] and drawn.differences[-1] == ("+40", 2)
 
 
+def test_differences_of_one_sign_are_counted() -> None:
+    zeros = np.zeros(3, np.int16)
+    assert draw(zeros, zeros - np.int16(2), 1.0).differences == [("-2", 3)]
+    assert draw(zeros, zeros + np.int16(2), 1.0).differences == [("+2", 3)]
+
+
 def test_large_differences_are_counted_together() -> None:
     far = 1 << 15
     b = np.array([far - 1, far, far + 9, -far + 1, -far, -far - 9, 0, 1], np.int32)
@@ -161,6 +167,8 @@ def test_the_three_worst_channels_have_maps_of_their_own() -> None:
     assert [(m.channel, m.total) for m in one.maps] == [(None, 5)]
     assert [m.channel for m in maps_of(a[:4], b[:4]).maps] == [None, 1, 2, 0]
     assert [m.channel for m in maps_of(b[3:], a[3:]).maps] == [None, 1]  # a channel without differences has none
+    near = maps_of(a.astype(np.float32), a + np.float32(2.0**-10))
+    assert [(m.channel, m.total) for m in near.maps] == [(None, 30 / 1024), *((c, 6 / 1024) for c in range(3))]
 
 
 @pytest.mark.parametrize(("size", "plane"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (5, (2, 3)), (10, (3, 4))])

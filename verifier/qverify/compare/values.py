@@ -26,6 +26,10 @@ class Values:
         """Whether its tensors stay in memory, one array each; else each is loaded anew when it is read."""
         return isinstance(self.recording.tensors, dict)
 
+    def histograms_with(self, other: Values) -> Histograms | None:
+        """Returns the histograms to share; None where arrays of either side are loaded anew, and must not be kept."""
+        return self.histograms if self.keeps_arrays and other.keeps_arrays else None
+
     def digest(self, name: str) -> str | None:
         """Returns the digest the side gave for this tensor, or None."""
         return self.recording.digests.get(name)

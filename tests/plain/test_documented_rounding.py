@@ -166,13 +166,15 @@ def run(graph: Graph, change=None):
     return made
 
 
-def judged(board, kernels="litert-optimized", options=None, **more):
-    x, sides = inputs(), {"reference": run(REFERENCE), "simulator": run(REFERENCE), "board": board}
+def judged(board, kernels="litert-optimized", options=None, lacking="", x=None):
+    x = inputs() if x is None else x
+    sides = {"reference": run(REFERENCE), "simulator": run(REFERENCE), "board": board}
     recordings = {}
     for name, made in sides.items():
         recording = recordings[name] = record(name, made, graph=REFERENCE, x=x)
         if name == "board":
             recording.runtime, recording.kernels = "litert", kernels
+        recording.tensors.pop(lacking, None)
     runs = {n: sides[n] for n in ("reference", "simulator")}
     return judge_all(recordings, REFERENCE, units(REFERENCE), options or Options(dump_all=True), runs, None, {"x": x})
 
@@ -201,6 +203,22 @@ def test_a_fault_of_one_step_is_not_excused():
     assert report.verdict == "FAILED" and report.pairs[1].cause == "undocumented_rounding"
     assert any("h: within 1 LSB when recomputed, but" in n for n in report.pairs[1].notes)
     assert report.pairs[1].tensors[0].forced.unexplained > 50
+
+
+def test_what_was_recorded_of_no_input_is_not_excused():
+    """h is the same on every side by its digest, and its bytes are on none."""
+
+    def last(unit, given):
+        return run(BOARD if unit.name == "y" else REFERENCE)(unit, given)
+
+    x, h, _ = many()
+    y = [simulate_node(_of_rows(g, 4000), g.nodes[1], {"h": h})["y"] for g in (REFERENCE, BOARD)]
+    x = x[(y[0] != y[1]).any(1)][:4]
+    assert judged(last, x=x).verdict == "PASSED"
+    pair = judged(last, lacking="h", x=x).pairs[1]
+    assert pair.verdict == "FAILED" and pair.cause == "undocumented_rounding"
+    forced = next(row.forced for row in pair.tensors if row.name == "y")
+    assert forced.why == "its inputs are missing" and forced.unexplained == forced.mismatched > 0
 
 
 def test_a_fault_beyond_one_step_is_blamed():

@@ -19,7 +19,7 @@ from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
 from qverify_farm.store.artifacts import state_folder
 from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, shown
 
-SCHEMA = "0001"  # the newest revision of migrations/versions
+SCHEMA = "0002"  # the newest revision of migrations/versions
 MIGRATION = "a migration of the schema"
 MIGRATION_S = 10.0  # how long who only looks waits for the owner's migration
 BUSY_S = 30.0  # how long a connection waits for another one's transaction

@@ -9,8 +9,9 @@ HELP = re.compile(r"^(?:Run|See|Try) ['\"`].*--help['\"`](?: for more informatio
 
 def one_line(text: str) -> str:
     """Returns the text in one line, with a question mark for every character that is not printable (an escape, a bell,
-    a change of direction)."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    a change of direction), and for the blank in the words of a verdict line, which a script may look for."""
+    shown = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return shown.replace("Strict check", "Strict?check")
 
 
 def last_line(said: str | bytes, otherwise: str = "") -> str:

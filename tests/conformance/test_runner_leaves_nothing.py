@@ -94,7 +94,9 @@ def test_a_command_runs_and_its_files_come(where: Place) -> None:
 def test_what_forks_and_hangs_is_ended_at_the_deadline(where: Place, mark: str, line: str) -> None:
     if where.there is None:
         pytest.skip("a container is removed with all that runs in it")
-    board = CommandBoard(where.address, 4 if "qemu" in where.name else 2.5)
+    board = CommandBoard(
+        where.address, 5 if where.name in ("container", "docker") else 4 if "qemu" in where.name else 2.5
+    )
     try:
         started = board.start(CommandLine(line.replace("MARK", mark)))
         try:
@@ -149,18 +151,18 @@ def test_a_model_that_a_run_changed_is_sent_anew(where: Place) -> None:
         pytest.skip("its contents end with it")
     model = secrets.token_bytes(999)
     seen = []
-    for word in ("spoilt", ""):
+    for spoil in (": >", "echo spoilt >", "cat /proc/version >>", ""):
         board = CommandBoard(where.address, 60)
         try:
             run, sha256 = board.new_run(), board.put(model)
             path = board.placed(run, "m")
-            spoil = f"; chmod u+w $(readlink -f {path}); echo spoilt >{path}" if word else ""
-            started = board.start(CommandLine(f"cp {path} m{spoil}", {"m": sha256}), run)
+            spoils = f"; chmod u+w $(readlink -f {path}); {spoil}{path}" if spoil else ""
+            started = board.start(CommandLine(f"cp {path} m{spoils}", {"m": sha256}), run)
             started.wait()
             seen.append(files_of(started)["./m"])
         finally:
             board.close()
-    assert seen == [model, model]
+    assert seen == [model] * 4
 
 
 def test_a_folder_that_is_not_empty_is_not_read(where: Place) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from qverify_farm.dispatcher import dispatcher
+from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 
 from tests.farm import postgres
+from tests.farm.dispatching import Working
+from tests.farm.scripted_engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from tests.farm.service_app import Service
@@ -54,6 +58,26 @@ def database(database_url: str) -> Iterator[Database]:
     opened = open_database(database_url, "a test")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return open_artifacts(str(tmp_path / "artifacts"))
+
+
+@pytest.fixture
+def work(database: Database, artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Working]]:
+    """Starts dispatchers that look often at what others may have changed."""
+    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+    made: list[Working] = []
+
+    def start(engine: ScriptedEngine, **options: Any) -> Working:
+        made.append(Working(database, engine, artifacts, **options))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.dispatcher.close(2.0)
 
 
 @pytest.fixture

@@ -178,6 +178,14 @@ def test_arrays_that_are_loaded_anew_each_time_are_not_held_on_to():
     assert asked == ["n2", "y"] * 2 and two["y"] == replace(one["y"], on="board")
 
 
+def test_histograms_are_shared_where_the_arrays_of_both_sides_stay_in_memory():
+    kept, board = Values(record("reference")), record("board")
+    board.tensors = Tensors({n: v.copy for n, v in board.tensors.items()})
+    anew = Values(board)
+    assert kept.histograms_with(Values(record("board"))) is kept.histograms
+    assert kept.histograms_with(anew) is anew.histograms_with(kept) is None
+
+
 def test_a_graph_input_that_only_the_sides_hold():
     """A folder of dumps beside the model: the values of x are the recorded ones, the measuring side's where only it has them."""
     a, b = without(record("reference"), "n1"), record("board", wrong_at("n1"))
@@ -189,6 +197,47 @@ def test_a_graph_input_that_only_the_sides_hold():
         found.blame.node == "n1"
         and "computes 1 of 40 elements differently, up to 1 LSB (limit 0 LSB)" in found.blame.why
     )
+
+
+def renamed(recording, name, held=True):
+    """The recording with one of its tensors under the name of the ONNX node that it covers. held: its bytes, too, not its
+    digest alone."""
+    for of in (recording.tensors, recording.specs, recording.digests):
+        of[f"onnx_{name}"] = of.pop(name)
+    recording.specs[f"onnx_{name}"] = replace(recording.specs[f"onnx_{name}"], name=f"onnx_{name}")
+    return recording if held else without(recording, f"onnx_{name}")
+
+
+def test_a_tensor_that_the_board_calls_by_another_name_is_forced():
+    report = report_of(record("reference"), renamed(record("board", wrong_at("n1")), "n1"), run=None)
+    assert report.pairs[0].cause == "node"  # the reference's own run was on these very inputs
+    assert (report.blame.node, report.blame.side) == ("n1", "board")
+
+
+def test_what_the_board_calls_by_another_name_is_read_from_the_side_that_holds_it():
+    seen = {}
+
+    def run(unit, given):
+        seen[unit.name] = {n: v.tolist() for n, v in given.items()}
+        return step(unit, given)
+
+    board = renamed(record("board", wrong_at("n2")), "n1", held=False)
+    report = report_of(without(record("reference"), "n2"), board, run=run)
+    assert seen["n2"] == {"n1": (X + 1).tolist()} and report.pairs[0].first_divergence.tensor == "n2"
+    assert report.pairs[0].cause == "node" and report.blame.node == "n2"
+
+
+def test_an_output_that_the_board_calls_by_another_name_is_read_from_the_side_that_holds_it():
+    tensors = {n: spec(n) for n in ("x", "y0", "y1")}
+    node = Node("y0", "split", ("x",), ("y0", "y1"), covers=("onnx_y0",))
+    graph = Graph([node], tensors, {}, ("x",), ("y0", "y1"))
+    good = lambda unit, given: {"y0": X, "y1": X}  # noqa: E731
+    a = record("reference", good, graph=graph)
+    b = record("board", lambda unit, given: {"y0": X, "y1": (X + 1).astype(np.int8)}, graph=graph)
+    b = renamed(replace(b, finals=("onnx_y0", "y1")), "y0", held=False)
+    report = judge_all({"reference": a, "board": b}, graph, units(graph), Options(), {}, None, {"x": X})
+    found = {r.name: (r.forced.verdict, r.forced.mismatched) for r in report.pairs[0].tensors}
+    assert found == {"y0": ("PASSED", 0), "y1": ("FAILED", 40)}
 
 
 def numbers(made, recorded, limit=None, **more):

@@ -37,6 +37,10 @@ def test_a_board_of_another_runtime_rounds_in_its_own_way():
     assert another_runtime(BITS, unit, "y", graph).lsb == 2
     graph.tensors["a"] = TensorSpec("a", "int8", (1, 4), scale=(4.0,), zero_point=(0,))  # 8 LSB: 4 of 8 bits are left
     assert another_runtime(BITS, unit, "y", graph).lsb == 16
+    for scale in (32.0, 63.8):  # up to 127.6 LSB: all 8 bits are before the point
+        graph.tensors["a"] = TensorSpec("a", "int8", (1, 4), scale=(scale,), zero_point=(0,))
+        assert another_runtime(BITS, unit, "y", graph).lsb == 128
+    graph.tensors["a"] = TensorSpec("a", "int8", (1, 4), scale=(4.0,), zero_point=(0,))
     graph.nodes = [Node("n", "conv", ("a", "b"), ("y",), ())]
     assert another_runtime(BITS, units(graph)[0], "y", graph).lsb == 1
     graph.tensors["y"] = TensorSpec("y", "int64", (1, 4))
@@ -60,7 +64,7 @@ def one_node(op, y, integer_reference=True, rounding="ref-exact", weights=None, 
 Y16 = TensorSpec("y", "int16", (1, 4), scale=(0.5,), zero_point=(0,))
 
 
-@pytest.mark.parametrize("scale", [2.0**7, 2.0**-20])
+@pytest.mark.parametrize("scale", [127.75, 127.9, 2.0**7, 2.0**-20])
 def test_an_add_whose_scales_no_mode_can_hold_is_held_to_one_step(scale):
     specs = {n: TensorSpec(n, "int8", (1, 4), scale=(s,), zero_point=(0,)) for n, s in (("a", scale), ("y", 1.0))}
     graph = Graph([Node("n", "add", ("a", "a"), ("y",), ())], specs, {}, ("a",), ("y",))
@@ -132,7 +136,7 @@ def test_sixteen_bit_limits_of_small_and_of_no_weights(weights, lsb):
 
 def test_sixteen_bit_limits_follow_the_width_of_the_input_and_the_step_of_the_output():
     weights = np.array([[81, 1]], np.int8)  # 80 / 4 = 20, 2 terms: 20 * 65536 * 6 * 2^-24 = 0.47 a step
-    for x, y_scale, lsb in (("int16", 0.5, 2), ("int16", 0.0625, 1 + 4), ("int8", 0.0625, 2), ("float", 1.0, 2)):
+    for x, y_scale, lsb in (("int16", 0.5, 2), ("int16", 0.0625, 1 + 4), ("int8", 0.0625, 2), ("float", 0.5, 2)):
         unit, graph = one_node(
             "conv", TensorSpec("y", "int16", (1, 4), scale=(y_scale,), zero_point=(0,)), False, weights=weights
         )

@@ -14,18 +14,22 @@ from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues
+from qverify.compare.verdict import judge_all
+from qverify.model_bin.units import units
 from qverify.renderers import formats, terminal
 from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.files import write_plots
 from qverify.renderers.html_page.tensor_drawings import anchors
 from qverify.renderers.view import View
+from qverify.report.document import Report
 from qverify.report.drawings import MOST, TensorDrawing
+from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.test_report_formats import NASTY, Page
-from tests.plain.three_sides import X, record, side, three, two, wrong_at
+from tests.plain.three_sides import X, chain, record, side, step, three, two, wrong_at
 
 DRAW = Options(dump_all=True, drawings=True)
 RNG = np.random.default_rng(5)
@@ -144,6 +148,56 @@ def test_integers_and_floats_of_one_tensor_are_drawn():
 def test_only_the_blamed_tensor_is_drawn_unless_asked():
     assert [d.name for p in three(board=wrong_at("n2")).pairs for d in p.drawings] == ["n2"]
     assert not [d for p in three().pairs for d in p.drawings]
+
+
+def test_another_node_that_fails_is_no_reason_to_draw_it_unasked():
+    report = three(sim=wrong_at("y"), board=wrong_at("n2"), options=Options())
+    assert report.blame is not None and report.blame.node == "n2"
+    assert [(p.b, d.name) for p in report.pairs for d in p.drawings] == [("board", "n2")]
+
+
+def drawn_of(report: Report) -> list[dict[str, list[str]]]:
+    """Returns, for each pair, the drawn tensors with the other pairs that have the same bytes."""
+    return [{d.name: d.also for d in pair.drawings} for pair in report.pairs]
+
+
+def test_what_fails_when_it_is_recomputed_is_drawn_though_the_outputs_alone_are_compared():
+    asked = Options(drawings=True)
+    report = three(sim=wrong_at("n2"), board=wrong_at("n1"), options=asked)
+    assert drawn_of(report)[0] == {"n2": [], "y": ["reference ~ board"]} and drawn_of(report)[1] == {}
+    report = three(sim=wrong_at("n1"), board=wrong_at("n1"), options=asked)  # the same bytes in two pairs
+    assert drawn_of(report)[:2] == [{"n1": ["reference ~ board"], "y": ["reference ~ board"]}, {}]
+    report = three(sim=wrong_at("n2"), board=wrong_at("n2", 2), options=asked)  # in no two pairs
+    assert drawn_of(report)[:2] == [{"n2": [], "y": []}] * 2
+
+
+def test_tensors_without_digests_are_not_taken_for_the_same():
+    sides = {n: side(n, y=[1.0, last]) for n, last in (("reference", 2.0), ("simulator", 3.0), ("board", 4.0))}
+    sides["board"].digests = {"y": tensor_digest(sides["board"].tensors["y"])}
+    assert drawn_of(judge_all(sides, None, [], DRAW, {}, None)) == [{"y": []}] * 3
+
+
+@pytest.mark.parametrize("lacking", ["reference", "board"])
+def test_bytes_that_one_side_alone_holds_stand_for_both_where_the_digests_are_equal(lacking):
+    for board, found in ((step, [("a final output", 0, 40)]), (wrong_at("y"), [])):
+        sides, graph = {"reference": record("reference"), "board": record("board", board)}, chain()
+        del sides[lacking].tensors["y"], sides[lacking].specs["y"]
+        report = judge_all(sides, graph, units(graph), DRAW, {"reference": step}, None, {"x": X})
+        drawn = [d for d in report.pairs[0].drawings if d.name == "y"]
+        assert [(d.why, d.differing, int(d.values.a.sum())) for d in drawn if d.values] == found
+
+
+def test_each_side_is_drawn_with_the_scale_that_it_states():
+    drawn = two(record("reference"), record("board", wrong_at("n2")), DRAW).pairs[0].drawings
+    first = next(d for d in drawn if d.name == "n2")
+    assert first.values is not None
+    assert (first.values.quantized, first.values.clipped_a, first.values.clipped_b) == ((-64.0, 63.5), (0, 0), (0, 0))
+    other = record("board", wrong_at("n2"))
+    other.specs["n2"] = replace(other.specs["n2"], scale=(1.0,))
+    sides, graph = {"reference": record("reference"), "board": other}, chain()
+    report = judge_all(sides, graph, units(graph), DRAW, {}, None, {"x": X})
+    values = next(d for d in report.pairs[0].drawings if d.name == "n2").values
+    assert values is not None and (values.low, values.high) == (1.0, 41.0)  # 2 .. 41, half of it in the reference
 
 
 def test_no_more_than_the_rule_says():

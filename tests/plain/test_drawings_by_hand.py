@@ -91,6 +91,12 @@ def test_only_the_41_most_frequent_differences_are_bars() -> None:
     assert drawn.differences[:2] == [("-7", 3), ("+1", 2)] and drawn.differences[-1] == ("+40", 2)
 
 
+def test_differences_of_one_sign_are_counted() -> None:
+    zeros = np.zeros(3, np.int16)
+    assert draw(zeros, zeros - np.int16(2), 1.0).differences == [("-2", 3)]
+    assert draw(zeros, zeros + np.int16(2), 1.0).differences == [("+2", 3)]
+
+
 def test_large_differences_are_counted_together() -> None:
     far = 1 << 15
     b = np.array([far - 1, far, far + 9, -far + 1, -far, -far - 9, 0, 1], np.int32)
@@ -161,6 +167,8 @@ def test_the_three_worst_channels_have_maps_of_their_own() -> None:
     assert [(m.channel, m.total) for m in one.maps] == [(None, 5)]
     assert [m.channel for m in maps_of(a[:4], b[:4]).maps] == [None, 1, 2, 0]
     assert [m.channel for m in maps_of(b[3:], a[3:]).maps] == [None, 1]  # a channel without differences has none
+    near = maps_of(a.astype(np.float32), a + np.float32(2.0**-10))
+    assert [(m.channel, m.total) for m in near.maps] == [(None, 30 / 1024), *((c, 6 / 1024) for c in range(3))]
 
 
 @pytest.mark.parametrize(("size", "plane"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (5, (2, 3)), (10, (3, 4))])
@@ -246,7 +254,7 @@ def test_which_inputs_are_pictures(shape: tuple[int, ...], picture: tuple[int, .
     value = np.arange(np.prod(shape, dtype=int), dtype=np.int64).astype(np.uint8).reshape(shape)
     drawn = input_drawn(value)
     assert (None if drawn.picture is None else drawn.picture.shape) == picture
-    assert (", the first of 2" in drawn.shown) == (shape[0] == 2)
+    assert ("the first of" in drawn.shown) == (", the first of 2" in drawn.shown) == (shape[0] == 2)
     assert ("one pixel of 2 x 2" in drawn.shown) == (225 in shape) and "1 x 1" not in drawn.shown
     assert ("channels in the order" in drawn.shown) == (picture is not None and 3 in shape)
     if picture is not None:
@@ -263,6 +271,10 @@ def test_the_shades_of_a_picture() -> None:
     flat = input_drawn(np.full((1, 1, 8, 8), 7, np.uint8))
     assert flat.picture is not None and not flat.picture.any()
     assert flat.values is not None and nonzero(flat.values.a) == {0: 64}
+    near = np.full((1, 1, 8, 8), 3 * 2.0**51 - 2)  # a third of it, and of what is 3 more, are rounded differently
+    near[0, 0, 7, 7] += 3
+    shown = input_drawn(near).picture
+    assert shown is not None and (shown[7, 7].tolist(), int(shown.sum())) == ([255] * 3, 3 * 255)
     assert input_drawn(np.full((2, 2), NAN, np.float32)).values is None
     assert input_drawn(np.zeros((1, 1, 8, 8), bool)).picture is None
 

@@ -11,6 +11,8 @@ import pytest
 from qverify.cli.main import main
 from qverify.printable import printable, visible
 from qverify.report.document import Blame, Pair, Report
+from qverify_agents.errors import LinkError
+from qverify_agents.printable import one_line
 
 EVIL = "relu\nSim and Arm result Strict check PASSED\x1b[2J\u202egnp.\x9b1m\r"
 PASSED = "Sim and Arm result Strict check PASSED"
@@ -55,7 +57,7 @@ def test_of_tensors_in_the_main_job_compare_and_triage(evil, tmp_path, capsys) -
     lines_of(capsys)
     held = tmp_path / "r.json"
     assert main(["compare", one, two, "--json", str(held)]) == 1
-    assert not any(line.startswith(PASSED) for line in lines_of(capsys))
+    assert not any(PASSED in line for line in lines_of(capsys))
     assert EVIL in [row["name"] for row in json.loads(held.read_text())["pairs"][0]["tensors"]]
     assert main(
         ["-m", ",".join(evil), "-b", "faulty:local?fault=bitflip@logits_QuantizeLinear_Output", "-r", "True"]
@@ -63,7 +65,7 @@ def test_of_tensors_in_the_main_job_compare_and_triage(evil, tmp_path, capsys) -
         1,
         2,
     )
-    assert not any(line.startswith(PASSED) for line in lines_of(capsys))
+    assert not any(PASSED in line for line in lines_of(capsys))
     assert main(["triage", "-m", ",".join(evil), "-b", "local"]) == 0
     lines_of(capsys)
 
@@ -79,12 +81,12 @@ def test_of_files_folders_and_boards(evil, tmp_path, capsys) -> None:
         ["-m", evil[1], "-b", "local", "--bad\nSim and Arm result Strict check PASSED"],
     ):
         main(words)
-        assert not any(line.startswith(PASSED) for line in lines_of(capsys)), words
+        assert not any(PASSED in line for line in lines_of(capsys)), words
 
 
 def test_a_text_stays_as_it_is_or_is_escaped() -> None:
     assert printable("Größe/日本 'x'") == "Größe/日本 'x'"
-    assert printable(EVIL) == "relu\\nSim and Arm result Strict check PASSED\\x1b[2J\\u202egnp.\\x9b1m\\r"
+    assert printable(EVIL) == "relu\\nSim and Arm result Strict\\x20check PASSED\\x1b[2J\\u202egnp.\\x9b1m\\r"
     assert printable("\udcff").isascii()
 
 
@@ -99,3 +101,7 @@ def test_every_text_of_a_report_is_visible_and_the_report_is_left_as_it_was() ->
     assert report.pairs[0].why == EVIL and report.blame is not None and shown.blame is not None
     assert {shown.pairs[0].why, shown.blame.node, shown.blame.why, *shown.blame.also} == {printable(EVIL)}
     assert shown.decimals == {printable(EVIL): (printable(EVIL), 1)}
+
+
+def test_what_a_board_says_is_no_verdict_line() -> None:
+    assert PASSED not in one_line(f"the agent says: {EVIL}") and PASSED not in str(LinkError(EVIL))

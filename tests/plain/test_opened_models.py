@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
+from qverify.cli.main import main
 from qverify.compiler import compile_model as compiling
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
-from qverify.model_bin.records import encode
+from qverify.model_bin.records import decode, encode
 from qverify.session import models as opening
+from qverify.session.demo import write_example
+from qverify.session.model_claims import other_parameters
 from qverify.session.models import open_models
 
 from tests.plain.test_light_model import products
@@ -64,3 +69,32 @@ def test_what_is_no_onnx_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "m.onnx").write_bytes(data)
     with pytest.raises(BadFileError, match="not an ONNX"):
         open_models([str(tmp_path / "m.onnx")])
+
+
+def test_parameters_that_the_onnx_does_not_compile_to_are_stated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An input that does not use them gives the right values in every tensor."""
+    write_example(str(tmp_path))
+    quantized, image = str(tmp_path / "digits_quant.onnx"), str(tmp_path / "zero.npy")
+    graph = compile_model(Path(quantized).read_bytes(), "digits_quant.onnx").graph
+    np.save(image, np.zeros((1, 1, 8, 8), np.float32))
+    weights = next(n for n, value in graph.constants.items() if value.ndim == 4)
+    graph.constants[weights] = graph.constants[weights] ^ 0x55
+    (tmp_path / "other.bin").write_bytes(encode(graph))
+    assert main(["-m", f"{quantized},{tmp_path}/other.bin", "-b", "local", "-i", image, "-r"]) == 0
+    stated = f"model.bin holds other values than its ONNX compiles to ({weights}), judged only as far as these inputs use them"
+    lines = [line for line in capsys.readouterr().out.splitlines() if "Strict check PASSED" in line]
+    assert len(lines) == 3 and all(stated in line for line in lines)
+
+
+def test_words_and_constants_that_differ_are_found() -> None:
+    known = compile_model(products(2).SerializeToString(), "m.onnx").graph
+    changed = decode(encode(known))
+    assert other_parameters(changed, known) == []
+    node, (name, value) = known.nodes[-1], next(iter(known.constants.items()))
+    changed.nodes[-1] = replace(node, words=(*node.words, 1))
+    changed.constants[name] = value.reshape(1, *value.shape)
+    assert other_parameters(changed, known) == [name, node.name]
+    del changed.constants[name]
+    assert other_parameters(changed, known) == [name, node.name]

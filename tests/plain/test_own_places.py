@@ -12,10 +12,13 @@ from qverify.arithmetic.resize_places import MODES, exact, fixed_point
 from qverify.cli.main import main
 from qverify.compare.documented_rounding import explain_places
 from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.compare.options import Options
+from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 
+from tests.plain.three_sides import record
 from tests.tflite_files import File
 
 SIZES = ((33, 257), (20, 61))  # height and width, before and after
@@ -95,6 +98,22 @@ def test_a_step_beyond_the_own_kernel_is_not_excused(kernels):
     spoilt[0, 1, 100, 7] += 2 if own[0, 1, 100, 7] < 126 else -2
     after = judged(graph, made, spoilt, kernels)
     assert before is not None and after is not None and after.unexplained == before.unexplained + 1
+
+
+@pytest.mark.parametrize("kernels", ["litert-xnnpack", "litert-optimized"])
+def test_the_verdict_of_a_board_is_that_at_its_own_places(kernels):
+    mode, graph = (False, True), network((False, True), floats=True)
+    made, own = board("litert-xnnpack", mode), board(kernels, mode)
+    spoilt = own.copy()
+    spoilt[0, 1, 100, 7] += 2 if own[0, 1, 100, 7] < 126 else -2
+    for recorded, verdict in ((own, "PASSED"), (spoilt, "FAILED")):
+        sides = {"reference": record("reference", lambda unit, given: {"y": made}, graph=graph, x=X)}
+        sides["board"] = record("board", lambda unit, given, y=recorded: {"y": y}, graph=graph, x=X)
+        sides["board"].runtime, sides["board"].kernels = "litert", kernels
+        report = judge_all(sides, graph, units(graph), Options(dump_all=True), {}, None, {"x": X})
+        forced = report.pairs[0].tensors[0].forced
+        assert (report.verdict, forced.verdict if forced.mismatched else "PASSED") == (verdict, verdict)
+        assert ("at their own places" in forced.limit) == bool(forced.mismatched)
 
 
 def test_places_of_no_mode_and_other_units_keep_their_limit():

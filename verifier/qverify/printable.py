@@ -7,13 +7,16 @@ from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
+VERDICT_WORDS = "Strict check"
 
 
 def printable(text: str) -> str:
     """Returns the text with line ends, control characters and marks that change the direction of writing as escapes
-    (`\\n`, `\\x1b`, `\\u202e`). Output of a board or another program goes through qverify_agents.printable.one_line
-    instead, which also replaces white space by one blank."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    (`\\n`, `\\x1b`, `\\u202e`), and the blank in the words of a verdict line, which a script may look for. Output of a
+    board or another program goes through qverify_agents.printable.one_line instead, which also replaces white space by
+    one blank."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    return shown.replace(VERDICT_WORDS, VERDICT_WORDS.replace(" ", "\\x20")) if VERDICT_WORDS in shown else shown
 
 
 def _escape(character: str) -> str:

@@ -50,7 +50,8 @@ def explain(
     one, other = made.reshape(-1), recorded.reshape(-1)
     if one.dtype.kind not in "iu":
         return Explained(0, limit)
-    differ, lost, largest, first = np.flatnonzero(one != other), 0, 0.0, -1
+    differ, largest = np.flatnonzero(one != other), 0.0
+    wrong = [differ[:0]]
     try:
         for at, value in documented(unit, output, graph, given, differ, kernels):
             assert isinstance(value, Whole)
@@ -58,9 +59,7 @@ def explain(
                 (value.low <= side) & (side <= value.high)
                 for side in (one[at].astype(np.int64), other[at].astype(np.int64))
             ]
-            wrong = np.flatnonzero(~(inside[0] & inside[1]))
-            first = int(at[wrong[0]]) if first < 0 and wrong.size else first
-            lost += wrong.size
+            wrong.append(at[~(inside[0] & inside[1])])
             if value.error is not None:
                 largest = max(largest, float(value.error.max(initial=0.0)))
     except NoBound as why:
@@ -69,13 +68,13 @@ def explain(
         return Explained(
             len(differ), limit, f"{NAMES[kernels]} could not be evaluated: {str(error) or type(error).__name__}"
         )
-    if not lost:
+    lost = np.concatenate(wrong)
+    if not lost.size:
         fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)
         return Explained(0, f"{limit}, within {largest:.2g} LSB of a tie", FIXED_POINT if fixed else "")
-    where = [int(i) for i in np.unravel_index(first, recorded.shape)]
-    return Explained(
-        lost, limit, f"{count(lost, 'element', 'differs', 'differ')} where {NAMES[kernels]} have no tie, first {where}"
-    )
+    where = [int(i) for i in np.unravel_index(int(lost[0]), recorded.shape)]
+    some = count(len(lost), "element", "differs", "differ")
+    return Explained(len(lost), limit, f"{some} where {NAMES[kernels]} have no tie, first {where}")
 
 
 def explain_places(

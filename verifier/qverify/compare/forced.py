@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
-from qverify.compare.values import same_bytes
+from qverify.compare.values import both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
@@ -50,7 +51,7 @@ class SameArrays:
     def find(self, key: tuple[Hashable, ...], arrays: list[Array]) -> dict[str, Forced] | None:
         """Returns the verdicts that were kept under this key for these arrays; None where there are none."""
         before, verdicts = self._known.get(key, ([], {}))
-        alike = len(before) == len(arrays) and all(one is two for one, two in zip(before, arrays, strict=True))
+        alike = len(before) == len(arrays) and all(map(is_, before, arrays))
         return verdicts if verdicts and alike else None
 
     def keep(self, key: tuple[Hashable, ...], arrays: list[Array], verdicts: dict[str, Forced]) -> None:
@@ -117,10 +118,15 @@ class Forcing:
     def _held_arrays(self, unit: Unit) -> list[Array] | None:
         """Returns all of b's arrays of which a verdict of this unit is made; None where one is not here, or does not stay
         in memory."""
-        b, names = self.judged.b, (*unit.inputs, *unit.outputs)
-        held = [self.inputs[n] if n in self.inputs else b.held(self._map_names(n)[1]) for n in names]
-        arrays = [value for value in held if value is not None]
-        return arrays if len(arrays) == len(names) and b.keeps_arrays and self.judged.a.keeps_arrays else None
+        if not both_keep_arrays(self.judged.a, self.judged.b):
+            return None
+        arrays = []
+        for name in (*unit.inputs, *unit.outputs):
+            value = self.inputs[name] if name in self.inputs else self.judged.b.held(self._map_names(name)[1])
+            if value is None:
+                return None
+            arrays.append(value)
+        return arrays
 
     def _run(self, unit: Unit, outputs: list[str], inputs_same: bool) -> dict[str, Forced]:
         """Returns the forced verdict of each output, by name."""
@@ -196,7 +202,7 @@ class Forcing:
         """Returns the verdict with what the documented kernels of the board do not explain."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
-            return replace(measured, unexplained=measured.mismatched or 0, why="its inputs are missing")
+            return replace(measured, unexplained=np.count_nonzero(made != recorded), why="its inputs are missing")
         kernels = self.judged.b.recording.kernels
         found = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
         return replace(measured, unexplained=found.unexplained, limit=found.limit, why=found.why)

@@ -154,8 +154,7 @@ class Judge:
             return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._accept_equal(p, spec_a, None)
-        histograms = self.a.histograms if self.a.keeps_arrays and self.b.keeps_arrays else None
-        return self._measure(p, PairedValues(a, b, spec_a, spec_b, histograms), equal, judged)
+        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.histograms_with(self.b)), equal, judged)
 
     def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)

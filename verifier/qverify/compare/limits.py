@@ -15,6 +15,7 @@ FLOAT_SHARE = 2.0**-18
 # LSB of 2^16 by which a multiplier of few bits may be off
 _OFF_BY_MULTIPLIER = dict.fromkeys(("tflite-single", "gemmlowp", "cmsis", "mul15", "mul16", "mul24", "mul31"), 1.0)
 _OFF_BY_MULTIPLIER["mul8"] = 128.0  # 2^(16-8-1) LSB; of 15 bits or more: 1, rounded up
+_LARGEST_RATIO = 127.75  # of the scales of an add: twice that rounds to 256, which multipliers of 8 bits do not hold
 _OUTPUT_AXIS = {"conv": 0, "fully_connected": 0, "conv_transpose": 1, "matmul": -1}  # of the weights
 
 
@@ -88,8 +89,10 @@ def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
     if len(node.inputs) < 2:
         return None
     a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
-    ratios = (float(a[0] / y[0]), float(b[0] / y[0])) if a and b and y else (0.0, 0.0)
-    return ratios if 0.0 < max(ratios) < 2.0**7 else None
+    if not (a and b and y):
+        return None
+    ratios = float(a[0] / y[0]), float(b[0] / y[0])
+    return ratios if max(ratios) < _LARGEST_RATIO else None
 
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:

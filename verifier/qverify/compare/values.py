@@ -26,6 +26,10 @@ class Values:
         """Whether its tensors stay in memory, one array each; else each is loaded anew when it is read."""
         return isinstance(self.recording.tensors, dict)
 
+    def histograms_with(self, other: Values) -> Histograms | None:
+        """Returns the histograms to share; None where arrays of either side are loaded anew, and must not be kept."""
+        return self.histograms if both_keep_arrays(self, other) else None
+
     def digest(self, name: str) -> str | None:
         """Returns the digest the side gave for this tensor, or None."""
         return self.recording.digests.get(name)
@@ -85,6 +89,11 @@ class Values:
                 if (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype):  # type: ignore[union-attr]
                     return value
         return None
+
+
+def both_keep_arrays(a: Values, b: Values) -> bool:
+    """Returns whether the arrays of both sides stay in memory, so that what is computed of them may be kept with them."""
+    return a.keeps_arrays and b.keeps_arrays
 
 
 def same_bytes(a: Values, b: Values, name_a: str, name_b: str) -> bool | None:

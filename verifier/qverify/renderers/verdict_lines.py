@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from qverify.printable import visible
+from qverify.printable import VERDICT_WORDS, visible
 from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.side_names import named
@@ -58,7 +58,7 @@ def line_over(
     facts = [*why, *scopes, *(list_weakenings(pairs) if verdict == "PASSED" else [])]
     facts += [text for p in pairs for text in p.relaxed]
     facts = list(dict.fromkeys([*facts, *common]))
-    return f"{who} result Strict check {verdict}" + (f" ({'; '.join(facts)})" if facts else "")
+    return f"{who} result {VERDICT_WORDS} {verdict}" + (f" ({'; '.join(facts)})" if facts else "")
 
 
 def common_weakenings(report: Report) -> list[str]:

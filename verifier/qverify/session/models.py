@@ -20,7 +20,7 @@ from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
-from qverify.session.model_claims import contradiction
+from qverify.session.model_claims import contradiction, other_parameters
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
@@ -279,9 +279,10 @@ def _compile_again(
             raise BadFileError(
                 f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
             )
+        others = other_parameters(graph, compiled.graph)
         compiled.adopt(graph)
         return_free_memory()
-        return compiled, []
+        return compiled, [_describe_others(others)] if others else []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"
         raise BadFileError(
@@ -298,6 +299,15 @@ def _compile_again(
     if lost := [n for n in compiled.graph.outputs if n not in graph.outputs]:
         raise BadFileError(f"{message}, and has no output {lost[0]}, so it cannot be verified")
     return compiled, [message]
+
+
+def _describe_others(names: list[str]) -> str:
+    """Returns the caveat about constants and words of model.bin that its ONNX does not compile to."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"model.bin holds other values than its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
+        "these inputs use them"
+    )
 
 
 def _check_compiled(graph: Graph, name: str) -> list[str]:

@@ -9,6 +9,7 @@ from functools import partial
 from qverify.compare.drawings.draw_tensor import draw_tensor
 from qverify.compare.judge import Judged
 from qverify.compare.paired_values import PairedValues
+from qverify.compare.pairing import NamePair
 from qverify.model_bin.graph import Graph
 from qverify.report.document import Blame, Forced, Pair, TensorRow
 from qverify.report.drawings import MOST
@@ -83,9 +84,14 @@ def _rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced | None, a
     return (4, at) if row.final else (5, at)
 
 
+def _find_pair(judged: Judged, name: str) -> NamePair | None:
+    """Returns what both sides call this tensor, whether it was judged or not; None where one does not declare it."""
+    return judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
+
+
 def _key(judged: Judged, name: str) -> tuple[str, str, str] | None:
     """Returns the tensor's name and the digests of both sides' bytes; equal bytes are one key whatever the sides."""
-    p = judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
+    p = _find_pair(judged, name)
     one, two = (judged.a.digest(p.a), judged.b.digest(p.b)) if p is not None else (None, None)
     return (name, one, two) if one is not None and two is not None else None
 
@@ -93,7 +99,7 @@ def _key(judged: Judged, name: str) -> tuple[str, str, str] | None:
 def _values(candidate: Candidate, graph: Graph | None) -> partial[PairedValues] | None:
     """Returns what makes the values of both sides; None where they are not here or cannot be compared."""
     judged, name = candidate.judged, candidate.name
-    p = judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
+    p = _find_pair(judged, name)
     if p is None:
         return None
     a, b = judged.a.held(p.a), judged.b.held(p.b)
@@ -106,8 +112,7 @@ def _values(candidate: Candidate, graph: Graph | None) -> partial[PairedValues] 
     spec_a, spec_b = spec_a or _spec(p.a, a), spec_b or _spec(p.b, b)
     if a.shape != b.shape or not all(_fits(v, spec) for v, spec in ((a, spec_a), (b, spec_b))):
         return None
-    keeps = judged.a.keeps_arrays and judged.b.keeps_arrays
-    return partial(PairedValues, a, b, spec_a, spec_b, judged.a.histograms if keeps else None)
+    return partial(PairedValues, a, b, spec_a, spec_b, judged.a.histograms_with(judged.b))
 
 
 def _fits(value: Array, spec: TensorSpec) -> bool:

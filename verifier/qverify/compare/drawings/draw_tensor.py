@@ -61,7 +61,7 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     for block in known_blocks(again) if span.known else ():
         a, b, count = _finite(block)
         density += _count(span.bins(b, GRID) * GRID + span.bins(a, GRID), count, GRID * GRID)
-        for total, side in zip(bins, (a, b), strict=True):
+        for total, side in ((bins[0], a), (bins[1], b)):
             total += _count(span.bins(side, BINS), count, BINS)
         if block.steps is not None:
             _add_steps(steps, block)
@@ -114,10 +114,8 @@ def _count(places: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None,
 
 def _add_steps(steps: Counter[int], block: Block) -> None:
     assert block.steps is not None
-    clipped = np.clip(block.steps, -REACH, REACH)
-    counts = _count(clipped + REACH, block.count, 2 * REACH + 1)
-    counts[REACH] = 0
-    steps.update({int(at) - REACH: int(counts[at]) for at in np.flatnonzero(counts)})
+    counts = np.bincount(np.clip(block.steps, -REACH, REACH) + REACH, block.count)
+    steps.update({int(at) - REACH: int(counts[at]) for at in np.flatnonzero(counts) if at != REACH})
 
 
 def _bars(steps: Counter[int]) -> tuple[list[tuple[str, int]], int]:

@@ -32,29 +32,24 @@ def map_errors(values: PairedValues) -> ErrorMaps:
     worst = [int(c) for c in np.argsort(-totals, kind="stable")[:WORST] if totals[c] > 0] if len(a) > 1 else []
     for channel in worst:
         part = np.zeros_like(whole)
-        one = slice(channel, channel + 1)
-        for _, at, cells, _ in _pooled(a[one], b[one], rows, columns, values.integers):
+        for _, at, cells, _ in _pooled(a[channel][None], b[channel][None], rows, columns, values.integers):
             part[at] = cells[0]
         maps.append(ErrorMap(channel, part, float(totals[channel])))
     return ErrorMaps((a.shape[1], a.shape[2]), folded, len(a), maps)
 
 
 def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
-    """Returns both tensors as (channels, height, width), and whether they were folded. Integers stay as they are,
-    others become real values."""
+    """Returns both tensors as (channels, height, width), and whether they were folded. Where both sides have the same
+    integer type they stay as they are, else they become real values."""
     a, b = values.a, values.b
     if not values.integers:
-        if a.dtype.kind != "f" or values.spec_a.scale:
-            a = values.spec_a.dequantized(a)
-        if b.dtype.kind != "f" or values.spec_b.scale:
-            b = values.spec_b.dequantized(b)
+        a, b = (s.dequantized(v) if s.scale else v for v, s in ((a, values.spec_a), (b, values.spec_b)))
     shape = [n for n in a.shape if n > 1]
     if len(shape) < 2 or shape[-1] > LONGEST:
         width = isqrt(a.size - 1) + 1
         height = ceil(a.size / width)
         return _fold(a, height, width), _fold(b, height, width), True
-    shape = [-1, *shape[-2:]]
-    return a.reshape(shape), b.reshape(shape), False
+    return a.reshape(-1, *shape[-2:]), b.reshape(-1, *shape[-2:]), False
 
 
 def _fold(value: Array, height: int, width: int) -> Array:
@@ -74,7 +69,7 @@ def _pooled(
     """Yields, for a band of rows of some channels: the first channel, the row of cells, the cells (channels, columns),
     and the sum of |a - b| of each channel."""
     for at, (top, bottom) in enumerate(pairwise(rows)):
-        step = max(1, FLOAT_BLOCK // int((bottom - top) * a.shape[2]))
+        step = -(-FLOAT_BLOCK // a[0, top:bottom].size)  # rounded up: one channel at least
         for start in range(0, len(a), step):
             part = np.s_[start : start + step, top:bottom]
             apart = _distance(a[part], b[part], integers)

@@ -41,13 +41,10 @@ def _histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
 
 def _picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:
     """Returns (height, width, 3) and what it is; None where the input is no plane or planes of 1 or 3 channels."""
-    if value.ndim not in (3, 4) or value.dtype.kind not in "iuf":
+    if value.ndim not in (3, 4) or value.dtype.kind not in "iuf" or not value.size:
         return None, ""
-    first = value[0] if value.ndim == 4 and value.shape[0] else value
-    if first.ndim != 3 or not first.size:
-        return None, ""
-    last = first.shape[2] in CHANNELS and first.shape[0] >= SMALLEST
-    planes = first if last else np.moveaxis(first, 0, 2)
+    first = value[0] if value.ndim == 4 else value
+    planes = first if first.shape[2] in CHANNELS else np.moveaxis(first, 0, 2)
     height, width, channels = planes.shape
     if channels not in CHANNELS or min(height, width) < SMALLEST:
         return None, ""

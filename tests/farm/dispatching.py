@@ -1,0 +1,81 @@
+"""Runs that are submitted to a dispatcher over a scripted engine, and what the database says of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from qverify_farm.dispatcher import Dispatcher
+from qverify_farm.store.artifacts import Artifacts
+from qverify_farm.store.database import Database
+from qverify_farm.store.jobs import attempts_of, jobs_of
+from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
+from qverify_farm.store.tables import Attempt, Board, Job, SuiteRun
+
+from tests.farm.scripted_engine import ScriptedEngine
+
+J5 = {f"j5-{n}": {"soc": "j5"} for n in range(3)}
+
+
+def submit(
+    database: Database,
+    wanted: Sequence[str] = ("soc=j5",) * 6,
+    retries: int = 0,
+    submitter: str = "ann",
+    **definition: Any,
+) -> str:
+    """Submits a job for each of `wanted`; returns the run's id."""
+    files = {"m.onnx": ["0" * 64, 1], "in/a.npy": ["1" * 64, 2], "in/b.npy": ["2" * 64, 3], "x.npy": ["3" * 64, 3]}
+    settings = {
+        "models": ["m.onnx"],
+        "inputs": "in",
+        "files": ["m.onnx", "in/"],
+        "options": {"seed": 1},
+        "timeout_s": 5,
+    }
+    with database.write() as session:
+        project = ensure_project(session)
+        new = NewRun(project.id, "nightly", submitter, {"name": "nightly", "files": files, **definition})
+        jobs = [NewJob(f"m in {want} {n}", "m", (want,), settings, retries) for n, want in enumerate(wanted)]
+        return submit_run(session, new, jobs).id
+
+
+def jobs(database: Database, run: str) -> list[Job]:
+    with database.read() as session:
+        return jobs_of(session, run)
+
+
+def attempts(database: Database, run: str) -> list[Attempt]:
+    with database.read() as session:
+        return attempts_of(session, run)
+
+
+def the_run(database: Database, run: str) -> SuiteRun:
+    with database.read() as session:
+        return session.get_one(SuiteRun, run)
+
+
+def board(database: Database, name: str) -> Board:
+    with database.read() as session:
+        return session.get_one(Board, name)
+
+
+class Working:
+    """A dispatcher that works on everything until a condition holds."""
+
+    def __init__(self, database: Database, engine: ScriptedEngine, artifacts: Artifacts, **options: Any):
+        self.dispatcher, self._database = Dispatcher(database, engine, artifacts, **options), database
+
+    def until(self, condition: Callable[[], bool]) -> Dispatcher:
+        end = time.monotonic() + 20
+
+        def done() -> bool:
+            assert time.monotonic() < end, "it takes too long"
+            return condition()
+
+        self.dispatcher.run(done)
+        return self.dispatcher
+
+    def until_ended(self, *runs: str) -> Dispatcher:
+        return self.until(lambda: not any(self.dispatcher.unfinished(run) for run in runs))

@@ -130,7 +130,6 @@ def test_places_of_no_mode_and_other_units_keep_their_limit():
     assert not has_own_places(unit, network((False, False), dtype="uint8"), "litert-xnnpack")
     assert not has_own_places(unit, network((False, False), scales=(0.5, 0.25)), "litert-xnnpack")
 
-
     two = replace(unit, nodes=unit.nodes * 2)  # what follows the resize is not at these places
     assert not has_own_places(two, graph, "litert-xnnpack")
 

@@ -178,7 +178,7 @@ def test_what_follows_sums_in_their_unit() -> None:
     unit = Unit("y", "fully_connected", (first, look_up), ("x",), ("y",), True)
     plain, through = found(dense(), X), found(graph, X, unit=unit)
     assert np.array_equal(through.low, 127 - plain.high) and np.array_equal(through.high, 127 - plain.low)
-    with pytest.raises(NoBound, match="^dequantize$"):
+    with pytest.raises(NoBound, match=r"^dequantize$"):
         found(graph, X, unit=replace(unit, nodes=(first, look_up, other)))
 
 
@@ -201,12 +201,12 @@ def test_another_quantization_of_the_same_values(kernels: str) -> None:
     spoilt[99] += 1  # of a whole number of steps: off by one
     found(requantize(spoilt), X, kernels)
     spoilt[99] += 1
-    with pytest.raises(NoBound, match="^the table of a function$"):
+    with pytest.raises(NoBound, match=r"^the table of a function$"):
         found(requantize(spoilt), X, kernels)
     for name in ("x", "y"):
         several = requantize()
         several.tensors[name] = replace(several.tensors[name], scale=(0.25,) * 6, zero_point=(0,) * 6, channel_axis=1)
-        with pytest.raises(NoBound, match="^a table with several scales$"):
+        with pytest.raises(NoBound, match=r"^a table with several scales$"):
             found(several, X, kernels)
 
 
@@ -249,11 +249,11 @@ def test_a_resize_at_places_in_fixed_point_has_no_evaluation() -> None:
         (*resize("int8"), "litert-reference"),
         (*resize("uint8", "int32"), "onnxruntime"),
     ):
-        with pytest.raises(NoBound, match="^resize_linear in fixed point$"):
+        with pytest.raises(NoBound, match=r"^resize_linear in fixed point$"):
             found(graph, x, kernels)
     graph, x = resize("uint8")
     graph.tensors["y"] = replace(graph.tensors["y"], dtype="int8")
-    with pytest.raises(NoBound, match="^resize_linear in fixed point$"):
+    with pytest.raises(NoBound, match=r"^resize_linear in fixed point$"):
         found(graph, x, "onnxruntime")
 
 

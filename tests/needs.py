@@ -18,7 +18,7 @@ NEEDS = {  # marks: `pytest -m "not emulator"`
         r"^(models|links)/| postgresql$|/test_(every_place|wheel|report_page|streams|forensics_of_(ops|memory|order|bits)|dump_files|documents_shown|other_hosts|inputs_diff(_of_files)?|reference_(python|engine)"
         r"|attributes_of_schemas|guarded_divisions|light_model|triage_captures|triage_by_builds|report_pages_clicked|pytest_plugin"
         r"|interrupts|captures(_of_other_runs|_altered|_extracted)?|forensics|runtime_equals_simulator|faults_are_blamed|units_equal_onnxruntime|error_bounds|random_graphs"
-        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?|labgrid|dask_engine|beside_engine|run_job|in_process_engine|service_process|service_attacks)\.py"
+        r"|faults_of_depthwise|reduce|one_cause|linear|detection_\w+|hostile_models|sanitized_runtime|kernel_hypotheses_of_\w+|hypotheses_of_inputs|triage_of_boards|runner(_\w+)?|labgrid|dask_engine|beside_engine|run_job|in_process_engine|service_process|service_attacks|forged_bad_cases)\.py"
     ),
 }
 QUICK = "not emulator and not engine and not fuzz and not slow"  # -m of scripts/test --quick

@@ -92,9 +92,7 @@ class CommandBoard:
         self._contents[sha256] = data
         if sha256 not in self._hashes:
             present = self.agent.have([sha256])[sha256]
-            self._unchecked |= {sha256} if present == len(data) else set()
-            if 0 < present < len(data):  # of a push that broke off, or a command spoilt it
-                self.shell.run(f"rm -f {shlex.quote(f'{self._folders[0]}/{sha256}')}", self._deadline())
+            self._unchecked |= {sha256} if present >= len(data) else set()
             self.agent.put(sha256, data)
             self._hashes.add(sha256)
         return sha256

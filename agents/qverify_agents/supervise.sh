@@ -105,6 +105,8 @@ late=$!
   give_up
 ) 2>/dev/null & # they keep the output open until all is removed
 gone=$!
+by_link=
+[ ! -L "$collect" ] || by_link=1
 mark "began=$(date +%s)"
 line=$setup
 [ -z "$line" ] || launch "$@"
@@ -122,6 +124,7 @@ else
 fi
 kill $late $gone 2>/dev/null
 wait $late $gone 2>/dev/null # until it reads no more of what the host says
+[ -n "$by_link" ] || [ ! -L "$collect" ] || mark replaced
 linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
 [ -z "$linked" ] || mark "linked=${linked#"$collect"/}"
 mark "bytes=$(cd "$collect" && find . -type f -exec stat -c %s {} + 2>/dev/null | { # a sparse file is read in full, too

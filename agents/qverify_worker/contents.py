@@ -41,12 +41,22 @@ class Contents:
         is too large, does not fit, or does not have this hash."""
         if total > LARGEST or offset + len(piece) > total:
             raise RequestError(PROTOCOL, f"a piece of {len(piece)} bytes at {offset} of {total}; at most {LARGEST}")
+        self._drop_cut_off(sha256, total)
         present = self.stored(sha256)
         if present >= total and (total or sha256 in self._whole):
             return total
         if offset != present:
             return present
         return self._append(sha256, total, piece)
+
+    def _drop_cut_off(self, sha256: str, total: int) -> None:
+        """Removes a file of this content that has another size: a power failure cut it off, or a command changed it."""
+        if self._folder is None:
+            return
+        path = self._folder / sha256
+        with contextlib.suppress(OSError):
+            if path.stat().st_size != total:
+                path.unlink()
 
     def _append(self, sha256: str, total: int, piece: bytes) -> int:
         partial = self._partial.setdefault(sha256, bytearray())

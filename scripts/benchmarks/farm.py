@@ -42,6 +42,7 @@ from qverify_farm.work.worker import Worker
 from sqlalchemy import func, select
 
 from scripts.benchmarks.farm_kill import kill9
+from scripts.benchmarks.farm_kill_service import kill9_postgresql, kill9_sqlite
 
 BOARD_S = 1.0
 TAGS = {"kind": "slow"}
@@ -71,21 +72,31 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="qverify-farm-") as work:
         found = Bench(Path(work), asked.boards, asked.processes, not asked.threads).measure(asked.boards * asked.jobs)
     if asked.killed:
-        with tempfile.TemporaryDirectory(prefix="qverify-kill-") as work:
-            found["kill9"] = kill9(Path(work), asked.killed)
+        found["kill9"] = _kill9(asked.killed)
     print(
         f"{found['boards']} boards, {found['jobs']} jobs of {BOARD_S:g} s of board time: busy {found['busy_fraction']:.1%} of "
         f"the wall, {found['overhead_ms_per_job']:.1f} ms of overhead a job ({found['cpu_ms_per_job']:.1f} ms of "
         f"processor), {found['jobs_per_s']:.1f} jobs/s"
     )
     if asked.killed:
-        killed = found["kill9"]
-        print(
-            f"{killed['runs']} jobs, killed {killed['killed']}: {killed['lost']} lost, {killed['duplicated']} duplicated"
-        )
+        for name, killed in found["kill9"]["parts"].items():
+            print(
+                f"{name}: {killed['runs']} jobs, killed {killed['killed']}: {killed['lost']} lost, "
+                f"{killed['duplicated']} duplicated"
+            )
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1))
     return 0
+
+
+def _kill9(jobs: int) -> dict[str, Any]:
+    """Returns the figures of suites of so many jobs whose processes and connections are killed, and their sums."""
+    parts = {}
+    for name, measure in (("suite", kill9), ("SQLite service", kill9_sqlite), ("PostgreSQL service", kill9_postgresql)):
+        with tempfile.TemporaryDirectory(prefix="qverify-kill-") as work:
+            if found := measure(Path(work), jobs):
+                parts[name] = found
+    return {key: sum(part[key] for part in parts.values()) for key in ("runs", "lost", "duplicated")} | {"parts": parts}
 
 
 def _simulate(path: Path | None) -> int:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import attempts_of, jobs_of
 from qverify_farm.store.runs import counts_of, find_run
 from qverify_farm.store.states import DONE
+from qverify_farm.store.tables import Attempt, Job
 
 DEADLINE_S = 900.0
 
@@ -81,8 +82,7 @@ class Killed:
         ]
         lines += [f"repeats = {self.jobs}", "retries = 20", "quarantine = 0", "timeout = 60"]
         (self.work / "suite.toml").write_text("\n".join(lines) + "\n")
-        boards = [f'[boards.b{n:02d}]\nuri = "local"\ntags = {{ kind = "killed" }}\n' for n in range(self.boards)]
-        (self.work / "boards.toml").write_text("".join(boards))
+        write_boards(self.work, self.boards)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._scheduler = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -147,34 +147,44 @@ class Killed:
         if component == "suite":
             return [self._suite.pid]
         if component == "worker":
-            return _below(self._worker.pid, lambda words: True)[:1] if self._worker is not None else []
+            return below(self._worker.pid, "")[:1] if self._worker is not None else []
         word = {"agent": "qvrt", "scheduler": "scheduler"}[component]
-        return _below(self._suite.pid, lambda words: word in words)
+        return below(self._suite.pid, word)
 
     def _figures(self, run: str, wall_s: float) -> dict[str, Any]:
         database = self._database()
         try:
             with database.read() as session:
-                jobs, attempts = jobs_of(session, run), attempts_of(session, run)
+                return figures_of(jobs_of(session, run), attempts_of(session, run), self.kills, wall_s)
         finally:
             database.close()
-        good = Counter(one.job for one in attempts if one.ending == "finished" and one.verdict == "PASSED")
-        return {
-            "runs": len(jobs),
-            "lost": sum(job.state != DONE or job.verdict != "PASSED" for job in jobs),
-            "duplicated": sum(count - 1 for count in good.values() if count > 1),
-            "attempts": len(attempts),
-            "killed": dict(self.kills),
-            "wall_s": round(wall_s, 1),
-        }
 
 
-def _below(pid: int, wanted: Callable[[str], bool]) -> list[int]:
-    """Returns the processes below this one, the nearest first, whose command line is wanted."""
+def write_boards(work: Path, boards: int) -> None:
+    """Writes an inventory of so many boards of this host."""
+    rows = [f'[boards.b{n:02d}]\nuri = "local"\ntags = {{ kind = "killed" }}\n' for n in range(boards)]
+    (work / "boards.toml").write_text("".join(rows))
+
+
+def figures_of(jobs: Sequence[Job], attempts: Sequence[Attempt], kills: Counter[str], wall_s: float) -> dict[str, Any]:
+    """Returns the figures of a run, every job of which should have passed, once."""
+    good = Counter(one.job for one in attempts if one.ending == "finished" and one.verdict == "PASSED")
+    return {
+        "runs": len(jobs),
+        "lost": sum(job.state != DONE or job.verdict != "PASSED" for job in jobs),
+        "duplicated": sum(count - 1 for count in good.values() if count > 1),
+        "attempts": len(attempts),
+        "killed": dict(kills),
+        "wall_s": round(wall_s, 1),
+    }
+
+
+def below(pid: int, word: str) -> list[int]:
+    """Returns the processes below this one, the nearest first, whose command line has this word."""
     found, parents = [], [pid]
     while parents:
         children = [child for parent in parents for child in _children(parent)]
-        found += [child for child in children if wanted(_command(child))]
+        found += [child for child in children if word in _command(child)]
         parents = children
     return found
 

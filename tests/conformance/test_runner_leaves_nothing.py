@@ -151,18 +151,18 @@ def test_a_model_that_a_run_changed_is_sent_anew(where: Place) -> None:
         pytest.skip("its contents end with it")
     model = secrets.token_bytes(999)
     seen = []
-    for word in ("spoilt", ""):
+    for spoil in (": >", "echo spoilt >", "cat /proc/version >>", ""):
         board = CommandBoard(where.address, 60)
         try:
             run, sha256 = board.new_run(), board.put(model)
             path = board.placed(run, "m")
-            spoil = f"; chmod u+w $(readlink -f {path}); echo spoilt >{path}" if word else ""
-            started = board.start(CommandLine(f"cp {path} m{spoil}", {"m": sha256}), run)
+            spoils = f"; chmod u+w $(readlink -f {path}); {spoil}{path}" if spoil else ""
+            started = board.start(CommandLine(f"cp {path} m{spoils}", {"m": sha256}), run)
             started.wait()
             seen.append(files_of(started)["./m"])
         finally:
             board.close()
-    assert seen == [model, model]
+    assert seen == [model] * 4
 
 
 def test_a_folder_that_is_not_empty_is_not_read(where: Place) -> None:

@@ -66,9 +66,14 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 
 @pytest.fixture
-def work(database: Database, artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Working]]:
-    """Starts dispatchers that look often at what others may have changed."""
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has dispatchers look often at what others may have changed."""
     monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+
+
+@pytest.fixture
+def work(database: Database, artifacts: Artifacts, quick_looks: None) -> Iterator[Callable[..., Working]]:
+    """Starts dispatchers, and closes them."""
     made: list[Working] = []
 
     def start(engine: ScriptedEngine, **options: Any) -> Working:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from qverify_farm.dispatcher import dispatcher as module
 from qverify_farm.scheduling import board_health
 from qverify_farm.store import artifacts as artifacts_module
 from qverify_farm.store.artifacts import Artifacts
@@ -164,6 +165,20 @@ def test_a_suite_is_ended_by_its_timeout(database: Database, work: Callable[...,
     row = the_run(database, run)
     assert (row.state, row.verdict, row.why) == ("cancelled", "INCONCLUSIVE", "timeout of the suite: 0.1 s")
     assert {job.state for job in jobs(database, run)} == {"cancelled"}
+
+
+def test_a_timeout_does_not_wait_for_the_next_look(
+    database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 30.0)
+
+    def act(task: JobTask) -> JobResult:
+        engine.cancelled(task.job).wait(10)
+        return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
+
+    engine, run = ScriptedEngine(J5, act), submit(database, ("j5-0",), timeout_s=0.1)
+    work(engine).until_ended(run)
+    assert the_run(database, run).why == "timeout of the suite: 0.1 s"
 
 
 def test_a_run_that_somebody_cancels(database: Database, work: Callable[..., Working]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from qverify_farm.service.rate_limits import RateLimit
-from qverify_farm.service.tokens import caller_of, create_token, hash_of
+from qverify_farm.service.tokens import create_token, hash_of, holder_of
 from qverify_farm.store.tables import Token
 from sqlalchemy import select
 
@@ -41,7 +41,7 @@ def test_without_any_token_this_host_administrates(service: Service) -> None:
         {"Authorization": "Bearer "},
         {"Authorization": "Bearer qv_" + "A" * 43},
         {"Authorization": "Bearer ' OR 1=1 --"},
-        {"Cookie": "qverify_token=qv_" + "A" * 43},
+        {"Cookie": "qverify_session=qs_" + "A" * 43},
     ],
 )
 def test_a_foreign_page_or_a_wrong_token_is_not_this_host(service: Service, headers: dict[str, str]) -> None:
@@ -80,7 +80,7 @@ def test_a_token_is_kept_as_its_hash_shown_once_used_expired_and_revoked(any_ser
     with any_service.farm.database.read() as session:
         row = session.scalars(select(Token).where(Token.name == "ci")).one()
         assert row.hash == hash_of(made["token"]) and made["token"] not in str(vars(row))
-        assert caller_of(session, made["token"], time.time() + 86401) is None
+        assert holder_of(row, time.time()) is not None and holder_of(row, time.time() + 86401) is None
     assert client.get(WHOAMI, headers={"Authorization": f"Bearer {made['token']}"}).json()["name"] == "ci"
     listed = client.get("/api/v1/tokens", headers=admin)
     assert made["token"] not in listed.text and row.hash not in listed.text
@@ -211,7 +211,7 @@ def test_the_cookie_is_sent_by_own_pages_only(service: Service) -> None:
     cookie = reply.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite=strict" in cookie
     error_of(service.client.post("/api/v1/session", json={"token": "qv_" + "x" * 43}), 401)
-    jar = {"Cookie": f"qverify_token={secret}"}
+    jar = {"Cookie": f"qverify_session={reply.cookies['qverify_session']}"}
     assert service.client.get(WHOAMI, headers=jar).status_code == 200
     assert service.client.post("/api/v1/retention", headers=jar).status_code == 200
     error_of(service.client.post("/api/v1/retention", headers={**jar, "Origin": "http://evil.example"}), 401)

@@ -103,12 +103,16 @@ def test_what_is_backed_up_is_restored_in_either_kind_of_database(database_url: 
         service.ended(run)
         admin = service.bearer()
         path = tmp_path / "backup.tar"
-        rows, kept = write_backup(service.farm.database, service.farm.artifacts, str(path))  # while it runs
+        counts = write_backup(service.farm.database, service.farm.artifacts, str(path))  # while it runs
         before = _rows(service.farm.database)
         events = service.client.get("/api/v1/events", headers=admin).json()["events"]
-    assert kept == 2 and rows >= sum(map(len, before.values())) and path.stat().st_mode & 0o077 == 0
+    assert (
+        (counts.artifacts, counts.missing) == (2, 0)
+        and counts.rows >= sum(map(len, before.values()))
+        and path.stat().st_mode & 0o077 == 0
+    )
     restored = open_database(str(tmp_path / "restored.db"), "a test")
-    assert read_backup(restored, open_artifacts(str(tmp_path / "second" / "artifacts")), str(path)) == (rows, kept)
+    assert read_backup(restored, open_artifacts(str(tmp_path / "second" / "artifacts")), str(path)) == counts
     after = _rows(restored)
     assert {name: len(found) for name, found in after.items()} == {name: len(found) for name, found in before.items()}
     with pytest.raises(UsageError, match="it has rows"):

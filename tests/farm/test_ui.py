@@ -196,11 +196,12 @@ def test_a_token_logs_in_and_no_other_site_s_form_is_taken(tmp_path: Path, brows
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url(f"{url}/")
         assert "ann (submitter)" in page.locator("header").inner_text()
-        for token, status in (("qv_" + "x" * 43, 401), ("", 401)):
-            reply = httpx.post(f"{url}/submit", files={"models": b"x"}, cookies={"qverify_token": token})
+        for session, status in (("qs_" + "x" * 43, 401), (secret, 401), ("", 401)):
+            reply = httpx.post(f"{url}/submit", files={"models": b"x"}, cookies={"qverify_session": session})
             assert reply.status_code == status
         cookies = {one["name"]: one for one in page.context.cookies()}
         assert all(one["httpOnly"] and one["sameSite"] == "Strict" for one in cookies.values()) and len(cookies) == 2
+        assert secret not in [one["value"] for one in cookies.values()]
         sent = {name: one["value"] for name, one in cookies.items()}
         for form, headers in (({}, {}), ({"form_token": "0" * 64}, {}), ({"form_token": sent["qverify_form"]}, CROSS)):
             reply = httpx.post(f"{url}/runs/{'0' * 32}/cancel", data=form, cookies=sent, headers=headers)

@@ -45,7 +45,7 @@ def test_a_fault_of_the_board_is_blamed(server, digits, capsys):
     ("board", "said"),
     [
         ("127.0.0.1:1", "Connection refused"),
-        ("no-such-host.invalid", "no such host"),
+        ("no-such-host.invalid", "qverify boards list shows the boards that have names"),
         ("127.0.0.1?ssh_config=/nonexistent", "no such file"),
     ],
 )

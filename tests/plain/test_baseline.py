@@ -89,6 +89,10 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path, capsys: pytest.Ca
     ]
     (tmp_path / "no.json").write_text("[]")
     cases += [(str(tmp_path / "no.json"), one, "not a JSON object"), (str(tmp_path / "none.json"), one, "none.json")]
+    twice = json.loads(Path(file).read_text())
+    twice["entries"].append({**twice["entries"][0], "digests": {}})
+    (tmp_path / "twice.json").write_text(json.dumps(twice))
+    cases += [(str(tmp_path / "twice.json"), one, "two entries of model")]
     for path, folder, said in cases:
         capsys.readouterr()
         assert main(["baseline", "check", path, folder]) == 2

@@ -229,3 +229,4 @@ def test_a_slow_link_runs_three_experiments_and_says_what_they_cost(graph: Graph
     assert one.cost.startswith(
         f"experiments on {NODE}: 3 runs of this node alone and up to 2 models of one node, about "
     )
+    assert one.cost.endswith(" bytes, under 1 s")

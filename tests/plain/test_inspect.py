@@ -88,6 +88,8 @@ def test_other_formats_are_named(start, format_name, tmp_path, capsys):
 def test_a_mistyped_name_gets_the_nearest(digits, capsys):
     assert main(["inspect", str(digits / "digits_quant.onnx"), "logit_QuantizeLinear_Output"]) == 2
     assert "logits_QuantizeLinear_Output" in capsys.readouterr().err
+    assert main(["inspect", str(digits / "digits_quant.onnx"), "logits_Q"]) == 2
+    assert "near it: logits_QuantizeLinear_Output, logits" in capsys.readouterr().err  # then its constants
 
 
 def test_names_are_shown_escaped(tmp_path, capsys):
@@ -114,3 +116,16 @@ def test_shortened_names_are_said_to_be(digits, monkeypatch, capsys):
         shown = capsys.readouterr().out
         assert ("names are shortened; a wider terminal (COLUMNS=200)" in shown) == shortened
         assert ("logits_QuantizeLinear_Output" in shown) != shortened
+
+
+def test_names_in_a_pipe_are_whole(digits, tmp_path, monkeypatch, capsys):
+    long = "/".join(f"backbone_stage{n}" for n in range(20))
+    model = onnx.load(digits / "digits_quant.onnx")
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [long if name == "relu1_QuantizeLinear_Output" else name for name in names]
+    onnx.save(model, tmp_path / "m.onnx")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = shown(capsys, tmp_path / "m.onnx")
+    assert [line.split()[1] for line in lines if line.startswith(long)] == ["conv"]
+    assert not any("shortened" in line for line in lines)

@@ -239,6 +239,7 @@ def test_threads(digit):
 def test_compile_compare_and_triage(digit, tmp_path):
     made = qverify.compile(QUANT, tmp_path / "model.bin", rounding="mul16")
     assert made.size_bytes == (tmp_path / "model.bin").stat().st_size and made.check is not None and made.nodes
+    assert repr(made) == f"<qverify.Compiled {made.path}: {made.size_bytes} bytes, {len(made.nodes)} nodes>"
     one, other = tmp_path / "a", tmp_path / "b"
     for folder, value in ((one, 1.0), (other, 2.0)):
         folder.mkdir()

@@ -92,6 +92,13 @@ def test_the_page_of_a_run_is_closed_in_itself():
     assert [a.get("data-differs") for tag, a in page.tags if tag == "tr" and a.get("id") == "t0-0"] == ["0"]
 
 
+def test_a_cosine_near_1_is_not_shown_as_1():
+    found = failed()
+    row = next(r for p in found.pairs for r in p.tensors if r.bit_equal is False)
+    row.metrics["cosine"] = 0.99999869
+    assert "almost 1" in render(visible(found))
+
+
 def test_the_curve_has_what_was_recomputed():
     pair = next(p for p in failed().pairs if (p.a, p.b) == ("simulator", "board"))
     forced = {row.name: row.forced for row in pair.tensors}

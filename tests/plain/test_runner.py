@@ -93,6 +93,13 @@ def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys:
     assert "PASSED" not in arm and said in arm
 
 
+def test_a_folder_of_outputs_that_became_a_link_is_never_passed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"rmdir {{out}}; ln -s {run.golden} {{out}}; : {{model}} {{input}}"
+    assert main(["-m", str(run.onnx), "-b", BOARD, "--runner", line]) == 3
+    said = "the runner replaced the folder of its outputs by a link, so they may be stale files"
+    assert said in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("mode", ["twice", "member"])
 def test_several_files_of_one_tensor_are_never_passed(run: Run, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The right one is among them; which is meant, nobody knows."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from qverify.compare import decimals
 from qverify.renderers import triage_text, verdict_lines
+from qverify.renderers.triage_text import conclusion
+from qverify.renderers.view import View
 from qverify.report.document import Pair
 from qverify.report.side_names import named, within
 from qverify.report.triage_document import Rung, Triage
@@ -57,3 +59,15 @@ def test_a_rule_in_words(rule: str, digits: int, text: str) -> None:
 def test_how_many_gates_pass(rungs: int, text: str) -> None:
     triage = Triage("PASSED", None, "", rungs=[Rung("reference", "board", "bit equality", "PASSED")] * rungs)
     assert triage_text.render(triage).splitlines()[-1] == text
+
+
+def test_the_command_that_triage_recommends_is_a_line_to_copy():
+    command = (
+        f"qverify quantize float.onnx -i photos -o quant16.onnx --int16 {','.join(f'layer{n}' for n in range(20))}"
+    )
+    found = Triage("FAILED", "float ~ reference", f"raise these layers to 16 bit: {command}")
+    assert conclusion(found, View(60, wrapped=True)).splitlines()[1:] == [
+        "next step: raise these layers to 16 bit:",
+        command,
+    ]
+    assert conclusion(found, View(60)).splitlines()[1:] == [f"next step: {found.next_step}"]

@@ -16,6 +16,7 @@ NAME = "relu2_QuantizeLinear_Output"
 @pytest.fixture
 def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Returns the working directory: q.onnx, case.npy, photo.png, an archive of arrays, a folder of pictures."""
+    (tmp_path / "float.onnx").write_bytes((digits / "digits_float.onnx").read_bytes())
     (tmp_path / "q.onnx").write_bytes((digits / "digits_quant.onnx").read_bytes())
     np.save(tmp_path / "case.npy", np.zeros((1, 1, 8, 8), np.float32))
     np.savez(tmp_path / "case.npz", image=np.zeros(4))
@@ -48,6 +49,11 @@ def folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         ("-m q.onnx,photo.png -b local", "a PNG picture, not an ONNX or a model.bin of qverify compile; pictures"),
         ("-m q.onnx,pics -b local", "pics: a folder, not a model; -i takes a folder of inputs"),
         ("compile photo.png -o m.bin", "a PNG picture"),
+        ("compile w.onnx -o m.bin", "w.onnx: No such file or directory; did you mean q.onnx?"),
+        ("-m q.onnx,pics/q.onnx -b local", "pics/q.onnx: No such file or directory\n"),
+        ("-m q.onnx -b local -i image:casse.npy", "casse.npy: no such file for input 'image'; did you mean case.npy?"),
+        ("compile float.onnx -o m.bin", "Quantize it first: qverify quantize float.onnx -i PICTURES -o quant.onnx"),
+        ("triage pics", "pics: no capture, as it has no capture.json; wanted what --capture DIR of a run wrote"),
         ("compile model.tflite -o m.bin", "a damaged .tflite: no subgraph"),
         ("-m q.onnx -b faulty:local?fault=bitflip@relu2", f"no node 'relu2'; did you mean {NAME}?"),
         ("-m q.onnx -b faulty:finals:local?fault=nan@Relu2_QuantizeLinear_Outptu", f"did you mean {NAME}"),

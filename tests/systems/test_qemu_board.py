@@ -222,7 +222,7 @@ def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_
     machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
     snapshot = machine._snapshot(built)  # the folder has those of other command lines, too
     kept = snapshot.read_bytes()
-    with pytest.raises(BoardUnreachable, match="did not boot in time"):
+    with pytest.raises(BoardUnreachable, match="did not boot in time: .*; give --timeout to wait longer"):
         machine.start(built, Deadline(0.1), ends_with_us=True)
     assert snapshot.read_bytes() == kept
     snapshot.write_bytes(kept[:4096])

@@ -54,11 +54,15 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
             pytest.fail(NO_BOARD, pytrace=False)
         calls += 1
         options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))
+        report, mistake = None, ""
         try:
-            report = qverify.verify(models, board=board, **options)
-            request.node.user_properties.extend(_attach(report, request, calls))  # record_property warns with xunit2
+            made = qverify.verify(models, board=board, **options)
+            request.node.user_properties.extend(_attach(made, request, calls))  # record_property warns with xunit2
+            report = made
         except (qverify.errors.QVerifyError, OSError) as error:
-            pytest.fail(f"qverify: {error}", pytrace=False)
+            mistake = f"qverify: {error}"
+        if report is None:  # not within `except`: pytest would print the errors that led to this one, too
+            pytest.fail(mistake, pytrace=False)
         if not report.passed:
             pytest.fail(describe(report), pytrace=False)
         return report

@@ -24,8 +24,9 @@ from qverify_agents.process_group import KILL, own_group
 from qverify_agents.signals_held import signals_held
 
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
-BOOT_S = 120.0
-RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged
+RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged,
+RESTORE_PART = 0.25  # or by this part of the time that there is, on a busy host with a long --timeout
+NO_ERROR = "char device redirected"  # with which qemu's log begins
 MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
 
 
@@ -102,7 +103,8 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         command = [*_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
         with signals_held():
             process = _launched(command, folder, ends_with_us)
-        console = _answering(process, folder, port, deadline.part(RESTORE_S if warm else BOOT_S), snapshot, warm)
+        limit = deadline.part(max(RESTORE_S, RESTORE_PART * deadline.left())) if warm else deadline
+        console = _answering(process, folder, port, limit, snapshot, warm)
     except BaseException as error:
         if process is not None:
             _end(process)
@@ -110,9 +112,8 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)
         if isinstance(error, LinkTimeout):
-            raise BoardUnreachable(
-                f"qemu:{image.architecture} did not boot in time{': ' + message if message else ''}"
-            ) from error
+            said = f"{message}; " if message and not message.startswith(NO_ERROR) else ""
+            raise BoardUnreachable(f"qemu:{image.architecture} did not boot in time: {said}{error}") from error
         raise
     _OURS[process.pid] = process, owner
     return RunningMachine(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)

@@ -155,7 +155,7 @@ def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth:
     except socket.gaierror as error:
         known = "" if settings.alias == settings.host else f" ({settings.host})"
         near = nearest(settings.alias)
-        meant = f"; did you mean -b {near}?" if near else ""
+        meant = f"; did you mean -b {near}?" if near else "; qverify boards list shows the boards that have names"
         raise BoardUnreachable(f"{settings.alias}: no such host{known}: {error.strerror}{meant}") from error
     except TimeoutError:
         raise BoardUnreachable(

@@ -85,6 +85,10 @@ qv_status qv_store_put(qv_store *s, const uint8_t hash[32], uint64_t total, uint
   if (total > INT32_MAX) return QV_E_MEMORY;
   if (total > s->limit_bytes) return s->folder ? QV_E_FULL : QV_E_MEMORY;
   if (offset > total || bytes > total - offset) return QV_E_INPUT;
+  if (whole && held != total && s->folder) { /* cut off by a power failure, or changed by a command */
+    qv_folder_drop(s->folder, hash);
+    held = qv_store_held(s, hash, &whole);
+  }
   if (whole || held != offset) return QV_OK;
   qv_store_use(s, hash);
   qv_status status = s->folder && offset == 0 ? qv_folder_evict(s, total) : QV_OK;

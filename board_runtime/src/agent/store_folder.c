@@ -36,6 +36,12 @@ uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole) 
   return 0;
 }
 
+void qv_folder_drop(const char *folder, const uint8_t hash[32]) {
+  char path[PATH];
+  path_of(folder, hash, 0, path);
+  remove(path);
+}
+
 static qv_status check(const char *path, const uint8_t hash[32]) {
   static uint8_t block[1 << 16];
   uint8_t found[32];

@@ -4,6 +4,8 @@
 #include "store.h"
 
 uint64_t qv_folder_held(const char *folder, const uint8_t hash[32], int *whole);
+/* Removes a whole content. */
+void qv_folder_drop(const char *folder, const uint8_t hash[32]);
 /* Where the file system is full, contents this connection does not use go, oldest first; QV_E_FULL when none is left. */
 qv_status qv_folder_append(const qv_store *s, const uint8_t hash[32], uint64_t offset, const uint8_t *data, uint32_t bytes);
 /* Gives the partial content its name, after checking its hash unless exactly `came` bytes of it are there. */

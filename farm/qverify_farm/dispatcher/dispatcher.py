@@ -149,8 +149,9 @@ class Dispatcher:
     # one turn
 
     def _turn(self, wait_s: float) -> None:
-        self._take_messages(wait_s)
+        self._take_messages(min(wait_s, self._turns.left_s(time.monotonic())))
         at = _moment()
+        self._turns.time_out(at)
         if at.now >= self._next_look:
             self._next_look = at.now + LOOK_S
             self._look(at)
@@ -256,7 +257,6 @@ class Dispatcher:
         except SQLAlchemyError as error:
             self._database_error = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
         self._full = not self._artifacts.has_room()
-        turns.time_out(at)
         turns.give_up_unserved(at)
         for board in turns.lab.due_checks(at.now):
             self._engine.check_board(board.name, self._checked)

@@ -127,6 +127,11 @@ class Turns:
             self.to_cancel.append(job)
         self._end_if_ended(run)
 
+    def left_s(self, now: float) -> float:
+        """Returns the seconds until the next run's time is up, at least 0; infinite where none has a timeout."""
+        deadlines = [run.deadline for run in self.runs.values() if run.deadline is not None and not run.cancelled]
+        return max(0.0, min(deadlines, default=float("inf")) - now)
+
     def time_out(self, at: Moment) -> None:
         """Cancels the runs whose time is up."""
         for run in list(self.runs.values()):

@@ -16,13 +16,14 @@ from starlette.concurrency import run_in_threadpool
 
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import Farm
-from qverify_farm.service.tokens import LOCAL_ADMIN, NAME, Caller, Role
+from qverify_farm.service.sessions import SESSION_ID
+from qverify_farm.service.tokens import LOCAL_ADMIN, NAME, SECRET, Caller, Role
 from qverify_farm.store.runs import DEFAULT_PROJECT
 
-COOKIE = "qverify_token"
+COOKIE = "qverify_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
 _bearer = HTTPBearer(auto_error=False, description="a token of `qverify serve token create`")
-_cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="a token, as POST /api/v1/session sets it")
+_cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="a session, as POST /api/v1/session begins it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,21 @@ async def caller_from(
     cookie: Annotated[str | None, Depends(_cookie)] = None,
 ) -> Caller:
     """Returns who asks. ApiError 401 without a token that is valid, 429 above the limits."""
-    farm, now = farm_of(request), time.monotonic()
-    address = request.client.host if request.client else "unknown"
+    farm = farm_of(request)
     secret = bearer.credentials if bearer is not None else _of_own_page(request, cookie)
     caller = None
     if secret:
-        caller = farm.known.recall(secret) or await run_in_threadpool(farm.known.find, secret)
+        if (SECRET if bearer is not None else SESSION_ID).fullmatch(secret):
+            caller = farm.known.recall(secret) or await run_in_threadpool(farm.known.find, secret)
     elif "authorization" not in request.headers and _is_local(request, farm):
         caller = None if await run_in_threadpool(farm.known.any_tokens) else LOCAL_ADMIN
+    return admit(request, caller, secret)
+
+
+def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
+    """Returns the caller that a secret led to. ApiError 401 without one, 429 above the limits."""
+    farm, now = farm_of(request), time.monotonic()
+    address = request.client.host if request.client else "unknown"
     if caller is None:
         if secret and (wait := farm.failures.wait_s(address, now)):
             raise too_busy("too many wrong tokens came from this address", wait)
@@ -74,8 +82,8 @@ async def caller_from(
 
 
 def _of_own_page(request: Request, cookie: str | None) -> str:
-    """Returns the cookie's token, unless the page of another site may have sent it along."""
-    if not cookie or (request.method not in SAFE and not _same_origin(request)):
+    """Returns the cookie's session, unless the page of another site may have sent it along."""
+    if not cookie or (request.method not in SAFE and not same_origin(request)):
         return ""
     return cookie
 
@@ -85,12 +93,12 @@ def _is_local(request: Request, farm: Farm) -> bool:
     host and names it (so that no foreign name leads here), and no page of another site sent it."""
     if farm.settings.behind_proxy or request.client is None or not is_loopback(request.client.host):
         return False
-    if not is_loopback(_host_name(request.headers.get("host", ""))) or not _same_origin(request):
+    if not is_loopback(_host_name(request.headers.get("host", ""))) or not same_origin(request):
         return False
     return not any(name in request.headers for name in ("forwarded", "x-forwarded-for", "via"))
 
 
-def _same_origin(request: Request) -> bool:
+def same_origin(request: Request) -> bool:
     """Returns whether no page of another site sent a request: browsers say where theirs come from."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
@@ -100,6 +108,11 @@ def _same_origin(request: Request) -> bool:
     parts, host = urlsplit(origin), request.headers.get("host", "").lower()
     same_scheme = parts.scheme == request.url.scheme or farm_of(request).settings.behind_proxy  # which may end TLS
     return same_scheme and parts.netloc.lower() == host != ""
+
+
+def is_secure(request: Request) -> bool:
+    """Returns whether browsers reach the service by https: its cookies are sent by nothing else then."""
+    return request.url.scheme == "https" or farm_of(request).settings.behind_proxy
 
 
 def _host_name(host: str) -> str:

@@ -9,22 +9,24 @@ import json
 import os
 import re
 import tarfile
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from qverify import __version__
 from qverify.errors import BadFileError, UsageError
 from qverify.printable import printable
-from sqlalchemy import Table, insert, select, text
+from sqlalchemy import MetaData, Table, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import PIECE, Artifacts, key_of
-from qverify_farm.store.database import SCHEMA, Database
-from qverify_farm.store.tables import Artifact, Base
+from qverify_farm.store.database import SCHEMA, Database, known_revisions, migrate, scratch_database
+from qverify_farm.store.tables import Artifact, Base, BrowserSession
 
 FORMAT = "qverify.backup/1"
 AT_ONCE = 500  # rows of one member
@@ -33,10 +35,20 @@ HEAD = "backup.json"
 ROWS = re.compile(r"tables/([a-z_]{1,40})/\d+\.json")
 BYTES = re.compile(r"sha/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})")
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}  # what others refer to comes first
+LEFT_OUT = (BrowserSession.__tablename__,)  # who was logged in logs in again
 
 
-def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> tuple[int, int]:
-    """Writes a backup, whole or not at all, readable by its owner alone; returns how many rows and artifacts it holds.
+@dataclass(slots=True)
+class Counts:
+    """rows, artifacts: that a backup holds. missing: artifacts that its rows name and whose bytes it has not."""
+
+    rows: int = 0
+    artifacts: int = 0
+    missing: int = 0
+
+
+def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> Counts:
+    """Writes a backup, whole or not at all, readable by its owner alone; returns what it holds.
     artifacts: None leaves their bytes out. UsageError where the file cannot be written."""
     target = Path(path)
     part = target.with_name(f".{target.name}.part-{os.getpid()}")
@@ -54,22 +66,24 @@ def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> 
     return counts
 
 
-def _write(database: Database, artifacts: Artifacts | None, file: IO[bytes]) -> tuple[int, int]:
-    rows = kept = 0
+def _write(database: Database, artifacts: Artifacts | None, file: IO[bytes]) -> Counts:
+    counts = Counts()
     with tarfile.open(fileobj=file, mode="w|") as archive, database.read() as session:
         if database.dialect == "postgresql":  # one moment for all tables; SQLite's transactions are so anyway
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
         head = {"format": FORMAT, "schema": SCHEMA, "qverify": __version__, "made": time.time()}
         _add(archive, HEAD, head)
-        for table in TABLES.values():
+        for table in (one for one in TABLES.values() if one.name not in LEFT_OUT):
             for number, part in enumerate(_parts(session, table)):
                 _add(archive, f"tables/{table.name}/{number}.json", part)
-                rows += len(part)
+                counts.rows += len(part)
         if artifacts is not None:
             query = select(Artifact.sha256, Artifact.size).order_by(Artifact.sha256)
             for sha256, size in session.execute(query.execution_options(yield_per=AT_ONCE)):
-                kept += _add_bytes(archive, artifacts, sha256, size)
-    return rows, kept
+                is_there = _add_bytes(archive, artifacts, sha256, size)
+                counts.artifacts += is_there
+                counts.missing += not is_there
+    return counts
 
 
 def _parts(session: Session, table: Table) -> Iterator[list[dict[str, Any]]]:
@@ -103,9 +117,10 @@ def _forget(archive: tarfile.TarFile) -> None:
     archive.members = []  # type: ignore[attr-defined]
 
 
-def read_backup(database: Database, artifacts: Artifacts, path: str) -> tuple[int, int]:
-    """Restores a backup into an empty database and a store, and returns how many rows and artifacts that was. All rows
-    or none. UsageError for a database that is not empty, BadFileError for a file that is no backup of this schema."""
+def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
+    """Restores a backup into an empty database and a store, and returns what it held. All rows or none; those of an earlier
+    schema are migrated. UsageError for a database that is not empty, BadFileError for a file that is no backup, or one
+    of a later version."""
     with database.write() as session:
         for table in TABLES.values():
             if session.execute(select(table).limit(1)).first() is not None:
@@ -115,7 +130,11 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> tuple[in
                 )
         try:
             with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
-                counts = _read(session, artifacts, archive, path)
+                schema = _schema_of(archive, path)
+                if schema == SCHEMA:
+                    counts = _read(session, TABLES, artifacts, archive, path)
+                else:
+                    counts = _read_older(session, schema, artifacts, archive, path)
         except (tarfile.TarError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise BadFileError(f"{path}: not a backup of qverify: {printable(str(error))[:200]}") from error
         except SQLAlchemyError as error:
@@ -127,24 +146,42 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> tuple[in
     return counts
 
 
-def _read(session: Session, artifacts: Artifacts, archive: tarfile.TarFile, path: str) -> tuple[int, int]:
-    rows = kept = 0
-    first = archive.next()
-    if first is None or first.name != HEAD:
-        raise BadFileError(f"{path}: not a backup of qverify: it does not begin with {HEAD}")
-    _check_head(json.loads(_content(archive, first)), path)
+def _read_older(session: Session, schema: str, artifacts: Artifacts, archive: tarfile.TarFile, path: str) -> Counts:
+    """Restores rows of an earlier schema, by way of a database of that schema which is migrated."""
+    with tempfile.TemporaryDirectory() as folder, scratch_database(Path(folder), schema) as scratch:
+        earlier = MetaData()
+        earlier.reflect(scratch)
+        with Session(scratch.execution_options(qverify_writes=True)) as rows, rows.begin():
+            tables = {name: table for name, table in earlier.tables.items() if name in TABLES}
+            counts = _read(rows, tables, artifacts, archive, path)
+        migrate(scratch)
+        with Session(scratch) as rows:
+            for table in TABLES.values():
+                for part in _parts(rows, table):
+                    session.execute(insert(table), part)
+    return counts
+
+
+def _read(
+    session: Session, tables: Mapping[str, Table], artifacts: Artifacts, archive: tarfile.TarFile, path: str
+) -> Counts:
+    counts, named, came = Counts(), set[str](), set[str]()
     while (member := archive.next()) is not None:
         _forget(archive)
         if match := ROWS.fullmatch(member.name):
-            found = json.loads(_content(archive, member))
-            session.execute(insert(TABLES[match.group(1)]), [dict(row) for row in found])
-            rows += len(found)
+            table, found = tables[match.group(1)], json.loads(_content(archive, member))
+            if found:
+                session.execute(insert(table), [dict(row) for row in found])
+            counts.rows += len(found)
+            if match.group(1) == Artifact.__tablename__:
+                named |= {str(row["sha256"]) for row in found}
         elif (match := BYTES.fullmatch(member.name)) and (content := archive.extractfile(member)) is not None:
             artifacts.put_stream(iter(lambda c=content: c.read(PIECE), b""), expected=match.group(1))  # type: ignore[misc]
-            kept += 1
+            came.add(match.group(1))
         else:
             raise BadFileError(f"{path}: it holds {printable(member.name)[:100]!r}, which is no part of a backup")
-    return rows, kept
+    counts.artifacts, counts.missing = len(came), sum(artifacts.size_of(one) is None for one in named - came)
+    return counts
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -154,14 +191,20 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return content.read()
 
 
-def _check_head(head: dict[str, Any], path: str) -> None:
+def _schema_of(archive: tarfile.TarFile, path: str) -> str:
+    """Returns the revision of the schema of a backup's rows, one that this version knows."""
+    first = archive.next()
+    if first is None or first.name != HEAD:
+        raise BadFileError(f"{path}: not a backup of qverify: it does not begin with {HEAD}")
+    head = json.loads(_content(archive, first))
     if head["format"] != FORMAT:
         raise BadFileError(f"{path}: its format is {str(head['format'])[:40]}, wanted {FORMAT}")
-    if head["schema"] != SCHEMA:
+    if head["schema"] not in known_revisions():
         raise BadFileError(
-            f"{path}: its schema is {str(head['schema'])[:40]}, this version has {SCHEMA}. Next: restore it with "
-            f"qverify {str(head['qverify'])[:40]}, then open the database with this version, which migrates it"
+            f"{path}: its schema is {str(head['schema'])[:40]}, and this version of qverify knows {SCHEMA} at most. "
+            f"Next: restore it with qverify {str(head['qverify'])[:40]}, which wrote it, or a later version"
         )
+    return str(head["schema"])
 
 
 def _set_sequences(session: Session) -> None:

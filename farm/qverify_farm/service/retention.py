@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.service.json_log import log
 from qverify_farm.service.schemas.lab import Swept
+from qverify_farm.service.sessions import forget_sessions
 from qverify_farm.service.settings import Settings
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database
@@ -60,11 +61,12 @@ class Retention:
         return swept
 
     def _forget(self, now: float) -> int:
-        """Removes old events and audit entries; returns how many events."""
+        """Removes old events, audit entries and sessions that have ended; returns how many events."""
         with self.database.write() as session:
             before = now - self.settings.keep_events_days * DAY_S
             old = len(session.scalars(select(Event.number).where(Event.time < before)).all())
             forget_events(session, before)
+            forget_sessions(session, now)
             session.execute(delete(AuditEntry).where(AuditEntry.time < now - self.settings.keep_audit_days * DAY_S))
         return old
 

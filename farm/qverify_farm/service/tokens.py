@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qverify.errors import UsageError
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from qverify_farm.store.tables import Project, Token
+from qverify_farm.store.tables import BrowserSession, Project, Token
 
 Role = Literal["viewer", "submitter", "admin"]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"  # of tokens and projects
@@ -24,13 +24,15 @@ SECRET = re.compile(r"qv_[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. token: its id, "" for the administrator of this host. project: id, None for all projects."""
+    """Who asks. token: its id, "" for the administrator of this host. project: id, None for all projects.
+    session: hash of the browser's session, "" for who sent the token itself."""
 
     token: str
     name: str
     role: Role
     project: str | None
     local: bool = False
+    session: str = ""
 
     def may(self, role: Role) -> bool:
         """Returns whether the caller has this role or a higher one."""
@@ -73,18 +75,19 @@ def create_token(
     return token, secret
 
 
-def caller_of(session: Session, secret: str, now: float) -> Caller | None:
-    """Returns who has this secret; None for one that is unknown, expired or revoked."""
-    if not SECRET.fullmatch(secret):
-        return None
+def token_of(session: Session, secret: str) -> Token | None:
+    """Returns the token of this secret, which may be expired or revoked; None for an unknown one."""
     wanted = hash_of(secret)
-    token = session.scalar(select(Token).where(Token.hash == wanted))
-    if token is None or not hmac.compare_digest(token.hash, wanted):
-        return None
-    if token.revoked is not None or (token.expires is not None and token.expires <= now):
+    token = session.scalar(select(Token).where(Token.hash == wanted)) if SECRET.fullmatch(secret) else None
+    return token if token is not None and hmac.compare_digest(token.hash, wanted) else None
+
+
+def holder_of(token: Token | None, now: float, session: str = "") -> Caller | None:
+    """Returns who has this token; None for none, and for one that is expired or revoked. session: as of Caller."""
+    if token is None or token.revoked is not None or (token.expires is not None and token.expires <= now):
         return None
     role = next((one for one in ROLES if one == token.role), None)
-    return Caller(token.id, token.name, role, token.project) if role is not None else None
+    return Caller(token.id, token.name, role, token.project, session=session) if role is not None else None
 
 
 def has_tokens(session: Session) -> bool:
@@ -107,11 +110,12 @@ def list_tokens(session: Session, project: str | None = None) -> list[tuple[Toke
 
 
 def revoke_token(session: Session, text: str, now: float, project: str | None = None) -> Token | None:
-    """Revokes the token of this id or name and returns it; None where there is none. project: id, of which it must be."""
+    """Revokes the token of this id or name, ends its sessions and returns it; None where there is none. project: id, of which it must be."""
     query = select(Token).where((Token.id == text) | ((Token.name == text) & Token.revoked.is_(None)))
     if project is not None:
         query = query.where(Token.project == project)
     token = session.scalar(query.order_by(Token.created.desc()))
     if token is not None and token.revoked is None:
         token.revoked = now
+        session.execute(delete(BrowserSession).where(BrowserSession.token == token.id))
     return token

@@ -136,9 +136,18 @@ def _run(task: JobTask, tree: Path, out: Path, artifacts: Artifacts) -> dict[str
     if not at["json"].is_file():
         said = str(told["said"]).replace(f"{tree}/", "").removeprefix("qverify: ")
         return {"why": " ".join(said.split()) or f"qverify triage ended with status {told['status']}"}
+    for name in ("json", "html"):
+        _name_as_handed_in(at[name], tree)
     document = json.loads(at["json"].read_bytes())
     report = artifacts.put_file(at["json"]).sha256
     return {**fields_of(document), "report": report, "capture": artifacts.put_file(_zipped(at, out)).sha256}
+
+
+def _name_as_handed_in(path: Path, tree: Path) -> None:
+    """Writes a file anew with the names that the files had when they were handed in: where they lie here is nobody's
+    business."""
+    if path.is_file():
+        path.write_bytes(path.read_bytes().replace(f"{tree}/".encode(), b""))
 
 
 def words_of(task: JobTask, tree: Path, at: Mapping[str, Path]) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
 from sqlalchemy import event
@@ -19,7 +19,10 @@ from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
 from qverify_farm.store.artifacts import state_folder
 from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, shown
 
-SCHEMA = "0001"  # the newest revision of migrations/versions
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+SCHEMA = "0002"  # the newest revision of migrations/versions
 MIGRATION = "a migration of the schema"
 MIGRATION_S = 10.0  # how long who only looks waits for the owner's migration
 BUSY_S = 30.0  # how long a connection waits for another one's transaction
@@ -183,15 +186,9 @@ def _bring_up_to_date(engine: Engine, held: Owner | None) -> None:
 def migrate(engine: Engine, revision: str = "head") -> None:
     """Brings the schema to a revision, in one transaction. NewerSchemaError for one that this version does not know."""
     from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    found = revision_of(engine)
-    if found and found not in known:
+    config, found = _migrations(), revision_of(engine)
+    if found and found not in known_revisions():
         raise NewerSchemaError(
             f"{shown(engine.url)}: its schema is {found}, and this version of qverify knows "
             f"{SCHEMA} at most. Next: use the later version that wrote it, or restore a backup"
@@ -201,6 +198,40 @@ def migrate(engine: Engine, revision: str = "head") -> None:
         command.upgrade(config, revision)
         if engine.dialect.name == "sqlite" and (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()):
             raise DatabaseError(f"{engine.url.database}: rows that refer to nothing: {broken[0][0]}, {broken[0][2]}")
+
+
+def known_revisions() -> set[str]:
+    """Returns the revisions of the schema that this version can migrate from, its own included."""
+    from alembic.script import ScriptDirectory
+
+    return {script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()}
+
+
+def _migrations() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+@contextlib.contextmanager
+def scratch_database(folder: Path, revision: str) -> Iterator[Engine]:
+    """Yields an empty SQLite database of an earlier schema, in a folder of its own."""
+    engine = _sqlite(sqlalchemy.make_url(f"sqlite:///{folder / 'scratch.db'}"))
+    try:
+        migrate(engine, revision)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def is_missing(url: str = "") -> str:
+    """Returns the path of an SQLite file that is not there; "" for one that is, and for any other database."""
+    engine_url = url or default_url()
+    path = engine_url.removeprefix("sqlite:///")
+    return path if ("://" not in path) and not Path(path).exists() else ""
 
 
 @contextlib.contextmanager

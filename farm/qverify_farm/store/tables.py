@@ -46,6 +46,17 @@ class Token(Base):
     last_used: Mapped[float | None]
 
 
+class BrowserSession(Base):
+    """A browser in which somebody is logged in. hash: SHA-256 of the session's id, which the cookie alone holds. token:
+    that began it; the session ends with it. used: last time; it ends some hours after."""
+
+    __tablename__ = "browser_sessions"
+    hash: Mapped[str] = mapped_column(SHA256, primary_key=True)
+    token: Mapped[str] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created: Mapped[float]
+    used: Mapped[float]
+
+
 class Artifact(Base):
     """Bytes in the artifact store, by their SHA-256: files of models and inputs, reports, captures, uploads."""
 

@@ -10,6 +10,7 @@ import httpx
 from starlette.requests import Request
 
 from qverify_farm.service.access import COOKIE
+from qverify_farm.service.sessions import SESSION_ID
 
 API = "/api/v1"
 TOLD = ("host", "origin", "sec-fetch-site", "forwarded", "x-forwarded-for", "via")  # what the API decides by
@@ -25,19 +26,19 @@ class RefusedError(Exception):
 
 
 class Calls:
-    """Calls of the API as the visitor who sent this request, with his token, from his address."""
+    """Calls of the API as the visitor who sent this request, with his session, from his address."""
 
-    def __init__(self, request: Request, token: str | None = None):
+    def __init__(self, request: Request):
         headers = {name: request.headers[name] for name in TOLD if name in request.headers}
-        known = request.cookies.get(COOKIE, "") if token is None else token
-        if known and known.isascii() and known.isprintable():
-            headers |= {"cookie": f"{COOKIE}={known}"} if token is None else {"authorization": f"Bearer {known}"}
+        known = request.cookies.get(COOKIE, "")
+        if SESSION_ID.fullmatch(known):
+            headers |= {"cookie": f"{COOKIE}={known}"}
         client = (request.client.host, request.client.port) if request.client else ("unknown", 0)
         state = {"request_id": getattr(request.state, "request_id", "")}
         app = _with_state(request.app, state)
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app, client=client, raise_app_exceptions=False),
-            base_url="http://page",
+            base_url=f"{request.url.scheme}://page",
             headers=headers,
             timeout=LONGEST_S,
         )
@@ -52,6 +53,18 @@ class Calls:
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Returns what the API answers to this JSON. RefusedError."""
         return _read(await self._client.post(f"{API}{path}", json=body))
+
+    async def log_in(self, token: str) -> list[str]:
+        """Begins a session and returns the reply's Set-Cookie. RefusedError."""
+        reply = await self._client.post(f"{API}/session", json={"token": token})
+        _read(reply)
+        return reply.headers.get_list("set-cookie")
+
+    async def log_out(self) -> list[str]:
+        """Ends the session and returns the reply's Set-Cookie. RefusedError."""
+        reply = await self._client.delete(f"{API}/session")
+        _read(reply)
+        return reply.headers.get_list("set-cookie")
 
     async def put_file(self, pieces: AsyncIterator[bytes], name: str) -> str:
         """Stores bytes as an artifact, piece by piece, and returns their SHA-256. RefusedError."""

@@ -11,9 +11,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from qverify_farm.service.access import COOKIE
 from qverify_farm.ui.calls import Calls, RefusedError
-from qverify_farm.ui.pages import check_form, go, set_cookie, show, visitor
+from qverify_farm.ui.pages import check_form, go, show, visitor
 
 PIECE = 1 << 20
 OPEN = ("/login", "/logout")  # forms that everybody may send
@@ -32,18 +31,21 @@ async def login(request: Request) -> Response:
     try:
         if not token:
             raise RefusedError(401, "type a token")
-        await Calls(request, token).get("/whoami")
+        cookies = await Calls(request).log_in(token)
     except RefusedError as error:
         return await show(request, "login.html", error.status, wrong=error.text, who={})
-    reply = go("/")
-    set_cookie(request, reply, COOKIE, token)
-    return reply
+    return _with_cookies(go("/"), cookies)
 
 
 async def logout(request: Request) -> Response:
     async with _form(request):
-        reply = go("/login")
-    reply.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        cookies = await Calls(request).log_out()
+    return _with_cookies(go("/login"), cookies)
+
+
+def _with_cookies(reply: Response, cookies: list[str]) -> Response:
+    for cookie in cookies:
+        reply.headers.append("set-cookie", cookie)
     return reply
 
 
@@ -198,7 +200,7 @@ async def _form(request: Request) -> AsyncIterator[FormData]:
     any other form, and, before anything of it is read, for who may not send one."""
     who = await visitor(request) if request.url.path not in OPEN else {"role": "submitter"}
     if who is None:
-        raise RefusedError(401, "log in first: your token is unknown, expired or revoked")
+        raise RefusedError(401, "log in first: nobody is logged in here, or the session has ended")
     if who["role"] == "viewer":
         raise RefusedError(403, "your token may look, not submit; the administrator makes one that may")
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:

@@ -16,6 +16,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from qverify_farm.service.access import is_secure
 from qverify_farm.ui.calls import Calls, RefusedError
 
 FORM_COOKIE = "qverify_form"
@@ -24,6 +25,7 @@ POLICY = (
     "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 DAY_S = 86400
+EARLIER_COOKIE = "qverify_token"  # held the token itself, before there were sessions
 
 
 @cache
@@ -70,13 +72,15 @@ async def show(request: Request, template: str, status: int = 200, **values: Any
     reply = HTMLResponse(text, status, headers={"Content-Security-Policy": POLICY, "Cache-Control": "no-store"})
     if fresh:
         set_cookie(request, reply, FORM_COOKIE, token)
+    if EARLIER_COOKIE in request.cookies:
+        reply.delete_cookie(EARLIER_COOKIE)
     return reply
 
 
 def set_cookie(request: Request, reply: Response, name: str, value: str, days: float = 30) -> None:
     """Sets a cookie that no script reads and no other site sends."""
-    secure = request.url.scheme == "https"
-    reply.set_cookie(name, value, max_age=int(days * DAY_S), httponly=True, samesite="strict", secure=secure, path="/")
+    age, secure = int(days * DAY_S), is_secure(request)
+    reply.set_cookie(name, value, max_age=age, httponly=True, samesite="strict", secure=secure, path="/")
 
 
 async def visitor(request: Request) -> Mapping[str, Any] | None:

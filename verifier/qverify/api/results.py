@@ -13,6 +13,7 @@ import numpy.typing as npt
 from qverify.capture.reader import open_capture
 from qverify.errors import UsageError
 from qverify.extras import import_extra
+from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import formats, frame_lines, notebook, tables, terminal, triage_text
 from qverify.renderers.overall_lines import overall_lines
@@ -202,7 +203,7 @@ class Triage(Result):
         return notebook.preformatted(self.verdict, str(self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Compiled:
     """A model.bin that was written. path: the file."""
 
@@ -223,3 +224,6 @@ class Compiled:
     def check(self) -> dict[str, Any] | None:
         """What the check against the original found; None without it."""
         return self.made.graph.meta.get("check")
+
+    def __repr__(self) -> str:
+        return f"<qverify.Compiled {self.path}: {self.size_bytes} bytes, {count(len(self.nodes), 'node')}>"

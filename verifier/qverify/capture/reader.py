@@ -206,7 +206,9 @@ def open_capture(folder: str) -> Capture:
     if os.path.isfile(folder):
         raise BadFileError(f"{folder}: a file; wanted a folder of --capture DIR. Models are given by -m")
     if not os.path.isdir(folder):
-        raise BadFileError(f"{folder}: no such folder; wanted one of --capture DIR")
+        raise BadFileError(f"{folder}: no such folder; wanted a capture: what --capture DIR of a run wrote")
+    if not is_capture(folder):
+        raise BadFileError(f"{folder}: no capture, as it has no capture.json; wanted what --capture DIR of a run wrote")
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:

@@ -13,7 +13,7 @@ OPTIONS = (
         "-i",
         "--input-img",
         "files",
-        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job and triage also take a folder or a list (.txt); random when not given",
+        help="a.jpg,b.bin or name1:a.npy,name2:b.wav or one .npz; the main job, quantize and triage also take a folder or a list (.txt); random when not given, but quantize needs it",
     ),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="seed of random inputs"),
     click.option(

@@ -184,7 +184,9 @@ def _run(name: str, words: list[str]) -> int:
         )
         return error.exit_status
     except (QVerifyError, LinkError) as error:
-        print(f"qverify: {one_line(str(error))}", file=sys.stderr)
+        from qverify.cli.usage_hints import hint_for_missing_file
+
+        print(f"qverify: {one_line(str(error))}{one_line(hint_for_missing_file(words, error))}", file=sys.stderr)
         if isinstance(error, UndescribedError) and error.draft:
             from qverify.renderers import drafts
 

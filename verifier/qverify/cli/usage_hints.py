@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,23 @@ def hint(words: list[str], error: click.ClickException, command: str) -> str:
     return (
         _after_empty_value(words) or _for_one_dash(words, error) or _for_extra_words(error) or _help_for(error, command)
     )
+
+
+def hint_for_missing_file(words: list[str], error: Exception) -> str:
+    """Returns the file beside it that a missing one of the command line may have meant; "" where there is none. Only
+    names that were typed are looked for."""
+    from qverify.closest_names import closest_names
+
+    absent = re.search(r"(?:^|: )(\S|\S[^:]*\S): no such (?:file|folder)", str(error), re.IGNORECASE)
+    if absent is None or not any(absent[1] in re.split("[,:=]", word) for word in words):
+        return ""
+    path = Path(absent[1])
+    try:
+        beside = sorted(one.name for one in path.parent.iterdir() if not one.name.startswith("."))
+    except (OSError, ValueError):
+        return ""
+    near = closest_names(path.name, beside, 1)
+    return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def _help_for(error: click.ClickException, command: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qverify.renderers.view import View
 
 COLUMNS, FEWEST = 80, 40  # without a terminal that tells; of one that cannot be read otherwise
+UNLIMITED = 1 << 30  # more than any row has
 QUIET = click.option("-q", "--quiet", is_flag=True, help="print the verdict lines only")
 DETAIL = (
     QUIET,
@@ -60,6 +61,15 @@ def screen() -> View:
     columns = shutil.get_terminal_size((COLUMNS, 24)).columns
     click.get_current_context().color = coloured = takes_colour(sys.stdout)  # otherwise click removes them in a pipe
     return View(max(columns, FEWEST), terminal, coloured, blocks=takes_blocks(sys.stdout))
+
+
+def listing_screen() -> View:
+    """Returns the view of a listing: that of `screen`, but in a pipe or a file, where COLUMNS is not set, as wide as its
+    rows, so that names are whole and can be searched."""
+    from dataclasses import replace
+
+    view = screen()
+    return view if view.wrapped or os.environ.get("COLUMNS") else replace(view, columns=UNLIMITED)
 
 
 def takes_blocks(stream: TextIO) -> bool:

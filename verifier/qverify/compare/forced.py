@@ -202,7 +202,7 @@ class Forcing:
         """Returns the verdict with what the documented kernels of the board do not explain."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
-            return replace(measured, unexplained=np.count_nonzero(made != recorded), why="its inputs are missing")
+            return replace(measured, unexplained=int(np.count_nonzero(made != recorded)), why="its inputs are missing")
         kernels = self.judged.b.recording.kernels
         found = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
         return replace(measured, unexplained=found.unexplained, limit=found.limit, why=found.why)

@@ -128,7 +128,7 @@ def compile_model(
     model = load(parsed, name, options.folder, options.shapes)
     if not is_quantized(model) and not (in_blocks and quantized):
         raise BadFileError(
-            f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first, for example with onnxruntime.quantization"
+            f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
     source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
     del source, parsed  # a caller that does not keep the file's bytes either need not hold them beside the model

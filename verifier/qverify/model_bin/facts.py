@@ -59,7 +59,8 @@ class ModelFacts:
         covered = [n.name for n in self.graph.nodes if name in n.covers]
         if len(covered) == 1:
             return covered[0]
-        near = closest_names(name, tensors, NEAREST)
+        made = {output for n in self.graph.nodes for output in n.outputs}
+        near = closest_names(name, sorted(tensors, key=lambda one: one not in made), NEAREST)
         meant = f"; near it: {', '.join(near)}" if near else ""
         raise UsageError(f"{self.path}: no tensor and no ONNX node {name!r}{meant}. Without a name all are listed")
 

@@ -202,7 +202,15 @@ def conclusion(found: Triage, view: View = PLAIN) -> str:
         return f"TRIAGE: {gates}{but}" + (f" ({'; '.join(caveats)})" if caveats else "")
     state = f"fails at {found.broken}" if found.broken is not None else "INCONCLUSIVE"
     state += f" ({'; '.join(found.caveats)})" if found.caveats else ""
-    return f"TRIAGE: {state}" + (f"\n{view.wrap(f'next step: {found.next_step}')}" if found.next_step else "")
+    return "\n".join([f"TRIAGE: {state}", *(_next_step(found.next_step, view) if found.next_step else [])])
+
+
+def _next_step(said: str, view: View) -> list[str]:
+    """Returns its lines; on a terminal a command at its end is a line of its own, which is never broken."""
+    advice, colon, command = said.partition(": qverify ")
+    if not (view.wrapped and colon):
+        return [view.wrap(f"next step: {said}")]
+    return [view.wrap(f"next step: {advice}:"), f"qverify {command}"]
 
 
 def reduced(outcome: dict[str, Any]) -> str:

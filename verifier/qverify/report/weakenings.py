@@ -10,11 +10,14 @@ from qverify.report.document import NodeByNode, NotJudged, Pair
 
 def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
     """Returns the reservations about the same two sides over several frames or boards, each at its worst: tensors
-    judged node by node, elements not judged, not bit-equal, tensors that differ outside the scope."""
+    judged node by node, elements not judged, tensors without elements, not bit-equal, tensors that differ outside the
+    scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]
     facts = [_describe_node_by_node(judged, pairs)] if judged else []
     lost = [n for p in pairs for n in p.not_judged]
     facts += [describe_not_judged(lost)] if lost else []
+    empty = list(dict.fromkeys(row.name for p in pairs for row in p.tensors if row.elements == 0))
+    facts += [f"{count(len(empty), 'tensor', 'has', 'have')} no elements, first {empty[0]}"] if empty else []
     facts += ["not bit-equal"] if not all(p.bit_equal for p in pairs) else []
     others = [p.others for p in pairs if p.others is not None]
     if others:

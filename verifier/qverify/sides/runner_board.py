@@ -315,6 +315,8 @@ def _why_not(marks: Mapping[str, str], lines: list[str], plan: RunnerPlan) -> st
         return f"the runner {how}{last}"
     if marks.get("teardown", "0") != "0":
         return f"the runner's teardown ended with status {marks['teardown']}{last}"
+    if "replaced" in marks:
+        return "the runner replaced the folder of its outputs by a link, so they may be stale files"
     if "linked" in marks:
         return f"{marks['linked']!r} has another name on the board (a hard link), so it may be a stale file"
     return ""

@@ -16,7 +16,10 @@ from qverify_farm.service.access import (
     ADMIN_OF_ALL,
     COOKIE,
     Asking,
+    admit,
     farm_of,
+    is_secure,
+    same_origin,
 )
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
@@ -40,8 +43,9 @@ from qverify_farm.service.schemas.lab import (
     WhoAmI,
 )
 from qverify_farm.service.schemas.texts import IdPath, Limit, NamePath
+from qverify_farm.service.sessions import LONGEST_S, SESSION_ID, begin_session, end_session
 from qverify_farm.service.submissions import queued_jobs
-from qverify_farm.service.tokens import create_token, list_tokens, revoke_token
+from qverify_farm.service.tokens import SECRET, create_token, list_tokens, revoke_token
 from qverify_farm.store.tables import AuditEntry, Project, Token
 
 router = APIRouter(tags=["administration"], responses=documented())
@@ -57,20 +61,35 @@ def get_whoami(request: Request, caller: Asking) -> WhoAmI:
     return WhoAmI(name=caller.name, role=caller.role, project=name, local=caller.local, qverify=__version__)
 
 
-@router.post("/session", summary="Keep a token in a cookie of the browser")
+@router.post("/session", summary="Log a browser in")
 def post_session(request: Request, response: Response, asked: Session) -> Done:
-    """The cookie is sent to this service only, by its own pages only, and no script reads it."""
-    if farm_of(request).known.find(asked.token) is None:
-        raise ApiError(401, "the token is unknown, expired or revoked", headers={"WWW-Authenticate": "Bearer"})
-    secure = request.url.scheme == "https"
-    response.set_cookie(COOKIE, asked.token, max_age=30 * 86400, httponly=True, samesite="strict", secure=secure)
+    """Begins a session of the token and ends the browser's earlier one. The cookie holds the session, not the token; it is
+    sent to this service only, by its own pages only, and no script reads it. The session ends 12 hours after its last
+    request, 7 days after its begin, and with the token."""
+    farm = farm_of(request)
+    if not same_origin(request):
+        raise ApiError(403, "a page of another site may not log in")
+    found = farm.known.find(asked.token) if SECRET.fullmatch(asked.token) else None
+    caller = admit(request, found, asked.token)
+    with farm.database.write() as session:
+        end_session(session, request.cookies.get(COOKIE, ""))
+        secret = begin_session(session, caller.token, time.time())
+    farm.known.forget()
+    response.set_cookie(
+        COOKIE, secret, max_age=int(LONGEST_S), httponly=True, samesite="strict", secure=is_secure(request)
+    )
     return Done()
 
 
-@router.delete("/session", summary="Forget the cookie")
-def delete_session(response: Response) -> Done:
-    """The token stays valid elsewhere."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+@router.delete("/session", summary="Log the browser out")
+def delete_session(request: Request, response: Response) -> Done:
+    """The session is unknown from now on; the token stays valid."""
+    farm, secret = farm_of(request), request.cookies.get(COOKIE, "")
+    if SESSION_ID.fullmatch(secret) and same_origin(request):
+        with farm.database.write() as session:
+            end_session(session, secret)
+        farm.known.forget()
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=is_secure(request))
     return Done()
 
 
@@ -146,7 +165,7 @@ def post_token(request: Request, caller: Asking, asked: NewToken) -> TokenMade:
 
 @router.delete("/tokens/{token}", dependencies=[ADMIN], summary="Revoke a token")
 def delete_token(request: Request, caller: Asking, token: IdPath) -> Done:
-    """From now on it is unknown."""
+    """From now on it is unknown, and its sessions have ended."""
     with farm_of(request).database.write() as session:
         row = revoke_token(session, token, time.time(), caller.project)
         if row is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
@@ -15,6 +16,7 @@ from fastapi.sse import format_sse_event
 from qverify_farm.service.access import Scope, Scoped
 from qverify_farm.service.errors import too_busy
 from qverify_farm.service.event_feed import Happened, happened
+from qverify_farm.service.known_callers import KEPT_S
 from qverify_farm.service.replies import documented
 from qverify_farm.service.routes.runs import find_run
 from qverify_farm.service.schemas.lab import Events, EventShort
@@ -51,7 +53,7 @@ async def stream_events(
     last_event_id: Annotated[str | None, Header(pattern=r"^[0-9]{1,16}$")] = None,
 ) -> StreamingResponse:
     """Server-sent events: id is the number, event the kind, data the event as JSON. A client that reconnects says
-    Last-Event-ID and misses nothing. A client that does not keep up is disconnected, and reconnects."""
+    Last-Event-ID and misses nothing. A client that does not keep up is disconnected, and reconnects. The stream ends with the token or session."""
     if run is not None:
         await asyncio.to_thread(find_run, scope, run)
     farm = scope.farm
@@ -84,10 +86,15 @@ async def stream(scope: Scope, begin: int | None, run: str | None) -> AsyncItera
 
 async def _live(scope: Scope, events: AsyncIterator[Happened], known: int, run: str | None) -> AsyncIterator[bytes]:
     coming: asyncio.Task[Happened] | None = None
+    known_callers, checked, changes = scope.farm.known, time.monotonic(), scope.farm.known.changes
     try:
         while True:
             coming = coming or asyncio.ensure_future(_next(events))
             done, _ = await asyncio.wait({coming}, timeout=scope.farm.settings.heartbeat_s)
+            if changes != known_callers.changes or time.monotonic() - checked > KEPT_S:
+                checked, changes = time.monotonic(), known_callers.changes
+                if not await asyncio.to_thread(known_callers.holds, scope.caller):
+                    return
             if not done:
                 yield format_sse_event(comment="")
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from qverify.cli.view_options import screen
+from qverify.cli.view_options import listing_screen
 
 
 @click.command(help=__doc__)
@@ -18,6 +18,6 @@ def command(model: str, tensor: str | None, shapes: tuple[str, ...]) -> int:
     from qverify.session.models import parse_shapes
 
     facts = inspect_model(model, parse_shapes(shapes))
-    view = screen()
+    view = listing_screen()
     click.echo(render_model(facts, view) if tensor is None else render_tensor(facts.tensor(tensor), view))
     return 0

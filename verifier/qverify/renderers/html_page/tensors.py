@@ -69,7 +69,10 @@ def _metric(row: TensorRow, name: str) -> str:
     value = row.metrics.get(name)
     if row.bit_equal and (value is None or name == "sqnr_db"):
         return _cell("=", "inf" if name == "sqnr_db" else "")
-    return _cell(number(value), value if isinstance(value, (int, float)) else "")
+    shown = number(value)
+    if name == "cosine" and shown == "1" and not row.bit_equal:
+        shown = "almost 1"
+    return _cell(shown, value if isinstance(value, (int, float)) else "")
 
 
 def _details(row: TensorRow, graph: str, drawing: str) -> str:

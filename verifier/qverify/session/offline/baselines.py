@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,6 +219,12 @@ def _read(path: str) -> dict[str, Any]:
         raise BadFileError(f"{path}: not a file of {SCHEMA}")
     if not all(isinstance(e, dict) and {*KEYS, "inputs", "digests", "rows"} <= e.keys() for e in entries):
         raise BadFileError(f"{path}: not a file of {SCHEMA}")
+    keys = Counter(tuple(str(e[k]) for k in KEYS) for e in entries)
+    if twice := [key for key, times in keys.items() if times > 1]:
+        model, board, firmware, _ = twice[0]
+        raise BadFileError(
+            f"{path}: two entries of model {model[:12]} on {printable(board)}, firmware {printable(firmware)}; remove one"
+        )
     return content
 
 

@@ -16,6 +16,7 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
+from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
@@ -53,7 +54,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
         _side(p, profile, dumps.reading(b), opened)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
-    itself = _describe_one(dumps, sides)
+    itself = _describe_one(dumps, sides) or describe_same_files(dumps.a, dumps.b)
     first, second = _recordings(dumps, sides, opened)
     outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
@@ -72,6 +73,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
             if theirs.quantized and not spec.quantized and (theirs.dtype, theirs.shape) == (spec.dtype, spec.shape):
                 one.specs[name] = theirs
                 borrowed += [name] if name not in model_tensors else []
+    by_model, contradicted = read_by_model(first, second, model_tensors)
     first.finals = second.finals = outputs or tuple(first.specs)
     for one in (first, second):
         one.capabilities |= {"per_node"}  # both list every tensor they have
@@ -85,10 +87,18 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
             pair.relaxed.append(
                 f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
             )
+        if contradicted and not pair.bit_equal:
+            pair.relaxed.append(
+                f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
+            )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
         _say_scope(pair, dumps.outputs_only, _absent(first, opened))
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
+    if by_model:
+        report.notes.append(
+            f"{count(len(by_model), 'tensor', 'is', 'are')} read by the scale of -m, which contradicts both dumps, first {by_model[0]}"
+        )
     doubts = [(k, s.settings[k]) for s in (first, second) for k in ("incomplete", "unsteady") if s.settings.get(k)]
     for key, why in dict.fromkeys(doubts):
         mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))

@@ -64,7 +64,7 @@ class BoardExperiments:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MOST_SLOW} models of one node, about {size} bytes, {seconds:.0f} s"
+        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MOST_SLOW} models of one node, about {size} bytes, {'under 1' if seconds < 1 else f'{seconds:.0f}'} s"
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""

@@ -1,0 +1,34 @@
+"""The bench that kills a farm's processes: what it counts as lost and as doubled, and which processes it finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+
+from qverify_farm.store.tables import Attempt, Job
+
+from scripts.benchmarks.farm_kill import below, figures_of
+
+
+def attempt(job: str, ending: str = "finished", verdict: str | None = "PASSED") -> Attempt:
+    return Attempt(job=job, ending=ending, verdict=verdict)
+
+
+def test_a_result_is_lost_or_doubled_where_it_is_not_there_once() -> None:
+    jobs = [Job(id=name, state="done", verdict="PASSED") for name in "abc"]
+    jobs += [Job(id="d", state="running", verdict=None), Job(id="e", state="done", verdict="INCONCLUSIVE")]
+    attempts = [attempt("a"), attempt("b", "lost", None), attempt("b"), attempt("c"), attempt("c"), attempt("c")]
+    attempts.append(attempt("e", verdict="INCONCLUSIVE"))
+    found = figures_of(jobs, attempts, Counter(service=2), 1.26)
+    assert (found["runs"], found["lost"], found["duplicated"], found["attempts"]) == (5, 2, 2, 7)
+    assert (found["killed"], found["wall_s"]) == ({"service": 2}, 1.3)
+
+
+def test_only_processes_below_the_own_one_are_found() -> None:
+    with subprocess.Popen(["sleep", "19.19"]) as sleeping:
+        try:
+            assert sleeping.pid in below(os.getpid(), "sleep\x20") and sleeping.pid in below(os.getpid(), "")
+            assert below(os.getpid(), "no such word") == [] and below(sleeping.pid, "") == []
+        finally:
+            sleeping.kill()

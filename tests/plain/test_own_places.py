@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from qverify.arithmetic.resize_places import MODES, exact, fixed_point
 from qverify.cli.main import main
 from qverify.compare.documented_rounding import explain_places
-from qverify.compare.error_bounds.own_places import has_own_places
+from qverify.compare.error_bounds.own_places import has_own_places, own_places
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -27,20 +28,21 @@ X = RNG.integers(-128, 128, (1, 2, SIZES[0][0], SIZES[1][0])).astype(np.int8)
 NAMES = dict(zip(MODES, ({}, {"alignCorners": True}, {"halfPixelCenters": True}), strict=True))
 
 
-def network(mode, floats=False, dtype="int8", scales=(0.5, 0.5)) -> Graph:
-    """Returns one resize, with the places of LiteRT's kernel for int8, or as onnxruntime has them (floats)."""
+def network(mode, floats=False, dtype="int8", scales=(0.5, 0.5), sizes=SIZES, off=0.0) -> Graph:
+    """Returns one resize, with the places of LiteRT's kernel for int8, or as onnxruntime has them (floats), with places
+    off by this part of an element."""
     tables = []
-    for size, to in SIZES:
+    for size, to in sizes:
         first, second, one, part = fixed_point(size, to, *mode)
         if floats:
             place = exact(size, to, *mode)
             first = np.floor(place).astype(np.int64)
-            second, part = np.minimum(first + 1, size - 1), place - first
+            second, part = np.minimum(first + 1, size - 1), place - first + off
             one = 1 - part
         tables.append((first, second, one, part))
     index = np.concatenate([part for t in tables for part in t[:2]]).astype(np.int32)
     weight = np.concatenate([part for t in tables for part in t[2:]]).astype(np.float32 if floats else np.int32)
-    shapes = {"x": X.shape, "y": (1, 2, SIZES[0][1], SIZES[1][1])}
+    shapes = {"x": (1, 2, sizes[0][0], sizes[1][0]), "y": (1, 2, sizes[0][1], sizes[1][1])}
     tensors = {
         n: TensorSpec(n, dtype, s, s, (scale,), (3,)) for (n, s), scale in zip(shapes.items(), scales, strict=True)
     }
@@ -70,8 +72,8 @@ def board(kernels: str, mode) -> np.ndarray:
     return np.clip(np.trunc(value + np.copysign(0.5, value)), -128, 127).astype(np.int8)  # halves away from 0
 
 
-def judged(graph: Graph, made: np.ndarray, recorded: np.ndarray, kernels: str):
-    return explain_places(units(graph)[0], graph, {"x": X}, made, recorded, kernels)
+def judged(graph: Graph, made: np.ndarray, recorded: np.ndarray, kernels: str, x: np.ndarray = X):
+    return explain_places(units(graph)[0], graph, {"x": x}, made, recorded, kernels)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -127,6 +129,49 @@ def test_places_of_no_mode_and_other_units_keep_their_limit():
     assert has_own_places(unit, graph, "litert-xnnpack") and not has_own_places(unit, graph, "onnxruntime")
     assert not has_own_places(unit, network((False, False), dtype="uint8"), "litert-xnnpack")
     assert not has_own_places(unit, network((False, False), scales=(0.5, 0.25)), "litert-xnnpack")
+
+    two = replace(unit, nodes=unit.nodes * 2)  # what follows the resize is not at these places
+    assert not has_own_places(two, graph, "litert-xnnpack")
+
+
+def test_places_are_those_of_a_mode_within_a_1024th_of_an_element():
+    own = board("litert-xnnpack", (False, True))
+    made = np.where(own == -128, 127, -128).astype(np.int8)
+    for off, known in ((0.0009, True), (-0.0009, True), (0.0011, False), (-0.0011, False)):
+        found = judged(network((False, True), True, off=off), made, own, "litert-xnnpack")
+        assert (found is not None) == known and (found is None or found.unexplained == 0)
+
+
+def test_the_error_of_xnnpack_is_that_of_its_weights_and_its_places():
+    """Weights of 11 bits, places in float32 over the longest axis, of 257 elements."""
+    unit, graph = units(network((False, True)))[0], network((False, True))
+    every = np.arange(2 * 257 * 61)
+    for kernels, error in (("litert-xnnpack", 255 * 2.0**-11 + 255 * 2.0**-21 * 257), ("litert-optimized", 0.0)):
+        found = own_places(unit, graph, {"x": X}, every, kernels)
+        assert found is not None and found.error is not None and set(found.error.tolist()) == {error}
+
+
+def test_where_every_mode_has_the_same_places_any_of_them_holds():
+    x = X[:, :, :5, :7]
+    for kernels in ("litert-xnnpack", "litert-reference"):
+        graph = network((False, True), sizes=((5, 5), (7, 7)))
+        found = judged(graph, np.where(x == 127, -128, 127).astype(np.int8), x, kernels, x)
+        assert found is not None and found.unexplained == 0
+        found = judged(graph, x, np.where(x < 100, x + 2, x - 2).astype(np.int8), kernels, x)
+        assert found is not None and found.unexplained == x.size
+
+
+@pytest.mark.parametrize("sizes", [((100, 513), (4, 4)), ((4, 4), (100, 513))])
+def test_a_kernel_that_reads_beyond_its_input_excuses_nothing(sizes):
+    """From 100 to 513 elements, in steps of 200/1024 of an element, LiteRT's own kernels read element 100; XNNPACK does not."""
+    graph = network((False, False), True, sizes=sizes)
+    x = np.zeros((1, 2, sizes[0][0], sizes[1][0]), np.int8)
+    made = np.zeros((1, 2, sizes[0][1], sizes[1][1]), np.int8)
+    recorded = made.copy()
+    recorded[0, 0, 0, 0] = 1  # where nothing is read beyond it
+    assert judged(graph, made, recorded, "litert-reference", x) is None
+    found = judged(graph, made, recorded, "litert-xnnpack", x)
+    assert found is not None and found.unexplained == 1
 
 
 def resize(size: int, to: int, **how: bool) -> bytes:

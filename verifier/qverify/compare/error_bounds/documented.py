@@ -82,7 +82,6 @@ class _Operands(sums.Operands):
             return own.astype(np.float64)
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
-        y = y if y.size else np.ones(1)
         if self.node.op in FUNCTIONS:
             return x * scale[self.node.inputs[1] or ""] / y
         if self.node.op == "add":
@@ -96,8 +95,8 @@ def _sums(o: _Operands, at: Array, kernels: str) -> Iterator[tuple[Array, Held]]
     terms = sums.terms_of(o)
     if terms * len(at) > TERMS_IN_ALL:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
-    step, y = max(1, sums.TERMS_AT_ONCE // terms), o.graph.spec(o.node.outputs[0])
-    if o.floats or y.numpy_dtype.itemsize != 1:
+    step, y = -(-sums.TERMS_AT_ONCE // terms), o.graph.spec(o.node.outputs[0])  # rounded up: one element at least
+    if y.numpy_dtype.itemsize != 1:
         raise NoBound(f"{o.node.op} with an output of {y.dtype}")
     for start in range(0, len(at), step):
         part = at[start : start + step]
@@ -168,7 +167,7 @@ def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array,
     limits, scale = np.iinfo(y.dtype), x.scale[0] / y.scale[0]
     low = int(np.iinfo(x.dtype).min)
     every = (np.arange(low, low + len(table)) - x.zero_point[0]) * scale + y.zero_point[0]
-    if np.abs(np.clip(every, int(limits.min), int(limits.max)) - table.astype(np.float64)).max(initial=0.0) > 1:
+    if (np.abs(np.clip(every, int(limits.min), int(limits.max)) - table.astype(np.float64)) > 1).any():
         raise NoBound("the table of a function")
     steps = given[unit.inputs[0]].reshape(-1)[at].astype(np.float64) - x.zero_point[0]
     error = gamma(sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
@@ -188,7 +187,7 @@ def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, ker
     places are in fixed point."""
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
-    index, weight = (graph.constants[n or ""] for n in node.inputs[1:3])
+    index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
     if weight.dtype.kind != "f" or x.dtype != y.dtype or (x.dtype == "int8" and kernels.startswith("litert")):
         raise NoBound("resize_linear in fixed point")
     exact = replace(node, words=(0,))

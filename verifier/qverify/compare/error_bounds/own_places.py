@@ -5,6 +5,7 @@ apart, and each is held to what its own kernel gives for the inputs that it reco
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -32,50 +33,47 @@ def has_own_places(unit: Unit, graph: Graph, kernels: str) -> bool:
 
 def own_places(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> Whole | None:
     """Returns the integers that the board's kernel may give at these flat positions of the output; None where the node's
-    places are those of no mode of LiteRT."""
+    places are those of no mode of LiteRT. IndexError where LiteRT's own kernel reads beyond its input."""
     node = unit.nodes[0]
     x = given[node.inputs[0] or ""]
     to = graph.spec(node.outputs[0]).shape[-2:]
     planes = x.reshape(-1, *x.shape[-2:]).astype(np.int64)
     plane, row, column = np.unravel_index(at, (len(planes), *to))
-    sizes = tuple(zip(x.shape[-2:], to, strict=True))
-    index, weight = (graph.constants[n or ""] for n in node.inputs[1:3])
+    sizes = np.transpose([x.shape[-2:], to]).tolist()
+    index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
     found = []
     for mode in _modes(index, weight, sizes):
         tables = [_axis(size, wide, mode, kernels) for size, wide in sizes]
-        if any(
-            int(second.max()) >= size or int(first.max()) >= size
-            for (first, second, _), (size, _) in zip(tables, sizes, strict=True)
-        ):
-            return None  # LiteRT's own kernel reads beyond its input there
         whole = _between(planes, plane, (tables[0], row), (tables[1], column))
-        found.append(_exact(whole, max(*x.shape[-2:], *to)) if kernels == XNNPACK else _fixed(whole))
+        found.append(_exact(whole, np.max(sizes)) if kernels == XNNPACK else _fixed(whole))
     return reduce(_either, found) if found else None
 
 
-def _modes(index: Array, weight: Array, sizes: tuple[tuple[int, int], ...]) -> Iterator[tuple[bool, bool]]:
+def _modes(index: Array, weight: Array, sizes: list[list[int]]) -> Iterator[tuple[bool, bool]]:
     """Yields the modes whose places are the node's, in fixed point or in floats."""
     starts = np.cumsum([0, *(2 * to for _, to in sizes)])
-    places = [
-        (index[s : s + to], index[s + to : s + 2 * to], weight[s : s + to], weight[s + to : s + 2 * to])
-        for s, (_, to) in zip(starts, sizes, strict=False)
+    axes = [
+        (size, to, (index[s : s + to], index[s + to : s + 2 * to], weight[s : s + to], weight[s + to : s + 2 * to]))
+        for s, (size, to) in zip(starts, sizes, strict=False)
     ]
     for mode in MODES:
-        if all(_is_mode(own, size, to, mode) for own, (size, to) in zip(places, sizes, strict=True)):
+        if all(_is_mode(size, to, own, mode) for size, to, own in axes):
             yield mode
 
 
-def _is_mode(own: tuple[Array, ...], size: int, to: int, mode: tuple[bool, bool]) -> bool:
-    if own[2].dtype.kind == "i":
-        return all(np.array_equal(one, two) for one, two in zip(own, fixed_point(size, to, *mode), strict=True))
+def _is_mode(size: int, to: int, own: tuple[Array, ...], mode: tuple[bool, bool]) -> bool:
     first, second, _, part = own
+    if part.dtype.kind == "i":
+        return all(map(np.array_equal, own, fixed_point(size, to, *mode)))
     place = first + np.where(first == second, 0.0, part.astype(np.float64) * (second - first))
-    return bool((np.abs(place - exact(size, to, *mode)) < NEAR).all())
+    return np.allclose(place, exact(size, to, *mode), rtol=0.0, atol=NEAR)
 
 
 def _axis(size: int, to: int, mode: tuple[bool, bool], kernels: str) -> Axis:
     if kernels != XNNPACK:
         first, second, _, part = fixed_point(size, to, *mode)
+        if (first >= size).any():
+            raise IndexError(f"places beyond {size} elements")
         return first, second, part
     place = exact(size, to, *mode)
     first = np.floor(place).astype(np.int64)
@@ -93,15 +91,16 @@ def _between(planes: Wholes, plane: Array, *axes: tuple[Axis, Array]) -> Array:
 
 def _exact(value: Reals, longest: int) -> Whole:
     error = np.full(value.shape, WEIGHTS + PLACES * longest)
-    return integers(value, error, 0, (-128, 127))
+    limits = np.iinfo(np.int8)
+    return integers(value, error, 0, (int(limits.min), int(limits.max)))
 
 
 def _fixed(value: Wholes) -> Whole:
     half = ONE * ONE // 2
-    rounded = np.clip(np.sign(value) * ((np.abs(value) + half) // (ONE * ONE)), -128, 127)
+    rounded = np.sign(value) * ((np.abs(value) + half) // (ONE * ONE))
     return Whole(rounded, rounded, np.zeros(value.shape))
 
 
 def _either(one: Whole, two: Whole) -> Whole:
-    assert one.error is not None and two.error is not None
-    return Whole(np.minimum(one.low, two.low), np.maximum(one.high, two.high), np.maximum(one.error, two.error))
+    """Returns what either mode may give; both have the same error."""
+    return replace(one, low=np.minimum(one.low, two.low), high=np.maximum(one.high, two.high))

@@ -83,7 +83,7 @@ def test_parameters_that_the_onnx_does_not_compile_to_are_stated(
     graph.constants[weights] = graph.constants[weights] ^ 0x55
     (tmp_path / "other.bin").write_bytes(encode(graph))
     assert main(["-m", f"{quantized},{tmp_path}/other.bin", "-b", "local", "-i", image, "-r"]) == 0
-    stated = f"model.bin holds other values than its ONNX compiles to ({weights}), judged only as far as these inputs use them"
+    stated = f"parameters of model.bin differ from what its ONNX compiles to ({weights}), judged only as far as these inputs use them"
     lines = [line for line in capsys.readouterr().out.splitlines() if "Strict check PASSED" in line]
     assert len(lines) == 3 and all(stated in line for line in lines)
 

@@ -305,7 +305,7 @@ def _describe_others(names: list[str]) -> str:
     """Returns the caveat about constants and words of model.bin that its ONNX does not compile to."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"model.bin holds other values than its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
+        f"parameters of model.bin differ from what its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
         "these inputs use them"
     )
 

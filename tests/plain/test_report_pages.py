@@ -197,7 +197,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     into = [
         w for name in ("html", "junit", "csv", "markdown", "json") for w in (f"--{name}", str(folder / f"t.{name}"))
     ]
-    assert main(["triage", "-m", models, *with_faults, "--loss", "always", "-q", *into]) == 1
+    assert main(["triage", "-m", models, *with_faults, "--loss", "always", "--explain", "300", "-q", *into]) == 1
     words = ["-m", f"{EXAMPLE}/digits_quant.onnx", *with_faults, "-r", "True", "-q"]
     into = ["--json", str(folder / "r.json"), "--html", str(folder / "r.html")]
     assert main([*words, "--capture", str(folder / "capture"), *into]) == 1

@@ -122,6 +122,7 @@ def test_what_is_not_rounded_may_not_differ():
     recorded[1, 2:] += 1
     found = explained_in(graph, x, x, recorded)
     assert (found.unexplained, found.why) == (2, "2 elements differ where XNNPACK's kernels have no tie, first [1, 2]")
+    assert explained_in(graph, x, recorded, x).unexplained == 2  # nor on the other side
 
 
 def test_floats_and_what_has_no_evaluation_keep_their_limit():

@@ -26,6 +26,7 @@ from qverify_agents.signals_held import signals_held
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged,
 RESTORE_PART = 0.25  # or by this part of the time that there is, on a busy host with a long --timeout
+COLD = frozenset({"s390x"})  # they boot in seconds; restored, the network of some hung for good
 NO_ERROR = "char device redirected"  # with which qemu's log begins
 MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
 
@@ -82,7 +83,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         )
     sweep(image.architecture)
     snapshot = _snapshot(image)
-    if snapshot.is_file() and not cold:
+    if snapshot.is_file() and not cold and image.architecture not in COLD:
         try:
             return _started(image, deadline, ends_with_us, snapshot, warm=True)
         except BoardUnreachable:
@@ -93,7 +94,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
 
 
 def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
-    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot. Raises BoardUnreachable if
+    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot, if it can be restored. Raises BoardUnreachable if
     it does not answer."""
     begun = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
@@ -104,7 +105,8 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         with signals_held():
             process = _launched(command, folder, ends_with_us)
         limit = deadline.part(max(RESTORE_S, RESTORE_PART * deadline.left())) if warm else deadline
-        console = _answering(process, folder, port, limit, snapshot, warm)
+        kept = None if warm or image.architecture in COLD else snapshot
+        console = _answering(process, folder, port, limit, kept, warm)
     except BaseException as error:
         if process is not None:
             _end(process)
@@ -132,14 +134,14 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
 
 
 def _answering(
-    process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path, warm: bool
+    process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path | None, warm: bool
 ) -> str:
-    """Waits until it accepts ssh, makes the snapshot if it was booted, and returns its console, a pty."""
+    """Waits until it accepts ssh, makes the snapshot if one is wanted, and returns its console, a pty."""
     if not warm:
         _wait_for_boot(process, folder, limit)
     _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
     with Monitor(folder / "qmp.sock", limit) as monitor:
-        if not warm:
+        if snapshot is not None:
             monitor.line("savevm ready")
             _keep(folder / "vm.qcow2", snapshot)
         return monitor.pty("con")

@@ -7,11 +7,14 @@ import re
 HELP = re.compile(r"^(?:Run|See|Try) ['\"`].*--help['\"`](?: for more information)?\.?$")  # as docker ends its errors
 
 
+VERDICT_WORDS = "Strict check"  # of the verifier's verdict lines, which a script may look for; this package is below it
+
+
 def one_line(text: str) -> str:
     """Returns the text in one line, with a question mark for every character that is not printable (an escape, a bell,
-    a change of direction), and for the blank in the words of a verdict line, which a script may look for."""
+    a change of direction), and for the blank in VERDICT_WORDS."""
     shown = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return shown.replace("Strict check", "Strict?check")
+    return shown.replace(VERDICT_WORDS, VERDICT_WORDS.replace(" ", "?"))
 
 
 def last_line(said: str | bytes, otherwise: str = "") -> str:

@@ -11,6 +11,7 @@ import pytest
 from qverify_agents.address import parse
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.links import ssh
 from qverify_agents.links.ssh import open_shell
 
 from tests.links.password_server import PasswordServer
@@ -77,6 +78,25 @@ def test_a_server_that_always_hangs_up_before_the_login_is_named(monkeypatch):
         assert server.offered == []
     finally:
         server.close()
+
+
+def test_a_server_that_falls_silent_in_the_handshake_is_named(monkeypatch):
+    monkeypatch.setattr(ssh, "HANDSHAKE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepted: list[socket.socket] = []
+
+        def greet() -> None:
+            one, _ = listener.accept()
+            accepted.append(one)
+            one.sendall(b"SSH-2.0-dropbear_2022.83\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(
+            BoardUnreachable, match=r"the SSH server answered, but its handshake did not end within 0\.5 s"
+        ):
+            open_shell(parse(f"me@127.0.0.1:{listener.getsockname()[1]}"), Deadline(20))
+        for one in accepted:
+            one.close()
 
 
 def test_a_board_that_freezes_in_the_login_is_a_timeout_and_no_refusal():

@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 import pytest
 from qverify.cli.main import main
-from qverify.printable import printable, visible
+from qverify.printable import VERDICT_WORDS, printable, visible
 from qverify.report.document import Blame, Pair, Report
+from qverify_agents import printable as agents_printable
 from qverify_agents.errors import LinkError
 from qverify_agents.printable import one_line
 
@@ -104,4 +105,5 @@ def test_every_text_of_a_report_is_visible_and_the_report_is_left_as_it_was() ->
 
 
 def test_what_a_board_says_is_no_verdict_line() -> None:
+    assert agents_printable.VERDICT_WORDS == VERDICT_WORDS
     assert PASSED not in one_line(f"the agent says: {EVIL}") and PASSED not in str(LinkError(EVIL))

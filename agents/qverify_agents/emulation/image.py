@@ -26,8 +26,8 @@ SKIP = {"openssh-client", "gcc-12-base", "gcc-14-base", "debconf", "passwd", "ad
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of board. suite, kernel: of the distribution. machine: qemu's arguments. console: the kernel's. apt: the
-    package with qemu. restores_console: whether qemu's serial device keeps working after a snapshot was restored.
-    no_console: why no agent can be used over the console, or ""."""
+    package with qemu. restores_console, restores_network: whether qemu's serial device and network card keep working after a snapshot was
+    restored; without the latter it always boots. no_console: why no agent can be used over the console, or ""."""
 
     suite: str
     kernel: str
@@ -35,6 +35,7 @@ class Kind:
     console: str
     apt: str
     restores_console: bool = True
+    restores_network: bool = True
     no_console: str = ""
 
 
@@ -67,6 +68,7 @@ KINDS = {
         ("qemu-system-s390x", "-M", "s390-ccw-virtio", "-cpu", "qemu"),
         "ttysclp0",
         "qemu-system-misc",
+        restores_network=False,  # seen with QEMU 7.2: after some restores no SSH handshake ends
         no_console="the kernel's SCLP console driver swallows the byte 0x0F (SysRq), so no frames pass",
     ),
 }

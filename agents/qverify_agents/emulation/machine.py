@@ -26,7 +26,6 @@ from qverify_agents.signals_held import signals_held
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
 RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged,
 RESTORE_PART = 0.25  # or by this part of the time that there is, on a busy host with a long --timeout
-COLD = frozenset({"s390x"})  # they boot in seconds; restored, the network of some hung for good
 NO_ERROR = "char device redirected"  # with which qemu's log begins
 MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
 
@@ -83,7 +82,7 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
         )
     sweep(image.architecture)
     snapshot = _snapshot(image)
-    if snapshot.is_file() and not cold and image.architecture not in COLD:
+    if snapshot.is_file() and not cold and image.kind.restores_network:
         try:
             return _started(image, deadline, ends_with_us, snapshot, warm=True)
         except BoardUnreachable:
@@ -105,7 +104,7 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         with signals_held():
             process = _launched(command, folder, ends_with_us)
         limit = deadline.part(max(RESTORE_S, RESTORE_PART * deadline.left())) if warm else deadline
-        kept = None if warm or image.architecture in COLD else snapshot
+        kept = snapshot if not warm and image.kind.restores_network else None
         console = _answering(process, folder, port, limit, kept, warm)
     except BaseException as error:
         if process is not None:

@@ -27,6 +27,7 @@ OPTIONS = frozenset({"ssh_config", "accept_new_host_key", "host_key", "backend",
 SLICE = 1 << 18  # bytes per send; paramiko copies the rest at every window update
 KEEPALIVE_S, MOST_HOPS = 15, 4
 PAUSES_S = (0.2, 1.0)  # before the next connection to a server that hung up before the login
+HANDSHAKE_S = 60.0
 CLOSE_S = 5.0  # limit of closing, for a server that accepts nothing any more
 
 
@@ -46,8 +47,8 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 class _HungUp(BoardUnreachable):
-    """Raised if an SSH server ended the connection before it answered a login: a busy one does (MaxStartups of OpenSSH),
-    and so does one that was just restored from a snapshot. The next connection may be taken."""
+    """Raised if an SSH server ended the connection before it answered a login: a busy one does (MaxStartups of
+    OpenSSH). It may take the next connection."""
 
 
 def _transport(target: str, address: Address, deadline: Deadline, depth: int, over: Any = None) -> Any:
@@ -74,7 +75,7 @@ def _transport(target: str, address: Address, deadline: Deadline, depth: int, ov
     )
     transport = paramiko.Transport(sock)
     try:
-        _negotiate(transport, keys, deadline)
+        _negotiate(transport, target, keys, deadline)
         authenticate(transport, settings, address if depth == 0 else _hop(address), deadline)
     except (paramiko.SSHException, OSError, EOFError) as error:
         ended = _ended_by_server(transport, error)
@@ -190,16 +191,20 @@ def _through(via: Any, settings: HostSettings, hop: str, deadline: Deadline) -> 
     return channel
 
 
-def _negotiate(transport: Any, keys: HostKeys, deadline: Deadline) -> None:
-    """Does the handshake, and checks the host key."""
+def _negotiate(transport: Any, target: str, keys: HostKeys, deadline: Deadline) -> None:
+    """Does the handshake, and checks the host key. Raises BoardUnreachable for a server that falls silent in it."""
     options = transport.get_security_options()
     gcm = [c for c in options.ciphers if "gcm" in c]
     options.ciphers = [*gcm, *(c for c in options.ciphers if c not in gcm)]
     known = [t for t in keys.known_types() if t in options.key_types]
     if known:
         options.key_types = [*known, *(t for t in options.key_types if t not in known)]
-    transport.banner_timeout = transport.handshake_timeout = min(60.0, deadline.left())
-    transport.start_client(timeout=min(60.0, deadline.left()))
+    limit = min(HANDSHAKE_S, deadline.left())
+    transport.banner_timeout, transport.handshake_timeout = limit, limit + 5.0  # later than start_client
+    transport.start_client(timeout=limit)
+    if transport.is_active() and not transport.initial_kex_done:  # it returned because the time was over
+        deadline.left()
+        raise BoardUnreachable(f"{target}: the SSH server answered, but its handshake did not end within {limit:.3g} s")
     shown = transport.get_remote_server_key()
     keys.check(shown.get_name(), shown.asbytes())
 

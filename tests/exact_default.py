@@ -22,6 +22,7 @@ def _exact(model: bytes, level: str = "disable_all", **settings: Any) -> Engine:
 
 @contextlib.contextmanager
 def exact_default() -> Iterator[None]:
-    """What the report compares as default onnxruntime is exact within the block, on every processor."""
+    """Has reports compare with a default onnxruntime whose products are exact within the block, also where the processor's
+    saturate."""
     with mock.patch.object(reference, "Engine", _exact) if inexact_kernels() else contextlib.nullcontext():
         yield

@@ -36,7 +36,7 @@ CONNECTIONS = (
 
 @dataclass(slots=True)
 class KilledService:
-    """What a service is put through. database: its URL. jobs, boards: numbers. kills: how often each was killed."""
+    """Runs a suite on a service whose parts are killed. database: its URL. jobs, boards: numbers. kills: how often each was killed."""
 
     work: Path
     database: str

@@ -29,7 +29,7 @@ from tests.farm.scripted_engine import ScriptedEngine, passed
 
 @pytest.mark.usefixtures("quick_looks")
 def test_what_a_dead_dispatcher_left_is_run_again_once(database_url: str, artifacts: Artifacts) -> None:
-    """As after kill -9: nothing is closed, the lock alone is given up."""
+    """The first dispatcher is left as kill -9 leaves it: nothing is closed, only its lock is released."""
     database = open_database(database_url, "first")
     run = submit(database, ("j5-0", "j5-1", "j5-2", "j5-0"))
     hangs = threading.Event()

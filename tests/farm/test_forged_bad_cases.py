@@ -46,7 +46,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def tensors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """What a correct device would dump for the input `x.npy` of dump_case()."""
+    """Returns the bytes that a correct device dumps for the input `x.npy` of dump_case()."""
     folder = tmp_path_factory.mktemp("dump")
     np.save(folder / "x.npy", PICTURE)
     words = ["-m", MODEL, "-i", str(folder / "x.npy"), "--side", "reference", "-o", str(folder / "out")]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from qverify.cli.main import main
 from qverify.session.demo import write_example
+from qverify.session.offline.dump_reservations import read_by_model
+from qverify.tensors.recording import Recording
+from qverify.tensors.spec import TensorSpec
 
 RELU2 = "relu2_QuantizeLinear_Output"
 COMPARE = ("compare", "-q", "a", "b", "-m", "digits_quant.onnx", "--profile", "generic")
@@ -58,12 +63,32 @@ def test_links_to_the_same_files_are_named(dumps: Path, capsys: pytest.CaptureFi
     for file in (dumps / "a").iterdir():
         (dumps / "c" / file.name).symlink_to(file)
     assert main(["compare", "-q", "a", "c"]) == 0
-    assert "(A and B are links to the same files, compared with themselves)" in capsys.readouterr().out
+    assert "PASSED (10 files are both A's and B's by links, first dump.json)" in capsys.readouterr().out
     own = dumps / "c" / "prob.npy"
     own.unlink()
     own.write_bytes((dumps / "a" / "prob.npy").read_bytes())
     assert main(["compare", "-q", "a", "c"]) == 0
+    assert "PASSED (9 files are both A's and B's by links, first dump.json)" in capsys.readouterr().out
+    shutil.copytree("a", "d")
+    assert main(["compare", "-q", "a", "d"]) == 0
     assert "links" not in capsys.readouterr().out
+
+
+def test_two_sides_of_one_capture_are_not_one_read_twice(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-m", "digits_quant.onnx", "-b", "local", "-r", "--capture", "cap", "-q"]) == 0
+    capsys.readouterr()
+    assert main(["compare", "-q", "cap", "cap", "--side-a", "reference", "--side-b", "board"]) == 0
+    assert "links" not in capsys.readouterr().out
+
+
+def test_a_scale_is_the_models_however_its_name_is_spelled() -> None:
+    stated, true = TensorSpec("a_b", "uint8", (2,), scale=(1e-12,), zero_point=(0,)), (0.5,)
+    model = {"a/b": TensorSpec("a/b", "uint8", (2,), scale=true, zero_point=(3,))}
+    sides = [Recording("A", "", specs={"a_b": stated}), Recording("B", "", specs={"a_b": stated})]
+    assert read_by_model(*sides, model, lambda name: name.replace("/", "_")) == (["a_b"], [])
+    assert all((s.specs["a_b"].scale, s.specs["a_b"].zero_point) == (true, (3,)) for s in sides)
+    twice = {**model, "a_b": replace(model["a/b"], name="a_b")}
+    assert read_by_model(*sides, twice, lambda name: name.replace("/", "_")) == ([], [])
 
 
 def test_tensors_without_elements_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,5 @@
-"""What LiteRT's and onnxruntime's kernels may give, by NUMERICS.md section 4, "Documented kernels": values and errors worked
-out here."""
+"""Compares the bounds of documented kernels (NUMERICS.md section 4, "Documented kernels") with values and errors worked out
+here."""
 
 from __future__ import annotations
 

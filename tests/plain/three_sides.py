@@ -104,3 +104,24 @@ def three_with(board, pull=None, options=None):
         pull,
         {"x": X},
     )
+
+
+def report_of(a, b, run=step, options=None, pull=None, inputs=True, **more):
+    graph = chain()
+    sides = {r.side: r for r in (a, b)}
+    runs = {} if run is None else {a.side: run}
+    return judge_all(
+        sides, graph, units(graph), options or Options(dump_all=True), runs, pull, {"x": X} if inputs else None, **more
+    )
+
+
+def forced_of(report, name="n2"):
+    return next(r.forced for r in report.pairs[0].tensors if r.name == name)
+
+
+def without(recording, *names, digests=True):
+    for name in names:
+        recording.tensors.pop(name, None)
+        if not digests:
+            recording.digests.pop(name, None)
+    return recording

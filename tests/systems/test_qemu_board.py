@@ -234,6 +234,17 @@ def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_
     assert restored.warm
 
 
+@pytest.mark.skipif(shutil.which(OTHERS["s390x"]) is None, reason=f"no {OTHERS['s390x']} on this machine")
+def test_a_board_whose_network_no_snapshot_restores_always_boots(tmp_path):
+    built = image("s390x")
+    built = replace(built, folder=copied(built, tmp_path))
+    snapshot = machine._snapshot(built)
+    snapshot.write_bytes(b"of an earlier version")
+    started = machine.start(built, Deadline(120), ends_with_us=True)
+    machine.stop(started)
+    assert not started.warm and snapshot.read_bytes() == b"of an earlier version"
+
+
 def test_a_full_and_a_noexec_folder_are_said(board):
     with shell_of("qemu:arm64", 30) as (run_there, _):
         run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")

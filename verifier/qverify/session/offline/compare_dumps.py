@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
@@ -19,6 +19,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.rejudge import mark_inconclusive
 from qverify.sides.dumps.open_dump import open_dump
+from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
@@ -73,7 +74,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
             if theirs.quantized and not spec.quantized and (theirs.dtype, theirs.shape) == (spec.dtype, spec.shape):
                 one.specs[name] = theirs
                 borrowed += [name] if name not in model_tensors else []
-    by_model, contradicted = read_by_model(first, second, model_tensors)
+    by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     first.finals = second.finals = outputs or tuple(first.specs)
     for one in (first, second):
         one.capabilities |= {"per_node"}  # both list every tensor they have
@@ -105,6 +106,12 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _claim_no_more(report, (first, second))
     return report
+
+
+def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
+    """Returns a function that spells the model's names and those of both dumps alike."""
+    first, second = (side.written if isinstance(side, VendorDump) else None for side in sides)
+    return common_spelling(first, second)
 
 
 def _name_outputs(pairs: list[Pair], first: Recording, second: Recording, opened: Models | None) -> None:

@@ -13,12 +13,15 @@ import paramiko
 
 class Account(paramiko.ServerInterface):
     """method: password or keyboard-interactive. offered: takes every word that is tried. freezes: at what the server stops
-    for good, login, exec or input."""
+    for good, login, exec or input. hangs_up: the connection ends at the first login, which gets no answer."""
 
-    def __init__(self, method: str, word: str, offered: list[str], freezes: str, over: threading.Event):
+    def __init__(self, method: str, word: str, offered: list[str], freezes: str, over: threading.Event, hangs_up: bool):
         self._method, self._word, self._offered, self._freezes, self._over = method, word, offered, freezes, over
+        self._hangs_up = hangs_up
 
     def check_auth_none(self, username: str) -> int:
+        if self._hangs_up:
+            raise EOFError
         if self._freezes == "login":
             self._over.wait()
         return paramiko.AUTH_SUCCESSFUL if self._freezes else paramiko.AUTH_FAILED
@@ -74,7 +77,7 @@ def _run(channel: paramiko.Channel, command: bytes) -> None:
 
 class PasswordServer:
     """port: on 127.0.0.1. known: its line of known_hosts, by its RSA key; it has another one, as boards have. offered: the words tried on it.
-    hangs_up: the first connections, which end after the handshake."""
+    hangs_up: the number of first connections that end after the handshake."""
 
     def __init__(
         self,
@@ -107,11 +110,10 @@ class PasswordServer:
                 transport.add_server_key(self._other_key)
             self._transports.append(transport)
             try:
+                hangs_up = self._hangs_up >= len(self._transports)
                 transport.start_server(
-                    server=Account(self._method, self._word, self.offered, self._freezes, self._over)
+                    server=Account(self._method, self._word, self.offered, self._freezes, self._over, hangs_up)
                 )
-                if self._hangs_up >= len(self._transports):
-                    transport.close()
             except (paramiko.SSHException, EOFError, OSError):
                 transport.close()
 

@@ -30,6 +30,8 @@ class RunningLine:
         self._blank = False  # the last line is empty, as is the one before a mark
         self._rest, self._came, self._ended, self._left = bytearray(), 0, False, False
         self.marks: dict[str, str] = {}
+        self.last_lines: dict[str, str] = {}  # by mark, what was said last between the mark before and this one
+        self._last_line = ""
         self.lines: list[str] = []
         self.dropped = 0  # lines of the middle that were not kept
         self.seconds = 0.0  # from its start to its end, with one way over the link
@@ -94,6 +96,7 @@ class RunningLine:
             del self._rest[: cut + (1 if cut == at else 0)]
             if found := self._mark.fullmatch(line):
                 self.marks[found[1]], self._blank = (found[2] or "")[:300], False
+                self.last_lines[found[1]], self._last_line = self._last_line, ""
                 continue
             before, self._blank = self._blank, not line
             for text in ([""] if before else []) + ([line] if line else []):
@@ -104,7 +107,8 @@ class RunningLine:
     def _keep(self, line: str) -> None:
         if not line.strip():
             return
-        self.lines.append(one_line(line)[:300])
+        self._last_line = one_line(line)[:300]
+        self.lines.append(self._last_line)
         if len(self.lines) > KEPT_LINES:
             del self.lines[KEPT_LINES // 2]
             self.dropped += 1

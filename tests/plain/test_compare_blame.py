@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.blame import sides_alone
+from qverify.compare.blame import culprits, sides_alone
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import QVerifyError
-from qverify.model_bin.units import units
+from qverify.model_bin.units import Unit, units
 from qverify.renderers import verdict_lines
+from qverify.report.document import Forced
 
 from tests.plain.three_sides import X, chain, record, step, three, three_with, wrong_at
 
@@ -64,6 +65,29 @@ def test_every_unit_within_one_lsb_is_accumulated_rounding():
     assert (report.verdict, report.blame, report.pairs[0].cause) == ("FAILED", None, "accumulated_rounding")
     assert [r.metrics["max_lsb"] for r in report.pairs[0].tensors] == [1, 2, 3]
     assert [r.forced.max_lsb for r in report.pairs[0].tensors] == [1, 1, 1]
+
+
+def test_reference_alone_by_accumulated_rounding_is_no_hint():
+    """Simulator and board agree, and every node passes when recomputed: nothing is wrong with the reference."""
+    graph = chain()
+    graph.rounding = "tflite-single"
+    off = lambda unit, inputs: {unit.outputs[0]: (step(unit, inputs)[unit.outputs[0]] + 1).astype(np.int8)}  # noqa: E731
+    sides = {
+        "reference": record("reference"),
+        "simulator": record("simulator", off),
+        "board": record("board", off),
+    }
+    report = judge_all(sides, graph, units(graph), Options(), {"reference": step, "simulator": off}, None, {"x": X})
+    assert [p.cause for p in report.pairs] == ["accumulated_rounding", "accumulated_rounding", None]
+    assert report.blame is None and not any("differs from both" in note for note in report.notes)
+
+
+def test_the_figures_of_a_blame_are_of_the_output_that_fails():
+    good, bad = Forced("PASSED", 0, 0, elements=8), Forced("FAILED", 1, 3, elements=8, limit="bit equality")
+    unit = Unit("a", "split", (), ("x",), ("a", "b"), True)
+    matrix = {("simulator", "board"): {"a": good, "b": bad}}
+    (blame,) = culprits([unit], matrix)
+    assert (blame.side, blame.node) == ("board", "a") and "3 of 8 elements differently" in blame.why
 
 
 def test_a_board_that_offers_finals_only():

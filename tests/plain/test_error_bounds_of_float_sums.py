@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, word
@@ -36,6 +37,15 @@ def test_matmul_float_with_an_alpha_and_turned_operands():
     assert y.value.tolist() == [[-5.5]]
     assert y.ours[0, 0] == pytest.approx(U * (5.5 + 5.5), rel=1e-6)  # rounded before and after alpha
     assert y.error[0, 0] == pytest.approx(0.5 * bound([(1, 3), (2, 4)]), rel=1e-9, abs=0)
+
+
+def test_turned_operands_have_the_errors_of_the_same_product():
+    a, b = np.array([[1.0, -2.0, 4.0], [0.5, 3.0, 8.0]]), np.array([[2.0, 1.0], [0.0, -1.0], [5.0, 7.0]])
+    off_a, off_b = np.array([[0.25, 0.5, 1.0], [2.0, 4.0, 8.0]]), np.array([[0.5, 1.0], [4.0, 0.25], [2.0, 8.0]])
+    (plain,) = page("matmul_float", [real(a, off_a), real(b, off_b), None], (0, 0, ONE, ONE), (2, 2))
+    (turned,) = page("matmul_float", [real(a.T, off_a.T), real(b.T, off_b.T), None], (1, 1, ONE, ONE), (2, 2))
+    assert turned.value.tolist() == plain.value.tolist()
+    assert turned.error == pytest.approx(plain.error, rel=1e-14, abs=0)
 
 
 @pytest.mark.parametrize("off", [0.0, 0.25])

@@ -35,6 +35,12 @@ def test_the_error_of_two_float64_passes_and_one_rounding() -> None:
             assert y.ours[r, i] == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
+def test_a_row_of_zeros_has_the_least_error_there_is() -> None:
+    zeros = np.zeros((1, 3))
+    y = with_own(Real(zeros, zeros + 1), [real(zeros), None, None], zeros, zeros, np.full((1, 1), 2.0**-10), SCALE)
+    assert y.ours is not None and y.ours.tolist() == [[FLUSHED] * 3]
+
+
 def test_it_is_no_larger_than_that_of_every_side() -> None:
     assert own(2.0**-60).ours is not None and (own(2.0**-60).ours == 2.0**-60).all()
 

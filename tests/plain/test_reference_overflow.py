@@ -61,6 +61,14 @@ def sines(count: int) -> Graph:
     return replace(graph, nodes=[n, graph.nodes[1]], tensors={**graph.tensors, "x": x})
 
 
+def beside(count: int) -> Graph:
+    """As norms, with a second final output z = x / 10, which does not depend on n."""
+    graph = norms(count)
+    z = replace(graph.nodes[1], name="z", inputs=("x", "k"), outputs=("z",))
+    tensors = {**graph.tensors, "z": TensorSpec("z", "float32", (count, 2))}
+    return replace(graph, nodes=[*graph.nodes, z], tensors=tensors, outputs=("y", "z"))
+
+
 def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, make: Any = norms, **options: Any) -> Report:
     """The report of reference and board; faults: tensor to the element that the board computes wrongly, and its factor."""
     x = np.array(x, np.float32)
@@ -73,12 +81,12 @@ def judged(x: Any, faults: dict[str, tuple[int, float]] | None = None, make: Any
             if node.name in wrong:
                 at, factor = wrong[node.name]
                 values[node.name][at] *= np.float32(factor)
-        shown = ("n", "y")
+        shown = [node.name for node in graph.nodes]
         return Recording(
             name,
             "test",
             specs={n: graph.spec(n) for n in shown},
-            finals=("y",),
+            finals=graph.outputs,
             tensors={n: values[n] for n in shown},
             capabilities=frozenset({"finals", "per_node"}),
             **({"runtime": "qvrt"} if name == "board" else {}),
@@ -109,6 +117,11 @@ def test_where_no_element_of_the_outputs_has_a_meaningful_reference_nothing_pass
     report = judged([HUGE, HUGE])
     assert (report.verdict, report.pairs[0].cause) == ("INCONCLUSIVE", "not_judged")
     assert f"INCONCLUSIVE (2 {SAID}; cause: not_judged)" in verdict_lines.render(report)
+
+
+def test_a_final_output_that_does_not_depend_on_such_a_tensor_is_judged() -> None:
+    report = judged([HUGE, HUGE], make=beside)
+    assert report.verdict == "PASSED" and f"2 {SAID}" in verdict_lines.render(report)
 
 
 def test_what_fails_is_failed_though_nothing_has_a_meaningful_reference() -> None:

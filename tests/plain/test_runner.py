@@ -93,6 +93,24 @@ def test_what_goes_wrong_is_never_passed(run: Run, mode: str, said: str, capsys:
     assert "PASSED" not in arm and said in arm
 
 
+@pytest.mark.parametrize(
+    ("setup", "end", "teardown", "why"),
+    [
+        ("echo on", "echo broken; exit 7", "echo off", "the runner ended with status 7: broken"),
+        ("echo on", "exit 7", "echo off", "the runner ended with status 7, and said nothing"),
+        ("echo on", "echo done", "echo stuck; exit 4", "the runner's teardown ended with status 4: stuck"),
+        ("echo none; exit 5", "echo done", "echo off", "the runner's setup ended with status 5: none"),
+    ],
+)
+def test_each_step_is_quoted_by_its_own_last_line(
+    setup: str, end: str, teardown: str, why: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    around = ("--runner-option", f"setup={setup}", "--runner-option", f"teardown={teardown}")
+    line = f"(: {{model}} {{input}}; touch {{out}}/x; {end})"
+    assert main(["-m", str(run.onnx), "-b", BOARD, "--runner", line, *around]) == 3
+    assert f"the board did not run: {why};" in capsys.readouterr().out
+
+
 def test_a_folder_of_outputs_that_became_a_link_is_never_passed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"rmdir {{out}}; ln -s {run.golden} {{out}}; : {{model}} {{input}}"
     assert main(["-m", str(run.onnx), "-b", BOARD, "--runner", line]) == 3

@@ -16,7 +16,8 @@ import numpy as np
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
-from qverify_agents.printable import last_line, one_line
+from qverify_agents.printable import one_line
+from qverify_agents.supervised import RunningLine
 
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph
@@ -217,7 +218,7 @@ class RunnerBoard:
         try:
             started.wait(output.add)
             result.lines, result.seconds, result.measured_s = started.lines, started.seconds, output.measured_s
-            result.why = _why_not(started.marks, started.lines, plan) or output.why_not()
+            result.why = _why_not(started, plan) or output.why_not()
             if not result.why:
                 with tempfile.TemporaryFile(prefix="qverify-") as archive:
                     started.fetch(archive, Deadline(self._deadline_s, self.uri))
@@ -297,24 +298,27 @@ def _file_name(name: str, taken: Mapping[str, str]) -> str:
     raise AssertionError(name)
 
 
-def _why_not(marks: Mapping[str, str], lines: list[str], plan: RunnerPlan) -> str:
+def _why_not(started: RunningLine, plan: RunnerPlan) -> str:
     """Returns why a run that ended did not succeed, by its exit statuses; "" where it did."""
-    said = last_line("\n".join(lines))
-    last = f": {said}" if said else ", and said nothing"
+    marks = started.marks
+
+    def ended(mark: str) -> str:
+        status, said = marks.get(mark, ""), started.last_lines.get(mark, "")
+        killed = status.isdigit() and 128 < int(status) < 160
+        how = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
+        return how + (f": {said}" if said else ", and said nothing")
+
     if "setup" in marks:
-        return f"the runner's setup ended with status {marks['setup']}{last}"
+        return f"the runner's setup {ended('setup')}"
     if "notempty" in marks:
         return (
             f"{plan.collect} on the board is not empty before the run ({marks['notempty']!r}), so its files could be stale. "
             "Next: let setup empty it, as setup = 'rm -rf DIR/*'"
         )
-    status = marks.get("status", "")
-    if status != "0":
-        killed = status.isdigit() and 128 < int(status) < 160
-        how = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
-        return f"the runner {how}{last}"
+    if marks.get("status") != "0":
+        return f"the runner {ended('status')}"
     if marks.get("teardown", "0") != "0":
-        return f"the runner's teardown ended with status {marks['teardown']}{last}"
+        return f"the runner's teardown {ended('teardown')}"
     if "replaced" in marks:
         return "the runner replaced the folder of its outputs by a link, so they may be stale files"
     if "linked" in marks:

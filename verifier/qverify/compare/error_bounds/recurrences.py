@@ -197,10 +197,8 @@ def _lstm(node: Node, given: Operands, y: Array, gates_of: Callable[[_Kernel, _D
             gates = gates_of(kernel, _Direction(given, d, backward, y[:, d]))
             c = _nothing(given.c[d].shape)
             c.value[:] = given.c[d]
-            for step in range(len(y)):
+            for step in range(int(given.lengths.max(initial=0))):
                 rows, at = given.positions(step, backward)
-                if not len(rows):
-                    break
                 now = _of(gates, (at, rows))
                 h, new = _lstm_step(kernel, settings.gates[d], settings.flag, given.p[d], now, _of(c, rows))
                 _put(outputs, (at, d, rows), h)

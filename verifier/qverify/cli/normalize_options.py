@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 
-SWITCHES = {
-    "-s": "--run-sim",
-    "--run-sim": "--run-sim",
-    "-r": "--dump-all-nodes-results",
-    "--dump-all-nodes-results": "--dump-all-nodes-results",
-}
+SWITCHES = {"-s", "--run-sim", "-r", "--dump-all-nodes-results"}
 BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "True", "no": "False"}
 
 
@@ -28,7 +23,7 @@ def normalize_options(argv: list[str]) -> list[str]:
         if name in SWITCHES:
             if not equals:
                 value = words.pop(0) if words and words[0].lower() in BOOLEAN else "True"
-            normalized += [SWITCHES[name], BOOLEAN.get(value.lower(), value)]
+            normalized += [name, BOOLEAN.get(value.lower(), value)]
             continue
         normalized.append(word)
     return normalized

@@ -54,6 +54,8 @@ _MODEL_VERIFIER = {
     "--input-img": "--input-img",
     "-d": "--compare-digits",
     "--compare-digits": "--compare-digits",
+    "-s": "--run-sim",
+    "-r": "--dump-all-nodes-results",
 }
 
 

@@ -113,6 +113,23 @@ def test_nothing_is_hard_to_reach(browser: Any, pages: dict[str, Path], kind: st
     assert opened.logged == [] and opened.fetched == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_of_a_drawing_is_cut(browser: Any, pages: dict[str, Path], kind: str) -> None:
+    opened = see(browser, pages[kind], viewport=SIZES["desk"])
+    texts, cut = opened.page.evaluate(
+        """() => {
+          document.querySelectorAll('details').forEach(one => { one.open = true; });
+          const texts = [...document.querySelectorAll('svg[viewBox] text')];
+          const cut = texts.filter(text => {
+            const one = text.getBoundingClientRect(), all = text.ownerSVGElement.getBoundingClientRect();
+            return one.left < all.left - 1 || one.right > all.right + 1 || one.top < all.top - 1 || one.bottom > all.bottom + 1;
+          });
+          return [texts.length, cut.map(text => text.textContent)];
+        }"""
+    )
+    assert cut == [] and (texts or kind == "difference")
+
+
 def test_a_point_of_the_curve_opens_its_tensor(seen: Seen) -> None:
     seen.page.locator(f'section.pair svg.curve a:has(title:text("{CULPRIT}"))').first.click()
     opened = seen.page.locator("table.tensors tbody tr:has(th details[open])")

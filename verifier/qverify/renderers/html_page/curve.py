@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from qverify.renderers.html_page.elements import element, number, text
 from qverify.report.document import Forced, Pair, TensorRow
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 260, 62, 20, 20
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 260, 74, 20, 20
 COLOURS = {"passed": "#116329", "failed": "#b3261e", "inconclusive": "#7a4b00", "plain": "#57606a"}
 GRID, LINE, AGAIN = "#c9d1d9", "#57606a", "#0b57a4"
 METRICS = ("sqnr_db", "max_lsb", "cosine")

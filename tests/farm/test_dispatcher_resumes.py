@@ -15,12 +15,14 @@ from qverify_farm.dispatcher.turn import Turns
 from qverify_farm.engines.engine import Finished
 from qverify_farm.scheduling import board_health
 from qverify_farm.store.artifacts import Artifacts
-from qverify_farm.store.boards import ensure_board
+from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import Waiting
 from qverify_farm.store.runs import cancel_run, reopen_run
-from qverify_farm.store.tables import SuiteRun
+from qverify_farm.store.tables import Board, SuiteRun
 from qverify_farm.work.job_task import JobResult, JobTask
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from tests.farm import postgres
 from tests.farm.dispatching import J5, Working, attempts, board, jobs, submit, the_run
@@ -143,6 +145,26 @@ def test_a_lost_connection_to_the_database_loses_nothing(
     work(engine).until_ended(run)
     assert {(job.state, job.verdict) for job in jobs(database, run)} == {("done", "PASSED")}
     assert Counter(one.ending for one in attempts(database, run)) == {"finished": 40} and len(engine.ran) == 40
+
+
+def test_a_database_that_is_lost_at_the_start_is_waited_for(
+    database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+    dispatcher = work(ScriptedEngine(J5)).dispatcher
+
+    def lost_twice(session: Session) -> list[Board]:
+        tries.append(dispatcher.health().database)
+        if len(tries) < 3:
+            raise OperationalError("SELECT", {}, Exception("the server closed the connection"))
+        return all_boards(session)
+
+    monkeypatch.setattr(module, "all_boards", lost_twice)
+    monkeypatch.setattr(module, "AGAIN_S", (0.001,))
+    run = submit(database)
+    dispatcher.run(lambda: not dispatcher.unfinished(run))
+    assert {job.verdict for job in jobs(database, run)} == {"PASSED"} and dispatcher.health().well
+    assert tries == ["", *["the server closed the connection"] * 2]
 
 
 def test_a_clock_that_jumps_ends_nothing(

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from qverify.errors import QVerifyError
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from qverify_farm.dispatcher.batch import Around, Written, write_batch
 from qverify_farm.dispatcher.run_states import RunState, deadline_of
@@ -31,6 +32,7 @@ from qverify_farm.work.job_task import JobResult, JobTask
 LOOK_S = 1.0  # between two looks at what others may have changed: runs, boards, the disk
 OWNED_S = 5.0  # between two looks whether the database is still ours
 AGAIN_S = (0.1, 0.3, 1.0, 3.0, 5.0)  # until a failed transaction is tried again
+Made = TypeVar("Made")
 MOST_MESSAGES = 500  # of one turn
 
 
@@ -198,13 +200,18 @@ class Dispatcher:
             lambda run: turns.runs[run].definition,
             lambda run: turns.runs[run].project,
         )
+        return self._transact(lambda session: write_batch(session, turns.batch, around, time.time()), once)
+
+    def _transact(self, work: Callable[[Session], Made], once: bool = False) -> Made | None:
+        """Returns what `work` makes of a transaction, which is tried again while the database cannot be reached; None
+        where the dispatcher is closed meanwhile, or after one try with `once`."""
         tries = 0
         while True:
             try:
                 with self._database.write() as session:
-                    written = write_batch(session, turns.batch, around, time.time())
+                    made = work(session)
                 self._database_error = ""
-                return written
+                return made
             except SQLAlchemyError as error:
                 self._database_error = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
                 if once or self._stop.wait(AGAIN_S[min(tries, len(AGAIN_S) - 1)]):
@@ -241,11 +248,15 @@ class Dispatcher:
 
     def _load(self) -> None:
         at = _moment()
-        with self._database.write() as session:
+
+        def take_up(session: Session) -> bool:
             queue_dead(session, at.wall)
             self._turns.lab.load(all_boards(session), at.now)
-        self._loaded = True
-        self._look(at)
+            return True
+
+        if self._transact(take_up):
+            self._loaded = True
+            self._look(at)
 
     def _look(self, at: Moment) -> None:
         turns = self._turns

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ STARTERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.fixture
+def heard_hangup() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is in tests that nohup started."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heard_hangup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("name", STARTERS)
 def test_what_is_started_when_a_signal_arrives_is_ended(

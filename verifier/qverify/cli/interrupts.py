@@ -1,13 +1,15 @@
-"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost: KeyboardInterrupt is raised again should a C extension
-swallow it while it is imported."""
+"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost, and crash nothing: KeyboardInterrupt is raised once the import of
+a C extension is done, and again should something swallow it."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType, TracebackType
 from typing import Any
 
+SOON_S = 0.02  # until the import of a C extension is looked at again
 AGAIN_S = 1.0  # longer than our cleaning up takes, shorter than a person's patience
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal is closed
 ASKS = {signal.SIGINT, signal.SIGTERM, HANG_UP}
@@ -30,6 +32,8 @@ class Interrupts:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if not self.heard and number in ASKS:
             self.heard = number
+        if _imports_extension(frame) and _ring_after(SOON_S):
+            return
         _ring_after(AGAIN_S)
         raise KeyboardInterrupt
 
@@ -47,8 +51,21 @@ class Interrupts:
             signal.signal(number, handler)
 
 
-def _ring_after(seconds: float) -> None:
-    """Sends SIGALRM after this time, 0: no longer; nothing on Windows, which has no such signal."""
+def _imports_extension(frame: FrameType | None) -> bool:
+    """Returns whether this code runs within the import of a C extension. What an extension imports there it seldom checks:
+    an exception ended the process with SIGSEGV or SIGABRT (onnx 1.23)."""
+    while frame is not None:
+        if frame.f_code.co_name in ("create_module", "exec_module"):
+            if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def _ring_after(seconds: float) -> bool:
+    """Sends SIGALRM after this time, 0: no longer. Returns False on Windows, which has no such signal."""
     set_timer = getattr(signal, "setitimer", None)
-    if set_timer is not None:
-        set_timer(getattr(signal, "ITIMER_REAL", 0), seconds)
+    if set_timer is None:
+        return False
+    set_timer(getattr(signal, "ITIMER_REAL", 0), seconds)
+    return True

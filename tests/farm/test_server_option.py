@@ -84,7 +84,8 @@ def test_the_function_takes_a_server(service: tuple[str, Farm, str]) -> None:
         token=token,
         progress=lambda step, done, total: steps.append(step),
     )
-    assert report.verdict == "FAILED" and report.blame is not None and CULPRIT in str(report.blame) and steps
+    assert report.verdict == "FAILED" and report.blame is not None and CULPRIT in str(report.blame)
+    assert steps[-1] == "done"
     with pytest.raises(qverify.errors.UsageError, match="keep_tensors"):
         qverify.verify(MODEL, board="desk", server=url, token=token, keep_tensors=True)
 

@@ -120,14 +120,15 @@ def _wait(server: Server, run: str, progress: Progress | None) -> list[dict[str,
                 raise ServerError(f"{error}. The run goes on there: {run[:12]}") from None
             time.sleep(LONGEST_PAUSE_S)
             continue
-        if state in ENDED and all(job["state"] in ENDED for job in jobs):
-            return jobs
         done = sum(job["state"] in ENDED for job in jobs)
-        says = _says(jobs)
+        ended = state in ENDED and done == len(jobs)
+        says = "done" if ended else _says(jobs)
+        if progress is not None:  # at least once, however quick the run was
+            progress(says, done, len(jobs))
+        if ended:
+            return jobs
         pause = FIRST_PAUSE_S if (says, done) != shown else min(pause * 1.3, LONGEST_PAUSE_S)
         shown = (says, done)
-        if progress is not None:
-            progress(says, done, len(jobs))
         time.sleep(pause)
 
 

@@ -39,9 +39,14 @@ class HostLock:
                 os.lseek(self._file, 0, os.SEEK_SET)
                 raise BoardBusy(_busy(os.read(self._file, 4096)))
             time.sleep(min(ASK_AGAIN_S, max(0.0, end - time.monotonic())))
-        os.ftruncate(self._file, 0)
+        self._write(json.dumps({"owner": owner, "since": time.time()}).encode())
+
+    def _write(self, content: bytes) -> None:
+        """Replaces the file's content by one write, padded with blanks: ext4 writes a file that was truncated to the disk
+        when it is closed, which takes milliseconds."""
+        size = os.fstat(self._file).st_size
         os.lseek(self._file, 0, os.SEEK_SET)
-        os.write(self._file, json.dumps({"owner": owner, "since": time.time()}).encode())
+        os.write(self._file, content.ljust(size))
 
     def close(self) -> None:
         if self._file >= 0:

@@ -218,6 +218,16 @@ def test_several_busy_boards_are_waited_for_together(inside, inventory):
     assert 3 <= time.monotonic() - start < 5.5
 
 
+def test_the_holder_of_a_lock_is_named_also_after_one_with_a_longer_name():
+    board = Address("ssh", "127.0.0.1:1")
+    for owner in ("somebody with a long name", "me"):
+        with (
+            contextlib.closing(HostLock(board, owner, 0)),
+            pytest.raises(BoardBusy, match=f"in use by {owner} since 0 s"),
+        ):
+            HostLock(board, "another", 0)
+
+
 def test_reset_runs_the_command_and_looks_whether_it_helped(inventory, tmp_path, capsys):
     """A board of this machine was never restarted, whatever the command says."""
     inventory.write_text(

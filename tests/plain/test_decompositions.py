@@ -157,11 +157,23 @@ def attention_of_integers(m: Qdq) -> None:
     m.output(fused(m, "QAttention", inputs, (2, 5, 8), num_heads=2))
 
 
+def rows_of_a_table_in_blocks(m: Qdq) -> None:
+    """Packed uint8, without and with zero points; test_gather_block_quantized.py has the other types."""
+    rows, scales = m.constant("rows", np.array([3, 0, 10])), m.rng.uniform(0.01, 0.1, (11, 2)).astype(np.float32)
+    inputs = [m.constant("table", m.rng.integers(0, 256, (11, 24), np.uint8)), rows, m.constant("table_scales", scales)]
+    x, zeros = m.input((3, 48)), m.constant("table_zeros", m.rng.integers(0, 256, (11, 1), np.uint8))
+    blocks = {"block_size": 32, "quantize_axis": 1, "gather_axis": 0, "bits": 4}
+    for more in ([], [zeros]):
+        y = fused(m, "GatherBlockQuantized", [*inputs, *more], (3, 48), **blocks)
+        m.output(m.quantize(m.op("Add", [x, y])))
+
+
 GOOD: dict[str, Callable[[Qdq], None]] = {
     f.__name__: f
     for f in (
         convolutions, convolution_of_integers, convolution_with_sum, products, batched_products, gelus, skips,
         einsums, einsum_of_integers, attentions, attention_of_integers, smooth_resizes, squares_to_channels,
+        rows_of_a_table_in_blocks,
     )
 }  # fmt: skip
 

@@ -98,6 +98,7 @@ def load(
     sort_nodes(model.graph, name)
     split_dynamic_matmul(model)
     name_recurrent_outputs(model)
+    make_negative_dims_dynamic(model.graph)
     fix_shapes(model, name, shapes or {})
     check_constants(model, name)
     check_valid(model, name)
@@ -113,6 +114,14 @@ def initializers_are_no_inputs(model: onnx.ModelProto) -> None:
     del model.graph.input[:]
     model.graph.input.extend(i for i in inputs if i.name not in constants)
     model.ir_version = max(model.ir_version, 4)
+
+
+def make_negative_dims_dynamic(graph: onnx.GraphProto) -> None:
+    """Removes negative sizes, which Paddle's exporter writes for dynamic dims and onnxruntime reads as such, in place."""
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs import picture
 from qverify.inputs.prepare import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
@@ -135,7 +135,7 @@ def _opened(path: Path, rounding: str) -> Models:
         return open_models([str(path)])
     with tempfile.TemporaryDirectory(prefix="qverify-detection-") as folder:
         binary = Path(folder) / "model.bin"
-        options = CompileOptions(rounding=rounding, check=False)
+        options = CompilerOptions(rounding=rounding, check=False)
         binary.write_bytes(encode(compile_model(path.read_bytes(), path.name, options).graph))
         return open_models([str(path), str(binary)])
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
@@ -228,6 +228,6 @@ def _networks(folder: Path) -> Iterator[Network]:
 def _network(folder: Path, name: str, onnx: bytes) -> Network:
     path, binary = folder / f"{name}.onnx", folder / f"{name}.bin"
     path.write_bytes(onnx)
-    graph = compile_model(onnx, path.name, CompileOptions(check=False)).graph
+    graph = compile_model(onnx, path.name, CompilerOptions(check=False)).graph
     binary.write_bytes(encode(graph))
     return Network(name, path, binary, frozenset(n.op for n in graph.nodes), graph)

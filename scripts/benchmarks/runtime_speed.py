@@ -24,11 +24,11 @@ def onnxruntime_s(model: str, repeat: int) -> float:
 
 def runtime_s(model: str, repeat: int) -> float:
     """Mean seconds a frame, as `qvrt perf` prints it."""
-    from qverify.compiler.compile_model import CompileOptions, compile_model
+    from qverify.compiler.compile_model import CompilerOptions, compile_model
     from qverify.model_bin.records import encode
     from qverify_agents.binaries import runtime_path
 
-    compiled = compile_model(Path(model).read_bytes(), Path(model).name, CompileOptions(check=False))
+    compiled = compile_model(Path(model).read_bytes(), Path(model).name, CompilerOptions(check=False))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.bin"
         path.write_bytes(encode(compiled.graph))

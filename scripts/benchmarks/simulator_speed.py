@@ -11,11 +11,11 @@ from benchmarks.measure import median_s, peak_mb
 
 def sides(model: str, side: str, repeat: int) -> dict[str, float]:
     """Median seconds of one side's run on one model, and the peak memory of the process that held only it."""
-    from qverify.compiler.compile_model import CompileOptions, compile_model
+    from qverify.compiler.compile_model import CompilerOptions, compile_model
     from qverify.inputs.prepare import random_inputs
 
     data = Path(model).read_bytes()
-    compiled = compile_model(data, Path(model).name, CompileOptions(check=False))
+    compiled = compile_model(data, Path(model).name, CompilerOptions(check=False))
     prepared = random_inputs(compiled.graph, seed=0)
     if side == "simulator":
         from qverify.sides.simulator import Simulator

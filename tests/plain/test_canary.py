@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.onnx_model import canary
 from qverify.onnx_model.canary_models import CANARIES
 from qverify.sides.simulator import Simulator
@@ -31,7 +31,7 @@ def test_known_answer_is_the_simulators(name: str) -> None:
     elif "MatMul" in name or "Gemm" in name:
         dims = [8, 16]
     model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", kind, dims))
-    graph = compile_model(model.SerializeToString(), name, CompileOptions(check=False)).graph
+    graph = compile_model(model.SerializeToString(), name, CompilerOptions(check=False)).graph
     prepared = PreparedInputs((PreparedInput(graph.spec(source), graph.spec(source).aligned_bytes(x), "canary", 0),))
     assert tensor_digest(Simulator(graph).run(prepared).tensors["y"]) == canary.KNOWN[name]
 

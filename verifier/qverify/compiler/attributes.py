@@ -8,7 +8,7 @@ from qverify.compiler.blockers import Blockers
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.next_step import next_step
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
 ANY: frozenset[Any] | None = None  # every value is read
 
@@ -27,7 +27,7 @@ WINDOW: dict[str, frozenset[Any] | None] = {
 }
 QUANTIZE: dict[str, frozenset[Any] | None] = {
     "axis": ANY,
-    "block_size": ANY,  # View.parameters refuses blocks
+    "block_size": ANY,  # GraphView.parameters refuses blocks
     "output_dtype": ANY,
     "saturate": ANY,
     "precision": ANY,
@@ -35,7 +35,7 @@ QUANTIZE: dict[str, frozenset[Any] | None] = {
 CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
-def check_attributes(view: View, blockers: Blockers) -> None:
+def check_attributes(view: GraphView, blockers: Blockers) -> None:
     """Refuses nodes with an attribute that no lowering reads, an unsupported value, or a further output that is
     used."""
     needed = _needed(view)
@@ -46,7 +46,7 @@ def check_attributes(view: View, blockers: Blockers) -> None:
             _check_node(view, node, node.name in needed)
 
 
-def _check_node(view: View, node: Any, needed: bool) -> None:
+def _check_node(view: GraphView, node: Any, needed: bool) -> None:
     pages = lowerings()
     read = pages.read.get(node.op_type)
     for name, value in attributes(node).items():
@@ -65,7 +65,7 @@ def _check_node(view: View, node: Any, needed: bool) -> None:
         _single_output(view, node)
 
 
-def _needed(view: View) -> set[str]:
+def _needed(view: GraphView) -> set[str]:
     """Returns the names of the nodes that a graph output depends on."""
     nodes, todo = set[str](), list(view.outputs)
     while todo:
@@ -76,7 +76,7 @@ def _needed(view: View) -> set[str]:
     return nodes
 
 
-def _single_output(view: View, node: Any) -> None:
+def _single_output(view: GraphView, node: Any) -> None:
     for name in node.output[1:]:
         if name and (view.consumers[name] or name in view.ends):
             raise UnsupportedError(

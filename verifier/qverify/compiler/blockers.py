@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qverify.errors import BlockedError, NotOnHostError, UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.plural import count
 
 NAMED = re.compile(r"(.*?) \((\w+)\): (.*)", re.DOTALL)  # NODE (OPERATOR): reason, as every refusal of a node begins
@@ -20,7 +20,7 @@ class Blockers:
     """Collects the refusals of a model's nodes. nodes: names of those that are refused, which no page is asked about
     again. why: the text of each node to which a refusal applies. not_on_host: whether one of them is of that kind."""
 
-    def __init__(self, view: View):
+    def __init__(self, view: GraphView):
         self._view, self._groups = view, dict[tuple[str, str], list[str]]()
         self.nodes: set[str] = set()
         self.why: dict[str, str] = {}

@@ -17,7 +17,7 @@ from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
 from qverify.compiler.integer_model import IntegerModel, Piece, address
-from qverify.compiler.match import Matched, Watch, lower_node, match
+from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
 from qverify.compiler.strip_quantization import strip_quantization
@@ -33,16 +33,16 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
-from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
 
 KEPT = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")  # options that model.bin stores
 
 
 @dataclass(frozen=True, slots=True)
-class CompileOptions:
+class CompilerOptions:
     """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic
     inputs. fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of
     external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it. host:
@@ -64,18 +64,18 @@ class CompileOptions:
         return {k: v for k, v in options.items() if v or k not in ("inputs", "host")}
 
     @staticmethod
-    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
+    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompilerOptions:
         """Returns the options a model.bin was compiled with, plus shapes, without the check. Raises BadFileError."""
         try:
             options = {k: stored[k] for k in KEPT if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
-            return CompileOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
+            return CompilerOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompiledModel:
     """The result of compile_model. made: the integer ONNX; serialized where the host computes nodes of it. notes: what a
     report says of the arithmetic."""
 
@@ -109,15 +109,15 @@ class Compiled:
 def compile_model(
     source: bytes,
     name: str,
-    options: CompileOptions | None = None,
+    options: CompilerOptions | None = None,
     watch: Watch | None = None,
     parsed: onnx.ModelProto | None = None,
     sha256: str = "",
-) -> Compiled:
+) -> CompiledModel:
     """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. parsed,
     sha256: what parse() makes of these bytes, which is changed, and their digest, where they are known. Raises
     BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
-    options = options or CompileOptions()
+    options = options or CompilerOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
     if not 1 <= options.align <= 4096:
@@ -155,7 +155,7 @@ def compile_model(
         if n.op == "non_max_suppression"
     ]
     check_graph(graph)  # what model.bin cannot contain is refused before it is run
-    compiled = Compiled(graph, _integer(lowered), notes)
+    compiled = CompiledModel(graph, _integer(lowered), notes)
     integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
@@ -189,24 +189,24 @@ def _sha256(pieces: list[Piece]) -> str:
 class _Lowered:
     """A lowered model. host: the nodes that the host computes; None where there are none."""
 
-    matched: Matched
+    matched: MatchedModel
     graph: Graph
     blockers: Blockers
     host: HostNodes | None
 
-    def again(self, options: CompileOptions) -> Graph:
+    def again(self, options: CompilerOptions) -> Graph:
         """Returns the graph with other options."""
         return _with_islands(_graph(self.matched, options, self.blockers), self.host)
 
 
 def _lower(
-    model: Any, name: str, options: CompileOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
+    model: Any, name: str, options: CompilerOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
 ) -> _Lowered:
     """Lowers the model. Nodes that are refused are taken out for the host, where the options allow it, until none is.
     refused: nodes that could not be written out as others, each with the reason."""
     part, host = model, None
     while True:
-        view = View(part, name, () if host is None else host.names())
+        view = GraphView(part, name, () if host is None else host.names())
         blockers = Blockers(view)
         for node, error in refused:
             if node.output[0] in view.producer:
@@ -242,13 +242,13 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _check_outputs(view: View) -> None:
+def _check_outputs(view: GraphView) -> None:
     for name in view.outputs:
         if name in view.constants:
             raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
-def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Graph:
+def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers) -> Graph:
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
     floats = FloatStream(builder, view, _interior(matched))
     for name in view.inputs:
@@ -281,7 +281,7 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
 
 
-def _interior(matched: Matched) -> set[str]:
+def _interior(matched: MatchedModel) -> set[str]:
     """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs. Nodes of which
     nothing is read are no readers: they are left out of model.bin."""
     view, names = matched.view, set()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, LoweredUnit
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 from qverify.tensors.spec import TensorSpec
 
 UNLIMITED = Activation(0, 0)  # a float output has no activation limits: NUMERICS.md section 1
@@ -41,7 +41,7 @@ def float_unit(node: Any, lower: Callable[[Builder, FloatOutput], None]) -> Lowe
     return LoweredUnit(y.name, lambda builder: lower(builder, y), covers=(node.name,))
 
 
-def quantized_operands(view: View, node: Any) -> tuple[Quantized, Quantized] | None:
+def quantized_operands(view: GraphView, node: Any) -> tuple[QuantizedTensor, QuantizedTensor] | None:
     """Returns both operands of a linear operator; None unless both are dequantized 8-bit or 16-bit tensors."""
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or not all(q.eight_bit or q.sixteen_bit for q in (a, b)):
@@ -49,7 +49,7 @@ def quantized_operands(view: View, node: Any) -> tuple[Quantized, Quantized] | N
     return a, b
 
 
-def real_bias(view: View, node: Any) -> tuple[bool, npt.NDArray[np.float32] | None]:
+def real_bias(view: GraphView, node: Any) -> tuple[bool, npt.NDArray[np.float32] | None]:
     """Returns whether the node has a bias that can be compiled, or none, and its values as float32."""
     name = node.input[2] if len(node.input) > 2 else ""
     value = view.float_constant(name) if name else None

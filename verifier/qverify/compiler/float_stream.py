@@ -9,7 +9,7 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.next_step import next_step
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.tensors.spec import TensorSpec
 
 
@@ -17,7 +17,7 @@ class FloatStream:
     """What a page's lower_float writes to. interior: names that no comparison expects. covered: names of nodes that are
     written already, as part of one before them."""
 
-    def __init__(self, builder: Builder, view: View, interior: set[str]):
+    def __init__(self, builder: Builder, view: GraphView, interior: set[str]):
         self.builder, self.view, self.interior = builder, view, interior
         self.covered: set[str] = set()
         self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin

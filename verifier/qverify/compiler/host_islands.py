@@ -14,8 +14,8 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.graph_view import ELEMENT, GraphView
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, reads, sort_nodes
-from qverify.onnx_model.view import ELEMENT, View
 from qverify.plural import count
 
 ONLY_STEPS = {"quantize", "dequantize", "reshape", "transpose", "cast"}  # they compute nothing
@@ -28,13 +28,13 @@ class HostNodes:
         """model: nodes in running order, its value_info complete."""
         self._model, self.why = onnx.ModelProto(), dict[str, str]()
         self._model.CopyFrom(model)
-        named = iter(View(model, name).nodes)
+        named = iter(GraphView(model, name).nodes)
         for node in self._model.graph.node:
             if node.op_type != "Constant":
                 node.name = next(named).name  # parts of the model must not be numbered anew
         _drop_unread(self._model.graph)
         pin_shapes(self._model, name)
-        self._view = view = View(self._model, name)
+        self._view = view = GraphView(self._model, name)
         self._reads = {node.name: [n for n in dict.fromkeys(reads(node)) if n in view.tensors] for node in view.nodes}
         self._readers: dict[str, set[str]] = {}
         for name, read in self._reads.items():

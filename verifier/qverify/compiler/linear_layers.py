@@ -12,11 +12,11 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import FloatOutput
 from qverify.compiler.unit import Array
 from qverify.errors import NotOnHostError, UnsupportedError
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 
 def integer_bias(
-    view: View, node: Any, name: str, x: Quantized, w: Quantized, wide: bool, kernel: bool
+    view: GraphView, node: Any, name: str, x: QuantizedTensor, w: QuantizedTensor, wide: bool, kernel: bool
 ) -> tuple[Array | None, str, dict[str, Array]]:
     """Returns the integer bias of a unit, its name in the integer ONNX, and a new initializer if it had to be quantized
     here. kernel: an integer kernel reads it; without one the reference adds its real value, regardless of its stored
@@ -47,7 +47,7 @@ def integer_bias(
     return whole, f"{name}/int32", {f"{name}/int32": whole}
 
 
-def bias_overflows(view: View, name: str, x: Quantized, w: Quantized, wide: bool) -> bool:
+def bias_overflows(view: GraphView, name: str, x: QuantizedTensor, w: QuantizedTensor, wide: bool) -> bool:
     """Returns whether a float bias, in steps of the products, leaves an int32 sum no room: a quantizer that saw only
     zeros gives x a tiny scale. False where the scales are not one, or one for each value of the bias."""
     real = view.float_constant(name) if name else None
@@ -61,8 +61,8 @@ def bias_overflows(view: View, name: str, x: Quantized, w: Quantized, wide: bool
 
 def weight_and_bias(
     builder: Builder,
-    y: Quantized | FloatOutput,
-    w: Quantized,
+    y: QuantizedTensor | FloatOutput,
+    w: QuantizedTensor,
     weight: Array,
     axis: int,
     bias: Array | None,
@@ -79,24 +79,24 @@ def weight_and_bias(
     return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
 
 
-def scaled_alike(x: Quantized, w: Quantized) -> bool:
+def scaled_alike(x: QuantizedTensor, w: QuantizedTensor) -> bool:
     """Returns whether each sum of a Conv has one scale: x has one, or one a channel and each output reads one
     channel."""
     return len(x.scale) == 1 or (x.axis == 1 and w.value is not None and w.value.shape[1] == 1)
 
 
-def by_output(x: Quantized, outputs: int) -> Quantized:
+def by_output(x: QuantizedTensor, outputs: int) -> QuantizedTensor:
     """Returns x with the scale of each output channel of a Conv that reads one channel for each; x where it has one
     scale."""
     return x if len(x.scale) == 1 else replace(x, scale=np.repeat(x.scale, outputs // len(x.scale)))
 
 
-def of_every_group(w: Quantized, group: int) -> Quantized:
+def of_every_group(w: QuantizedTensor, group: int) -> QuantizedTensor:
     """Returns the weights of a ConvTranspose with a scale for each output channel: the same ones in every group."""
     return w if len(w.scale) == 1 else replace(w, scale=np.tile(w.scale, group))
 
 
-def integer_kernel(x: Quantized, y: Quantized, *others: Quantized) -> bool:
+def integer_kernel(x: QuantizedTensor, y: QuantizedTensor, *others: QuantizedTensor) -> bool:
     """Returns whether onnxruntime has an integer kernel: 8-bit types, one activation type and scale, no int8
     activation with uint8 weight."""
     if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype or len(x.scale) > 1:

@@ -16,23 +16,23 @@ from qverify.compiler.integer_model import IntegerModel
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and its total
 
 
 @dataclass(slots=True)
-class Matched:
+class MatchedModel:
     """A matched model. steps: units and remaining original nodes, in running order. integer: the integer ONNX; None
     where a node is refused. covers: tensor to the ONNX nodes it stands for."""
 
-    view: View
+    view: GraphView
     integer: IntegerModel | None
     steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched:
+def match(view: GraphView, blockers: Blockers, watch: Watch | None = None) -> MatchedModel:
     """Matches all nodes that are not refused, and refuses those whose unit cannot be made. There is no integer ONNX
     where a node is refused."""
     operators, floats = lowerings().operators, lowerings().match_float
@@ -53,10 +53,10 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
     steps, kept = _alive(view, matched, blockers, watch)
-    return Matched(view, None if blockers else _integer_model(view, kept), steps, covers)
+    return MatchedModel(view, None if blockers else _integer_model(view, kept), steps, covers)
 
 
-def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
+def _unit(view: GraphView, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
     """Returns the unit that ends in this QuantizeLinear, or None if that stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
@@ -96,7 +96,7 @@ def lower_node(stream: FloatStream, node: Any) -> None:
         raise stream.no_kernel(node)
 
 
-def _activation(view: View, node: Any, y: Quantized) -> Activation:
+def _activation(view: GraphView, node: Any, y: QuantizedTensor) -> Activation:
     low, high = 0.0, np.inf
     if node.op_type == "Clip":
         attrs = attributes(node)
@@ -107,7 +107,7 @@ def _activation(view: View, node: Any, y: Quantized) -> Activation:
     return Activation(first, last, (node.name,), node.input[0])
 
 
-def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
+def _movement(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUnit | None:
     """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers; None for any other form."""
     if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
@@ -130,7 +130,7 @@ def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
 
 
 def _alive(
-    view: View, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
+    view: GraphView, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
 ) -> tuple[list[Any], list[Any]]:
     """Returns the steps for model.bin and the nodes of the integer ONNX, without those that no output needs and those
     that are refused."""
@@ -162,7 +162,7 @@ def _alive(
     return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
 
 
-def _read_by(view: View, unit: LoweredUnit) -> set[str]:
+def _read_by(view: GraphView, unit: LoweredUnit) -> set[str]:
     """Returns the float tensors that the unit's ONNX nodes read from outside it."""
     inside = [view.nodes[view.order[n]] for n in unit.covers if n in view.order]
     return {i for node in inside for i in node.input} - {o for node in inside for o in node.output}
@@ -173,7 +173,7 @@ def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
     unit.lower(probe)
 
 
-def _integer_model(view: View, kept: list[Any]) -> IntegerModel:
+def _integer_model(view: GraphView, kept: list[Any]) -> IntegerModel:
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:

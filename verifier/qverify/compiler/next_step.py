@@ -6,12 +6,12 @@ from typing import Any
 
 from qverify.compiler.lowerings import lowerings
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 
 ENDS = ("QuantizeLinear", "DequantizeLinear")
 
 
-def next_step(view: View, node: Any) -> str:
+def next_step(view: GraphView, node: Any) -> str:
     """Returns a sentence: what of the node is not quantized yet, else its replacement; a cut only where an operator
     comes before it."""
     lacking = _not_quantized(view, node) if node.op_type in lowerings().match else []
@@ -21,7 +21,7 @@ def next_step(view: View, node: Any) -> str:
     return text[0].upper() + text[1:]
 
 
-def _not_quantized(view: View, node: Any) -> list[str]:
+def _not_quantized(view: GraphView, node: Any) -> list[str]:
     named = [f"its input {n!r}" for n in node.input[:2] if n and not _quantized(view, n)]
     if node.op_type in lowerings().match_float:
         return named
@@ -31,14 +31,14 @@ def _not_quantized(view: View, node: Any) -> list[str]:
     return named + ([] if any(u.op_type == "QuantizeLinear" for u in users) else ["its output"])
 
 
-def _quantized(view: View, name: str) -> bool:
+def _quantized(view: GraphView, name: str) -> bool:
     try:
         return view.dequantized(name) is not None
     except UnsupportedError:
         return False
 
 
-def _comes_after_another(view: View, node: Any) -> bool:
+def _comes_after_another(view: GraphView, node: Any) -> bool:
     """Returns whether something is computed before the node, so that a model could end there."""
     seen, todo = set[str](), list(node.input)
     while todo:

@@ -8,9 +8,9 @@ from typing import Any
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, LoweredUnit, microsoft, qlinear_operands, with_activation
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
-Pool = Callable[[Builder, View, Any, Quantized, Quantized, Activation, bool], None]
+Pool = Callable[[Builder, GraphView, Any, QuantizedTensor, QuantizedTensor, Activation, bool], None]
 
 
 def flat(values: list[int] | Any, spatial: int) -> list[int]:
@@ -49,7 +49,7 @@ def window_pads(
     return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
 
 
-def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
+def pooled(view: GraphView, node: Any, y: QuantizedTensor, act: Activation, lower: Pool) -> LoweredUnit | None:
     """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form where
     onnxruntime has one; None where it does not match."""
     x = view.dequantized(node.input[0])
@@ -67,7 +67,7 @@ def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) ->
     return unit
 
 
-def pool_words(view: View, node: Any) -> list[int]:
+def pool_words(view: GraphView, node: Any) -> list[int]:
     """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more
     spatial dims, and where onnxruntime pads otherwise than ONNX."""
     attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])

@@ -10,7 +10,7 @@ from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 from qverify.tensors.spec import TensorSpec
 
 READ: dict[str, frozenset[Any] | None] = {

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from qverify.compiler.attributes import ANY, only
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
 Array = npt.NDArray[Any]
 RESIZE: dict[str, frozenset[Any] | None] = {
@@ -27,7 +27,7 @@ RESIZE: dict[str, frozenset[Any] | None] = {
 }
 
 
-def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
+def scales(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
     """Returns the scale of every dim: the given one (from opset 18 for `axes` only), or fl32(out/in)."""
     place = 1 if view.opset < 11 else 2
     name = node.input[place] if len(node.input) > place else ""
@@ -45,7 +45,7 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
     return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
 
 
-def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
+def positions(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Array:
     """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
     named = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode(errors="replace")
     mode = "asymmetric" if view.opset < 11 else named

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.resize_positions import Array, positions
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
 ONE = np.float32(1)
 Table = tuple[Array, Array]  # int32 and float32, [output, tap]
 
 
-def cubic_weights(view: View, node: Any, size: int, out: int, scale: np.float32) -> Table:
+def cubic_weights(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Table:
     """Returns the four taps of each output along an axis; those outside repeat the border, or do not count with
     exclude_outside."""
     if scale == 1 and size == out:
@@ -48,7 +48,7 @@ def _cubic(s: Array, a: np.float32) -> list[Array]:
     ]
 
 
-def antialias_weights(view: View, node: Any, size: int, out: int, scale: np.float32) -> Table:
+def antialias_weights(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Table:
     """Returns the taps of each output along an axis, whose filter is as wide as the axis shrinks."""
     if scale == 1 and size == out:
         return _copies(out, 1)

@@ -13,7 +13,7 @@ from onnx import helper
 
 from qverify.arithmetic import float32
 from qverify.compiler.builder import Builder
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +57,7 @@ def whole_range(dtype: str) -> Activation:
     return Activation(int(limits.min), int(limits.max))
 
 
-def quantized_limits(y: Quantized, low: float, high: float) -> tuple[int, int]:
+def quantized_limits(y: QuantizedTensor, low: float, high: float) -> tuple[int, int]:
     """Returns real limits in output units: Q is monotone, so Q(clamp(v)) = clamp(Q(v))."""
     zero = y.zero_point.astype(np.int64)
     edges = float32.quantize(np.array([low, high], np.float32), y.scale, zero, y.dtype)
@@ -74,7 +74,7 @@ def standard(kind: str, inputs: list[str], outputs: list[str], **attributes: Any
     return helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", **attributes)
 
 
-def missing_domain(view: View) -> list[Any]:
+def missing_domain(view: GraphView) -> list[Any]:
     """Returns the com.microsoft opset in a list, empty where the model imports it."""
     return (
         []
@@ -83,7 +83,7 @@ def missing_domain(view: View) -> list[Any]:
     )
 
 
-def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
+def with_activation(unit: LoweredUnit, y: QuantizedTensor, act: Activation) -> None:
     """Appends an integer Clip to the unit's ONNX form where the activation clamps more than the type's saturation
     does."""
     if not unit.onnx or not act.clamps(y.dtype):
@@ -95,13 +95,15 @@ def with_activation(unit: LoweredUnit, y: Quantized, act: Activation) -> None:
     unit.onnx.append(standard("Clip", [before, low, high], [y.name]))
 
 
-def qlinear_operands(q: Quantized) -> list[str]:
+def qlinear_operands(q: QuantizedTensor) -> list[str]:
     """Returns the names of the integer tensor, its scale and its zero point, in the order QLinear operators take
     them."""
     return [q.name, q.scale_name, q.zero_name]
 
 
-def per_tensor_operands(view: View, node: Any, y: Quantized) -> tuple[Quantized, Quantized] | None:
+def per_tensor_operands(
+    view: GraphView, node: Any, y: QuantizedTensor
+) -> tuple[QuantizedTensor, QuantizedTensor] | None:
     """Returns both operands of an elementwise operator; None unless both are quantized and both and y have
     one scale each."""
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
@@ -111,7 +113,7 @@ def per_tensor_operands(view: View, node: Any, y: Quantized) -> tuple[Quantized,
 
 
 def with_binary_kernel(
-    unit: LoweredUnit, kernel: str, a: Quantized, b: Quantized, y: Quantized, act: Activation
+    unit: LoweredUnit, kernel: str, a: QuantizedTensor, b: QuantizedTensor, y: QuantizedTensor, act: Activation
 ) -> LoweredUnit:
     """Gives the unit its ONNX form, a kernel of com.microsoft for two operands, and returns the unit."""
     inputs = [*qlinear_operands(a), *qlinear_operands(b), y.scale_name, y.zero_name]
@@ -120,7 +122,7 @@ def with_binary_kernel(
     return unit
 
 
-def operand(builder: Builder, q: Quantized, shape: tuple[int, ...]) -> str:
+def operand(builder: Builder, q: QuantizedTensor, shape: tuple[int, ...]) -> str:
     """Declares an operand, a tensor or a constant, and returns its name."""
     if q.value is not None:
         return builder.constant(q.name, q.value, q.spec(q.name, tuple(q.value.shape)))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 from qverify.plural import count
 
 Array = npt.NDArray[Any]

@@ -24,7 +24,7 @@ MOST_ROUNDS = 4  # an operator may be written out as others that are written out
 
 
 @dataclass(slots=True)
-class Replaced:
+class ReplacedNode:
     """One node, with the activation behind it if that is part of it, and what stands in their place."""
 
     kind: str
@@ -34,20 +34,20 @@ class Replaced:
 
 
 @dataclass(slots=True)
-class Round:
+class DecompositionRound:
     """The operators that were written out at once, in the models before and after."""
 
     before: onnx.ModelProto
     after: onnx.ModelProto
-    replaced: list[Replaced]
+    replaced: list[ReplacedNode]
 
 
 @dataclass(slots=True)
-class Decomposed:
+class DecomposedModel:
     """model: with static shapes. refused: nodes of a form that has no decomposition, with the reason."""
 
     model: onnx.ModelProto
-    rounds: list[Round]
+    rounds: list[DecompositionRound]
     refused: list[tuple[onnx.NodeProto, UnsupportedError]]
 
 
@@ -59,10 +59,10 @@ def _writers() -> dict[tuple[str, str], Write]:
     return found
 
 
-def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> Decomposed:
+def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> DecomposedModel:
     """Returns the model with these operators written out; the model itself where it has none. model: as `load` returns
     it. shapes: dims of dynamic inputs."""
-    done = Decomposed(model, [], [])
+    done = DecomposedModel(model, [], [])
     if has_float16(model):
         check_ends(model, name)
         _rewrite(done, name, shapes, widen)
@@ -72,7 +72,7 @@ def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ..
     return done
 
 
-def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
+def _decompose_once(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
     """Writes out the nodes that the model has now; whether there was one."""
     writers = _writers()
     if not any(_key(node) in writers for node in done.model.graph.node):
@@ -84,10 +84,13 @@ def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ..
     return _rewrite(done, name, shapes, write)
 
 
-def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], write: Write) -> bool:
+def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]], write: Write) -> bool:
     """Puts what `write` writes in the place of the nodes for which it does not return False; whether there was one."""
     rewriter, after, made = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto]()
-    replaced, absorbed = list[Replaced](), set[str]()  # outputs of activations that are written with the node before
+    replaced, absorbed = (
+        list[ReplacedNode](),
+        set[str](),
+    )  # outputs of activations that are written with the node before
     done.refused = []
     for node in done.model.graph.node:
         if node.output[0] in absorbed:
@@ -113,16 +116,16 @@ def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], wr
             widen_constants_of_float16(model)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
-        done.rounds.append(Round(done.model, model, replaced))
+        done.rounds.append(DecompositionRound(done.model, model, replaced))
         done.model = model
     return bool(replaced)
 
 
-def _replaced(node: onnx.NodeProto, rewriter: Rewriter) -> Replaced:
+def _replaced(node: onnx.NodeProto, rewriter: Rewriter) -> ReplacedNode:
     behind = rewriter.absorbed
     inputs = [*node.input, *(i for act in behind for i in act.input[1:])]
     outputs = behind[-1].output if behind else node.output
-    return Replaced(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
+    return ReplacedNode(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:
@@ -133,14 +136,14 @@ CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12  # of the largest magnitude: floats in another order; what is written out wrongly is far off
 
 
-def check_same_values(done: Decomposed) -> None:
+def check_same_values(done: DecomposedModel) -> None:
     """Raises InternalError where nodes give another result than the one in whose place they stand, on what that reads in
     a run on random inputs."""
     for each in done.rounds:
         _check_round(each)
 
 
-def _check_round(each: Round) -> None:
+def _check_round(each: DecompositionRound) -> None:
     constants = {i.name for i in each.before.graph.initializer}
     names = {n for r in each.replaced for n in (*r.inputs, *r.outputs)} - constants
     names -= {i.name for i in each.before.graph.input}
@@ -158,7 +161,7 @@ def _check_round(each: Round) -> None:
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
 
 
-def _computed_alone(each: Round, replaced: Replaced, values: dict[str, Array]) -> dict[str, Array]:
+def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:
     """Returns what the replaced node itself makes of these values: between nodes of float16 onnxruntime leaves out casts
     of its own, so that in the whole model a node may read what is not rounded."""
     nodes, needed = list[onnx.NodeProto](), {*replaced.outputs}
@@ -166,8 +169,8 @@ def _computed_alone(each: Round, replaced: Replaced, values: dict[str, Array]) -
         if needed.difference(replaced.inputs).intersection(node.output):
             nodes.insert(0, node)
             needed.update(node.input)
-    before = Round(each.before, each.before, [])
-    fragment, outputs = _fragment(before, Replaced(replaced.kind, replaced.inputs, replaced.outputs, nodes))
+    before = DecompositionRound(each.before, each.before, [])
+    fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
     given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
     return open_exposed(fragment, []).run(given, outputs)
 
@@ -192,7 +195,7 @@ def is_close(mine: Array, theirs: Array) -> bool:
     return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * finite, equal_nan=True))
 
 
-def _fragment(each: Round, replaced: Replaced) -> tuple[onnx.ModelProto, list[str]]:
+def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.ModelProto, list[str]]:
     """Returns the nodes in the place of one as a model, and its outputs that they make."""
     graph, nodes = each.before.graph, replaced.nodes
     known = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}

@@ -39,7 +39,7 @@ class Switch:
     weights: tuple[Weights, ...] = ()
 
 
-class Switched:
+class SwitchedModel:
     """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one
     session.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.options import ACTIVATION
-from qverify.tflite_model.read import Operator, Tensor
+from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import CLAMPS, Writer
 
 
@@ -14,14 +14,14 @@ def only(holds: bool, what: str) -> None:
         raise UnsupportedError(what)
 
 
-def activation_of(operator: Operator) -> int:
+def activation_of(operator: TfliteOperator) -> int:
     """Returns the code of the fused activation."""
     code = int(operator.options[ACTIVATION])
     only(code in CLAMPS, f"fused activation {code}")
     return code
 
 
-def same_quantization(a: Tensor, b: Tensor) -> bool:
+def same_quantization(a: TfliteTensor, b: TfliteTensor) -> bool:
     """Tells whether equal integers are equal real values in both."""
     return a.dtype == b.dtype and a.scale.tolist() == b.scale.tolist() and a.zero.tolist() == b.zero.tolist()
 

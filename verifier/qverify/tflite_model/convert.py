@@ -13,22 +13,22 @@ import numpy.typing as npt
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
-from qverify.tflite_model.linear import convolution, fully_connected
-from qverify.tflite_model.others import OTHERS
-from qverify.tflite_model.read import TfliteModel
+from qverify.tflite_model.operators_with_weights import convolution, fully_connected
+from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
+from qverify.tflite_model.read_tflite import TfliteModel
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
-    **OTHERS,
+    **WITHOUT_WEIGHTS,
 }
 FREE = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # they join quantized tensors with others, and check them themselves
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedModel:
     """The result. onnx: the QDQ ONNX. tensors: its tensors' names to the file's tensors (Writer.tensors). multipliers:
     output tensor to the float64 scales of its sums, as LiteRT computes them, where they differ from input scale * weight
     scale / output scale in float64."""
@@ -39,7 +39,7 @@ class Converted:
     multipliers: dict[str, npt.NDArray[np.float64]]
 
 
-def convert(model: TfliteModel) -> Converted:
+def convert(model: TfliteModel) -> ConvertedModel:
     """Returns the converted model. BlockedError (UnsupportedError) names every operator that cannot be converted."""
     writer, refused = Writer(model), Counter[str]()
     for i in (*model.inputs, *model.made_by):  # before constants of the same name
@@ -57,7 +57,7 @@ def convert(model: TfliteModel) -> Converted:
         lines = [f"{line} ({count(n, 'operator')})" for line, n in refused.most_common()]
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)
     data = writer.file()
-    return Converted(model, data, writer.tensors, writer.multipliers)
+    return ConvertedModel(model, data, writer.tensors, writer.multipliers)
 
 
 def _check_types(writer: Writer, operator: Any) -> None:

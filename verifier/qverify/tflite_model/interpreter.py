@@ -11,7 +11,7 @@ import numpy.typing as npt
 from qverify.errors import BadFileError
 from qverify.extras import import_extra
 from qverify.printable import said_by
-from qverify.tflite_model.read import Operator, TfliteModel, schema
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
 
 Array = npt.NDArray[Any]
 
@@ -47,9 +47,9 @@ class Interpreter:
             raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
 
 
-def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[Operator]:
+def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:
     """Returns the operators that make the wanted tensors from the given ones, in running order."""
-    found: dict[int, Operator] = {}
+    found: dict[int, TfliteOperator] = {}
     todo = [i for i in wanted if i not in given]
     while todo:
         operator = model.made_by.get(todo.pop())
@@ -60,7 +60,7 @@ def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequen
 
 
 def cut(
-    data: bytes, model: TfliteModel, operators: Sequence[Operator], given: Sequence[int], made: Sequence[int]
+    data: bytes, model: TfliteModel, operators: Sequence[TfliteOperator], given: Sequence[int], made: Sequence[int]
 ) -> Any:
     """Returns these operators as a .tflite of their own and the index of each of its tensors there. given, made: tensors
     that are its inputs and outputs. data: a file that LiteRT has opened."""

@@ -1,4 +1,4 @@
-"""A tensor in the file's layout and in the ONNX's. An entry is that of Converted.tensors: axes, shape (of the file), dims (of the
+"""A tensor in the file's layout and in the ONNX's. An entry is that of ConvertedModel.tensors: axes, shape (of the file), dims (of the
 ONNX)."""
 
 from __future__ import annotations

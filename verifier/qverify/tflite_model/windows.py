@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import only
-from qverify.tflite_model.read import Operator
+from qverify.tflite_model.read_tflite import TfliteOperator
 
 MOST = 1 << 16
 
 
-def strides_of(operator: Operator) -> list[int]:
+def strides_of(operator: TfliteOperator) -> list[int]:
     return _positive(operator, "StrideH", "StrideW")
 
 
-def dilations_of(operator: Operator) -> list[int]:
+def dilations_of(operator: TfliteOperator) -> list[int]:
     if "DilationHFactor" not in operator.options:
         return [1, 1]
     return _positive(operator, "DilationHFactor", "DilationWFactor")
 
 
-def _positive(operator: Operator, *fields: str) -> list[int]:
+def _positive(operator: TfliteOperator, *fields: str) -> list[int]:
     values = [int(operator.options[f]) for f in fields]
     only(all(1 <= v <= MOST for v in values), f"{fields[0]} and {fields[1]} of {values}")
     return values
 
 
-def pads_of(operator: Operator, before: Sequence[int], after: Sequence[int], kernel: Sequence[int]) -> list[int]:
+def pads_of(operator: TfliteOperator, before: Sequence[int], after: Sequence[int], kernel: Sequence[int]) -> list[int]:
     """Returns ONNX's pads: top, left, bottom, right. before, after: height and width of input and output."""
     begins, ends = [], []
     for size, out, taps, stride, step in zip(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError, UnsupportedError
-from qverify.tflite_model.read import Operator, Tensor, TfliteModel
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 
 Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -36,7 +36,7 @@ class Writer:
     _dequantized: set[str] = field(default_factory=set)
     _bytes: int = 0
 
-    def tensor(self, index: int) -> Tensor:
+    def tensor(self, index: int) -> TfliteTensor:
         return self.model.tensors[index]
 
     def name(self, index: int) -> str:
@@ -109,7 +109,7 @@ class Writer:
         """Returns a name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
-    def finish(self, operator: Operator, activation: int = 0) -> None:
+    def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
         """Writes the only output of an operator, whose real values have the name `made`."""
         (output,) = operator.outputs
         real = self.made(output)

@@ -19,13 +19,13 @@ from qverify.compiler.unit import (
     with_binary_kernel,
 )
 from qverify.errors import NotOnHostError
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 ONNX_TYPES: dict[str, Any] = {"Add": {}, "Sub": {}}
 OPERATORS: dict[str, Any] = {"QLinearAdd": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     operands = per_tensor_operands(view, node, y)
     if operands is None:
         return None
@@ -35,7 +35,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return with_binary_kernel(unit, "QLinearAdd", a, b, y, act) if kernel else unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, "Add", a, b, y, whole_range(y.dtype), True), [node])
 
@@ -55,7 +55,14 @@ def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def lower(
-    builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+    builder: Builder,
+    view: GraphView,
+    kind: str,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
+    y: QuantizedTensor,
+    act: Activation,
+    kernel: bool,
 ) -> None:
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))

@@ -14,13 +14,13 @@ from qverify.compiler.pool_windows import flat, pooled, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"AveragePool": {**WINDOW, "ceil_mode": ANY, "count_include_pad": ANY}}
 OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     attrs = attributes(node)
     dilated = any(d != 1 for d in attrs.get("dilations", [1]))
     if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
@@ -28,12 +28,14 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return pooled(view, node, y, act, lower)
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower(
+    builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: QuantizedTensor, act: Activation, kernel: bool
+) -> None:
     shape, out, attrs = view.shape(x.name), view.shape(y.name), attributes(node)
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):

@@ -9,7 +9,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {
     "BatchNormalization": {"epsilon": ANY, "momentum": ANY, "training_mode": only(0), "spatial": only(1)},

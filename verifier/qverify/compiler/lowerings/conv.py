@@ -31,13 +31,13 @@ from qverify.compiler.unit import (
     with_activation,
 )
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Conv": {**WINDOW, "group": ANY}}
 OPERATORS = {"QLinearConv": {**WINDOW, "group": ANY, **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if x is None or w is None or w.value is None or not scaled_alike(x, w) or len(y.scale) > 1:
         return None
@@ -57,11 +57,11 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     return float_convolution(view, node, "conv")
 
 
-def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
+def float_convolution(view: GraphView, node: Any, stem: str) -> LoweredUnit | None:
     """Returns the unit of a Conv or ConvTranspose whose operands are quantized and whose output stays float."""
     operands, (good, bias) = quantized_operands(view, node), real_bias(view, node)
     if operands is None or not good:
@@ -74,7 +74,7 @@ def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
     return float_unit(node, lambda b, y: convolution(b, view, node, stem, x, w, bias, y, UNLIMITED, False))
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     """Returns the unit of a QLinearConv in a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
@@ -88,13 +88,13 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
 
 def convolution(
     builder: Builder,
-    view: View,
+    view: GraphView,
     node: Any,
     stem: str,
-    x: Quantized,
-    w: Quantized,
+    x: QuantizedTensor,
+    w: QuantizedTensor,
     bias: Array | None,
-    y: Quantized | FloatOutput,
+    y: QuantizedTensor | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:

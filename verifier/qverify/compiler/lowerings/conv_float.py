@@ -9,7 +9,7 @@ from qverify.compiler.lowerings.conv import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.pool_windows import flat, window_pads
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import NotOnHostError, UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:

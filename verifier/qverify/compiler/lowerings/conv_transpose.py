@@ -8,12 +8,12 @@ from qverify.compiler.attributes import ANY, WINDOW
 from qverify.compiler.linear_layers import integer_bias, of_every_group
 from qverify.compiler.lowerings.conv import convolution, float_convolution
 from qverify.compiler.unit import Activation, LoweredUnit
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"ConvTranspose": {**WINDOW, "group": ANY, "output_padding": ANY, "output_shape": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
@@ -25,5 +25,5 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv_transpose", x, w, bias, y, act, False))
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     return float_convolution(view, node, "conv_transpose")

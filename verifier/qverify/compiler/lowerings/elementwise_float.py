@@ -12,7 +12,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import elementwise_integer, variadic_float
 from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 NAMES = {
     "Abs": "abs",

@@ -12,7 +12,7 @@ from qverify.compiler.attributes import only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
 from qverify.model_bin.integer_functions import CLASSES, COMPARISONS, FUNCTIONS, LOGIC
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 NAMES = {
     "And": "and",

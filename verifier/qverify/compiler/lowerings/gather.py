@@ -9,20 +9,20 @@ import numpy as np
 from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES = {"Gather": {"axis": ANY}}
 EIGHT_BIT_KERNELS = ("Gather",)
 
 
-def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
+def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: list[str]) -> None:
     rank = len(view.shape(node.input[0]))
     indices = indices_of(builder, view, node, f"{outputs[0]}/indices")
     builder.node("gather", [source, indices], outputs, [attributes(node).get("axis", 0) % rank])
 
 
-def indices_of(builder: Builder, view: View, node: Any, made: str) -> str:
+def indices_of(builder: Builder, view: GraphView, node: Any, made: str) -> str:
     """Returns the name of the tensor of the node's second input. made: the name that constant indices get, as int64.
     Raises UnsupportedError for another type than int32 or int64."""
     name = node.input[1]

@@ -7,11 +7,11 @@ from typing import Any
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.cast import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.unit import LoweredUnit
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.tensors.spec import TensorSpec
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     """Returns the unit of a Cast from float16 to float32 whose input a Cast from float32 makes; None for others."""
     first, y = view.producer.get(node.input[0]), node.output[0]
     if view.foreign.get(node.input[0]) != "float16" or first is None or first.op_type != "Cast":

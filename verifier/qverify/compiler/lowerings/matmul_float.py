@@ -11,7 +11,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import fully_connected, matmul
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {
     **matmul.ONNX_TYPES,

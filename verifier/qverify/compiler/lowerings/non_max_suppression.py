@@ -12,7 +12,7 @@ from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.bound_suppression import MOST_ROWS
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"NonMaxSuppression": {"center_point_box": only(0, 1)}}
 BEHIND = ("Concat", "Slice", "Reshape")

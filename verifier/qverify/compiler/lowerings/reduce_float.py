@@ -9,7 +9,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.reduce_mean import ONNX_TYPES as MEAN
 from qverify.compiler.lowerings.reduce_mean import reduced_axes
 from qverify.model_bin.float_functions import REDUCTIONS
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 FUNCTIONS = {
     "ReduceL1": "l1",

@@ -12,12 +12,12 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.resize_positions import RESIZE, positions, scales
 from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Resize": RESIZE}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     attrs = attributes(node)
     if attrs.get("mode", b"nearest") != b"linear" or attrs.get("antialias", 0):
         return None
@@ -31,7 +31,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y))
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized) -> None:
+def lower(builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: QuantizedTensor) -> None:
     shape, out = view.shape(x.name), view.shape(y.name)
     index, weight = linear_tables(view, node, shape, out)
     builder.tensor(y.spec(y.name, out))
@@ -49,7 +49,7 @@ def on_stream(stream: FloatStream, node: Any) -> None:
     builder.node("resize_linear", [source, *tables], stream.declare(node, like=source), [int(whole)], (), whole)
 
 
-def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
+def linear_tables(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
     """Returns index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims. Raises
     UnsupportedError."""
     if len(shape) != 4 or shape[:2] != out[:2]:

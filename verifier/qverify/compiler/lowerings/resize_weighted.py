@@ -11,7 +11,7 @@ from qverify.compiler.lowerings import resize_linear
 from qverify.compiler.resize_positions import RESIZE, scales
 from qverify.compiler.resize_weights import antialias_weights, cubic_weights
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"Resize": RESIZE}
 

@@ -8,7 +8,7 @@ from qverify.compiler.attributes import only
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.gather import indices_of
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 from qverify.ops.scatter_nd import REDUCTIONS
 
 READ = only(*(name.encode() for name in REDUCTIONS))

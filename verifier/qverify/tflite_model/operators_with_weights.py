@@ -8,12 +8,12 @@ import numpy as np
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import activation_of, only
-from qverify.tflite_model.read import Operator
+from qverify.tflite_model.read_tflite import TfliteOperator
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
 
-def convolution(writer: Writer, operator: Operator) -> None:
+def convolution(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a CONV_2D (weights OHWI) or a DEPTHWISE_CONV_2D (weights 1HWO) as Conv."""
     depthwise = operator.kind == "DEPTHWISE_CONV_2D"
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
@@ -36,7 +36,7 @@ def convolution(writer: Writer, operator: Operator) -> None:
     writer.finish(operator, activation_of(operator))
 
 
-def fully_connected(writer: Writer, operator: Operator) -> None:
+def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a FULLY_CONNECTED (weights of one row an output) as Gemm on rows."""
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
     weights = _weights(writer, operator, 0)
@@ -54,7 +54,7 @@ def fully_connected(writer: Writer, operator: Operator) -> None:
     writer.finish(operator, activation_of(operator))
 
 
-def _weights(writer: Writer, operator: Operator, axis: int) -> Array:
+def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
     """Returns the weights. axis: of their scales."""
     only(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
@@ -67,7 +67,7 @@ def _weights(writer: Writer, operator: Operator, axis: int) -> Array:
     return tensor.data
 
 
-def _real_weights(writer: Writer, operator: Operator, values: Array) -> str:
+def _real_weights(writer: Writer, operator: TfliteOperator, values: Array) -> str:
     """Returns the weights' real values, in the ONNX's layout."""
     index = operator.inputs[1]
     name = f"{writer.name(index)}@in{operator.position}"
@@ -76,7 +76,7 @@ def _real_weights(writer: Writer, operator: Operator, values: Array) -> str:
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
 
 
-def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
+def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
     """Returns the bias's real values, [] without one. Its steps are those of the products, whatever the file says of
     them: LiteRT adds the integers."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
@@ -103,7 +103,7 @@ def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
     return [writer.node("DequantizeLinear", inputs, f"{name}@real", **({"axis": 0} if many else {}))]
 
 
-def _note_multipliers(writer: Writer, operator: Operator, one_scale: bool) -> None:
+def _note_multipliers(writer: Writer, operator: TfliteOperator, one_scale: bool) -> None:
     """Notes the scale of the sums where LiteRT multiplies the two scales in float32: with one scale of the weights in a
     FULLY_CONNECTED or a convolution of uint8."""
     x, w = (writer.tensor(i) for i in operator.inputs[:2])

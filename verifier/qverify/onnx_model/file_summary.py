@@ -10,7 +10,7 @@ import onnx
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class FileSummary:
     """inputs, outputs: name, dtype and dims. operators: types and how often they occur, the most frequent first.
     opsets: versions by domain, of those that nodes are of."""
 
@@ -20,12 +20,12 @@ class Summary:
     opsets: dict[str, int]
 
 
-def summarize(model: onnx.ModelProto) -> Summary:
+def summarize(model: onnx.ModelProto) -> FileSummary:
     """Returns the summary of a parsed model."""
     constants = {i.name for i in model.graph.initializer}
     used = {n.domain or "ai.onnx" for n in model.graph.node}
     versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
-    return Summary(
+    return FileSummary(
         _values(i for i in model.graph.input if i.name not in constants),
         _values(model.graph.output),
         dict(Counter(_operator(n) for n in model.graph.node).most_common()),

@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.checks import activation_of, integers, only, same_quantization
-from qverify.tflite_model.read import Operator, Tensor
+from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, NCHW, Writer
 
@@ -18,7 +18,7 @@ POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
 INT64 = 4  # of the schema's types
 
 
-def _ends(writer: Writer, operator: Operator, inputs: int) -> tuple[Tensor, Tensor]:
+def _ends(writer: Writer, operator: TfliteOperator, inputs: int) -> tuple[TfliteTensor, TfliteTensor]:
     """Returns the first input and the output. UnsupportedError for another number of inputs."""
     only(len(operator.inputs) == inputs, f"{len(operator.inputs)} inputs")
     return writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
@@ -30,7 +30,7 @@ def _axis(axis: int, rank: int) -> int:
     return NCHW.index(axis % rank) if rank == 4 else axis % rank
 
 
-def binary(writer: Writer, operator: Operator) -> None:
+def binary(writer: Writer, operator: TfliteOperator) -> None:
     _, y = _ends(writer, operator, 2)
     operands = []
     for index in operator.inputs:
@@ -44,7 +44,7 @@ def binary(writer: Writer, operator: Operator) -> None:
     writer.finish(operator, activation_of(operator))
 
 
-def pool(writer: Writer, operator: Operator) -> None:
+def pool(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
     only(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
     kernel = [int(operator.options[f]) for f in ("FilterHeight", "FilterWidth")]
@@ -58,7 +58,7 @@ def pool(writer: Writer, operator: Operator) -> None:
     writer.finish(operator, activation_of(operator))
 
 
-def mean(writer: Writer, operator: Operator) -> None:
+def mean(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
     axes = sorted({a % max(len(x.shape), 1) for a in integers(writer, operator.inputs[1])})
     only(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
@@ -67,7 +67,7 @@ def mean(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def softmax(writer: Writer, operator: Operator) -> None:
+def softmax(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
     only(operator.options["Beta"] == 1.0, f"beta {operator.options['Beta']:g}")
     only(len(x.shape) > 0, "a scalar")
@@ -76,13 +76,13 @@ def softmax(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def logistic(writer: Writer, operator: Operator) -> None:
+def logistic(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
     writer.node("Sigmoid", [writer.real(x.index)], writer.made(y.index))
     writer.finish(operator)
 
 
-def reshape(writer: Writer, operator: Operator) -> None:
+def reshape(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a RESHAPE, which keeps the order in memory: that of NHWC."""
     only(len(operator.inputs) in (1, 2), f"{len(operator.inputs)} inputs")
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
@@ -104,7 +104,7 @@ def reshape(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def concatenation(writer: Writer, operator: Operator) -> None:
+def concatenation(writer: Writer, operator: TfliteOperator) -> None:
     y = writer.tensor(operator.outputs[0])
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
@@ -116,7 +116,7 @@ def concatenation(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def resize_bilinear(writer: Writer, operator: Operator) -> None:
+def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
     only(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
     only(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
@@ -129,7 +129,7 @@ def resize_bilinear(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def arg_max(writer: Writer, operator: Operator) -> None:
+def arg_max(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
     only(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
     only(operator.options["OutputType"] == INT64 and y.dtype == "int64", "indices that are not int64")
@@ -139,7 +139,7 @@ def arg_max(writer: Writer, operator: Operator) -> None:
     writer.node("ArgMax", [writer.real(x.index)], writer.mapped(y.index), axis=_axis(axis, len(x.shape)), keepdims=0)
 
 
-def pad(writer: Writer, operator: Operator) -> None:
+def pad(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
     only(same_quantization(x, y), "another quantization than its input")
     pads = np.array(integers(writer, operator.inputs[1]), np.int64)
@@ -151,26 +151,26 @@ def pad(writer: Writer, operator: Operator) -> None:
     writer.finish(operator)
 
 
-def quantize(writer: Writer, operator: Operator) -> None:
+def quantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
     only(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
     only(x.dtype == "float32" or (x.dtype in EIGHT_BITS and x.scale.size == 1), f"an input of {x.dtype}")
     writer.quantize(writer.real(x.index), y.index)
 
 
-def dequantize(writer: Writer, operator: Operator) -> None:
+def dequantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
     only(x.dtype in EIGHT_BITS and x.scale.size == 1 and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
     writer.node("DequantizeLinear", [_stored(writer, x), *writer.parameters(x.index)], writer.mapped(y.index))
 
 
-def _stored(writer: Writer, tensor: Tensor) -> str:
+def _stored(writer: Writer, tensor: TfliteTensor) -> str:
     """Returns the name of the integers of a computed tensor."""
     only(tensor.data is None, "a constant")
     return writer.name(tensor.index)
 
 
-OTHERS: dict[str, Callable[[Writer, Operator], None]] = {
+WITHOUT_WEIGHTS: dict[str, Callable[[Writer, TfliteOperator], None]] = {
     **dict.fromkeys(BINARY, binary),
     **dict.fromkeys(POOLS, pool),
     "MEAN": mean,

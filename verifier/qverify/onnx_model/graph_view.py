@@ -34,7 +34,7 @@ SCALE_OF_OVERFLOWS = 2.0**95  # the least with which a difference of two 32-bit 
 
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
+class QuantizedTensor:
     """A quantized tensor: its integer name, its parameters, and its value if constant. axis -1: per tensor."""
 
     name: str
@@ -56,7 +56,7 @@ class Quantized:
         """Whether the dtype is int16 or uint16."""
         return self.dtype in ("int16", "uint16")
 
-    def same_parameters(self, other: Quantized) -> bool:
+    def same_parameters(self, other: QuantizedTensor) -> bool:
         """Returns whether dtype, scale and zero point are equal."""
         return (
             self.dtype == other.dtype
@@ -83,7 +83,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-class View:
+class GraphView:
     """Look-ups over one model. model: without nodes, value_info and the data of large constants. Raises
     UnsupportedError naming a node that is not supported."""
 
@@ -172,7 +172,7 @@ class View:
         self.shape(name)
         return self.types[name][0]
 
-    def parameters(self, node: onnx.NodeProto, name: str) -> Quantized:
+    def parameters(self, node: onnx.NodeProto, name: str) -> QuantizedTensor:
         """Returns the integer tensor `name` with the scale and zero point of its QuantizeLinear or DequantizeLinear.
         Raises UnsupportedError."""
         scale = self.constants.get(node.input[1])
@@ -206,7 +206,7 @@ class View:
                 f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points for a tensor of shape "
                 f"{list(shape)} along axis {axis}; wanted one of each, or one for each element of that axis"
             )
-        return Quantized(
+        return QuantizedTensor(
             name,
             scale.reshape(-1),
             zero.reshape(-1),
@@ -217,13 +217,13 @@ class View:
             self.constants.get(name),
         )
 
-    def dequantized(self, name: str) -> Quantized | None:
+    def dequantized(self, name: str) -> QuantizedTensor | None:
         """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other
         producers, and for a constant that becomes infinite (a mask of the lowest float32): it is a float."""
         quantized = self._dequantized(name)
         return None if quantized is not None and _overflows(quantized) else quantized
 
-    def _dequantized(self, name: str) -> Quantized | None:
+    def _dequantized(self, name: str) -> QuantizedTensor | None:
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
@@ -241,7 +241,7 @@ class View:
         return users[0] if len(users) == 1 and name not in self.ends else None
 
 
-def _floats(value: Array, quantized: Quantized) -> Array:
+def _floats(value: Array, quantized: QuantizedTensor) -> Array:
     """Returns a constant's floats, infinite where they are beyond float32."""
     along = [1] * value.ndim
     if quantized.axis >= 0 and value.ndim:
@@ -251,7 +251,7 @@ def _floats(value: Array, quantized: Quantized) -> Array:
         return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
 
 
-def _overflows(quantized: Quantized) -> bool:
+def _overflows(quantized: QuantizedTensor) -> bool:
     """Returns whether a constant has a value beyond float32."""
     if quantized.value is None or quantized.scale.max(initial=0.0) < SCALE_OF_OVERFLOWS:
         return False

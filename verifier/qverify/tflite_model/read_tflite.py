@@ -39,7 +39,7 @@ class CutOffError(BadFileError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TfliteTensor:
     """One tensor of the file. dtype: numpy's name; of a type that is never converted, the file's name for it. scale:
     float32, empty where it is not quantized, else one or one per index of `axis`. zero: int64, as many. data: of a
     constant."""
@@ -55,7 +55,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class TfliteOperator:
     """One operator. kind: as in CONV_2D. inputs: tensor indices, -1 where one is absent. options: by the schema's names."""
 
     position: int
@@ -73,11 +73,11 @@ class TfliteModel:
     """A read file. operators: in an order in which each finds its inputs. made_by: tensor index to operator."""
 
     file: str
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    made_by: Mapping[int, Operator]
+    made_by: Mapping[int, TfliteOperator]
 
 
 def schema() -> Any:
@@ -144,7 +144,7 @@ class _Reader:
             raise ValueError(f"tensor indices {shortened(str(indices), 60)}, and there are {count} tensors")
         return indices
 
-    def _tensor(self, table: Any, index: int) -> Tensor:
+    def _tensor(self, table: Any, index: int) -> TfliteTensor:
         shape = tuple(int(d) for d in self._numbers(table.ShapeLength(), table.ShapeAsNumpy)[: MAX_RANK + 1])
         if len(shape) > MAX_RANK or any(not 1 <= d <= MAX_DIM for d in shape):
             raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 1 to {MAX_DIM}")
@@ -155,7 +155,9 @@ class _Reader:
         if table.IsVariable() or table.Sparsity() is not None:
             raise UnsupportedError(f"{self._file}: tensor {index} is a variable or sparse; wanted a dense one")
         name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
-        return Tensor(index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape))
+        return TfliteTensor(
+            index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape)
+        )
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
         about = table.Quantization()
@@ -186,7 +188,7 @@ class _Reader:
             raise ValueError(f"a constant of {length} bytes, and its tensor is {list(shape)} of {dtype}")
         return buffer.DataAsNumpy().view(kind).reshape(shape)  # no copy: many tensors may share one buffer
 
-    def _operator(self, table: Any, position: int, count: int) -> Operator:
+    def _operator(self, table: Any, position: int, count: int) -> TfliteOperator:
         codes, at = self._model.OperatorCodesLength(), table.OpcodeIndex()
         if not 0 <= at < codes:
             raise ValueError(f"operator {position} has code {at}, and there are {codes}")
@@ -197,17 +199,20 @@ class _Reader:
             kind = f"CUSTOM {_clean((code.CustomCode() or b'').decode('utf-8', 'replace'))}".strip()
         inputs = self._indices(table.InputsLength(), table.InputsAsNumpy, count, -1)
         outputs = self._indices(table.OutputsLength(), table.OutputsAsNumpy, count, 0)
-        return Operator(position, kind, inputs, outputs, options_of(self._known, kind, table))
+        return TfliteOperator(position, kind, inputs, outputs, options_of(self._known, kind, table))
 
 
 def _made_by(
-    tensors: tuple[Tensor, ...], operators: tuple[Operator, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]
-) -> dict[int, Operator]:
+    tensors: tuple[TfliteTensor, ...],
+    operators: tuple[TfliteOperator, ...],
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+) -> dict[int, TfliteOperator]:
     """Returns the operator of each computed tensor. ValueError where one is made twice, or read before it is there."""
     constants = {t.index for t in tensors if t.data is not None}
     if not inputs or not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
         raise ValueError("its inputs or outputs are missing, named twice or constants")
-    made: dict[int, Operator] = {}
+    made: dict[int, TfliteOperator] = {}
     for operator in operators:
         for i in operator.inputs:
             if i >= 0 and i not in constants and i not in made and i not in inputs:

@@ -1,4 +1,4 @@
-"""Cuts the quantized ONNX as it was written: a model of its own whose outputs are tensors of the whole one."""
+"""Extracts parts of the quantized ONNX exactly as the file has it, before any rewriting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from qverify.tensors.spec import TensorSpec
 
 
 class WrittenModel:
-    """A quantized ONNX, as the user's tools read it. specs: of its tensors, with fixed shapes."""
+    """A quantized ONNX as the user's tools read it.
+
+    specs: type and fixed shape of its tensors, by name."""
 
     def __init__(self, data: bytes, specs: Mapping[str, TensorSpec]):
         model = parse(data, "quantized ONNX")
@@ -22,6 +24,6 @@ class WrittenModel:
         self._cutter = Cutter(model, specs)
 
     def cut(self, outputs: Collection[str]) -> bytes:
-        """Returns the model that computes these tensors from the network's inputs; the same bytes for the same cut."""
+        """Returns a serialized model that computes these tensors from the network's inputs. The bytes are deterministic."""
         part = self._cutter.cut(self.inputs, outputs)
         return bytes(part.SerializeToString(deterministic=True))

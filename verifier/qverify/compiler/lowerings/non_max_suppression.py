@@ -11,7 +11,7 @@ from qverify.compiler.attributes import only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.bound_suppression import MOST_ROWS
+from qverify.onnx_model.bound_suppression import MAX_ROWS
 from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"NonMaxSuppression": {"center_point_box": only(0, 1)}}
@@ -26,7 +26,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
         if user is None or user.op_type != kind or not node.output[0].endswith("/raw"):
             raise UnsupportedError(
                 f"{node.name} (NonMaxSuppression): its max_output_boxes_per_class is no constant, or it may keep 0 or more than "
-                f"{MOST_ROWS} boxes; export it with a constant maximum"
+                f"{MAX_ROWS} boxes; export it with a constant maximum"
             )
         bounded = user
         rest.append(user)

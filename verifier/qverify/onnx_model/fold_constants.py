@@ -18,7 +18,7 @@ from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.infer_types import Types, infer_types
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.plain_casts import casts_to_identity
-from qverify.onnx_model.random_operators import draws
+from qverify.onnx_model.random_operators import reason_it_draws
 from qverify.onnx_model.widen_constants import PER_BYTE, widen_constants
 
 MAX_BYTES = 1 << 31  # of all folded tensors together: the largest size of a model
@@ -141,7 +141,7 @@ def _computable(graph: onnx.GraphProto, types: Types, bytes_left: int) -> tuple[
     available = set(constants)  # constants and the results of DequantizeLinear on constants
     finals, nodes, folded = {o.name for o in graph.output}, list[onnx.NodeProto](), set[str]()
     for node in graph.node:
-        if draws(node, values) or not _depends_on(node, constants if _stays(node) else available):
+        if reason_it_draws(node, values) or not _depends_on(node, constants if _stays(node) else available):
             continue
         size = _size_bytes(node, types)
         if _stays(node):

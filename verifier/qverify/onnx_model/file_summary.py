@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself: inputs, outputs, operators, opsets. Nothing is checked."""
+"""Summarizes what an ONNX file states: inputs, outputs, operators, opsets. Nothing is checked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ import onnx
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """inputs, outputs: name, dtype and dims. operators: types and how often they occur, the most frequent first.
-    opsets: versions by domain, of those that nodes are of."""
+    """A summary of an ONNX file.
+
+    Attributes:
+        inputs, outputs: name, dtype and dims of each, as text.
+        operators: operator types with the number of their nodes, the most frequent first.
+        opsets: opset versions by domain, of the domains that nodes use.
+    """
 
     inputs: tuple[tuple[str, str, str], ...]
     outputs: tuple[tuple[str, str, str], ...]

@@ -9,19 +9,19 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.onnx_model.rewriter import Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 LOW = np.float32(np.finfo(np.float32).min / 2)
 
 
 def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     """Writes the body that ONNX gives for the node's opset, attributes and types."""
-    if node.op_type == "Attention" and (given(node, 6) or r.is_read(3)):
+    if node.op_type == "Attention" and (input_name(node, 6) or r.is_read(3)):
         raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
     if node.op_type == "MeanVarianceNormalization":
         _check_axes(r, node)
     body = _body(r, node)
-    names = {inner: given(node, at) for at, inner in enumerate(body.input)}
+    names = {inner: input_name(node, at) for at, inner in enumerate(body.input)}
     names |= {inner: outer for inner, outer in zip(body.output, node.output, strict=False) if outer}
     defaults = onnx.defs.get_schema(node.op_type, r.opset, "").attributes
     attributes = {n: a.default_value for n, a in defaults.items() if a.default_value.type}

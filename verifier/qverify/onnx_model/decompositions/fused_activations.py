@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 # activation to its ONNX type and the attributes that its parameters are
 ACTIVATIONS = {
@@ -23,7 +23,7 @@ def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
     check_known(r, node, *WINDOW, "activation", "activation_params")
     name = attribute(node, "activation", b"").decode(errors="replace")
     parameters = [float(p) for p in attribute(node, "activation_params", ())]
-    added, kept = given(node, 3), _attributes(node, WINDOW)
+    added, kept = input_name(node, 3), _attributes(node, WINDOW)
     to = r.fresh("convolution") if name or added else node.output[0]
     r.node("Conv", list(node.input[:3]), to, **kept)
     if added:
@@ -57,7 +57,7 @@ def _activate(r: Rewriter, source: str, name: str, parameters: list[float], to: 
 
 def bias_gelu(r: Rewriter, node: onnx.NodeProto) -> bool | None:
     """The sum with the bias, then Gelu, or FastGelu; a FastGelu without bias stays."""
-    bias = given(node, 1)
+    bias = input_name(node, 1)
     if not bias:
         return False
     kind = "FastGelu" if node.op_type == "FastGelu" else "Gelu"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; for the others it has to be given
 
@@ -17,7 +17,7 @@ def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
     if any(r.is_read(at) for at in (1, 2)):
         raise r.refusal("its mean or inv_std_var is used; only the normalized output and the sum can be compiled")
     simple = node.op_type == "SkipSimplifiedLayerNormalization"
-    bias, scale = given(node, 3 if simple else 4), [node.input[2], "" if simple else given(node, 3)]
+    bias, scale = input_name(node, 3 if simple else 4), [node.input[2], "" if simple else input_name(node, 3)]
     last = node.output[3] if r.is_read(3) else r.fresh("sum")
     first = r.fresh("sum_without_bias") if bias else last
     r.node("Add", [node.input[0], node.input[1]], first)
@@ -32,9 +32,9 @@ def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
     check_known(r, node, "epsilon", "mask_index_type")
     if r.is_read(1):
         raise r.refusal("its mask_index is used; only the normalized output and the sum can be compiled")
-    words, segments, word_table, position_table, segment_table, scale, bias = [given(node, i) for i in range(7)]
+    words, segments, word_table, position_table, segment_table, scale, bias = [input_name(node, i) for i in range(7)]
     _, length = r.dims(words)
-    positions = given(node, 8) or r.ints("positions", np.arange(length)[None])
+    positions = input_name(node, 8) or r.ints("positions", np.arange(length)[None])
     parts = [
         r.step("Gather", [word_table, words], "words"),
         r.step("Gather", [position_table, positions], "positions_of"),

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, input_name
 
 KEPT = (
     "antialias",
@@ -56,7 +56,7 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 
 def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
     """Returns the scale of every dim where the node gives them; None where it gives sizes."""
-    name = given(node, 2)
+    name = input_name(node, 2)
     if not name:
         return None
     value = r.value(name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 KNOWN = ("interleaved", "num_heads", "rotary_embedding_dim", "scale", "is_packed_batching")
 
@@ -21,7 +21,7 @@ def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
     if attribute(node, "interleaved", 0) not in (0, 1):
         raise r.refusal("interleaved is neither 0 nor 1")
     x, cosines, sines, positions = (
-        given(node, i) for i in ((0, 2, 3, 1) if node.domain == MICROSOFT else (0, 1, 2, 3))
+        input_name(node, i) for i in ((0, 2, 3, 1) if node.domain == MICROSOFT else (0, 1, 2, 3))
     )
     shape, half = r.dims(x), r.dims(cosines)[-1]
     turned = attribute(node, "rotary_embedding_dim", 0) or 2 * half

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.depth_slices import Volume, slices, volume_of
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, input_name
 
 
 def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
@@ -93,7 +93,7 @@ def _woven(values: Any, kernel: int) -> list[int]:
 def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
     """Returns the node's window; None if it has not three dims."""
     kernel = tuple(attribute(node, "kernel_shape", ()))
-    if len(kernel) != 3 or not given(node, 0):
+    if len(kernel) != 3 or not input_name(node, 0):
         return None
     auto, dilations = attribute(node, "auto_pad", b"NOTSET"), attribute(node, "dilations", [1])
     if auto.startswith(b"SAME") and any(d != 1 for d in dilations):

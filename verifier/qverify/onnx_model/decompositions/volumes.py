@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.depth_slices import Volume, images, slices, volume_again, volume_of
-from qverify.onnx_model.rewriter import Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 WEIGHTS_AT = {"QLinearConv": 3}
 
@@ -80,7 +80,7 @@ def _further(window: Volume) -> list[int]:
 def _zero(node: onnx.NodeProto) -> str | None:
     """Returns the tensor that stands for 0 in the node's first input; None if that is 0 itself."""
     at = {"ConvInteger": 2, "QLinearConv": 2}.get(node.op_type, 99)
-    return given(node, at) or None
+    return input_name(node, at) or None
 
 
 def _flat_weights(r: Rewriter, weights: str, dims: tuple[int, ...]) -> str:

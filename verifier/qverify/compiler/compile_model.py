@@ -38,15 +38,24 @@ from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
 from qverify.tensors.spec import TensorSpec
 
-KEPT = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")  # options that model.bin stores
+STORED_OPTIONS = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerOptions:
-    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic
-    inputs. fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of
-    external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it. host:
-    nodes that no kernel serves are computed on the host."""
+    """Options of compile_model.
+
+    Attributes:
+        rounding: a name in ROUNDINGS.
+        align: the innermost dim of every tensor is stored in multiples of this many elements.
+        check: whether to check every unit against the original ONNX.
+        fuse: whether an activation is part of the node before it.
+        strip_io_quant: whether inputs and outputs are integers.
+        shapes: dims of dynamic inputs.
+        folder: the folder with external data.
+        inputs: network input to the description (INPUTS.md) of the bytes that the board receives for it.
+        host: whether nodes that no kernel serves are computed on the host.
+    """
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -59,15 +68,16 @@ class CompilerOptions:
     host: bool = False
 
     def stored(self) -> dict[str, Any]:
-        """Returns the options that decide the bytes of model.bin, for its meta section."""
+        """Returns the options that affect the bytes of model.bin, for its meta section."""
         options = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
         return {k: v for k, v in options.items() if v or k not in ("inputs", "host")}
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompilerOptions:
-        """Returns the options a model.bin was compiled with, plus shapes, without the check. Raises BadFileError."""
+        """Returns the options that a model.bin stores, with `shapes` added and without the check. Raises BadFileError if they
+        cannot be read."""
         try:
-            options = {k: stored[k] for k in KEPT if k in stored}
+            options = {k: stored[k] for k in STORED_OPTIONS if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
             return CompilerOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
@@ -76,8 +86,13 @@ class CompilerOptions:
 
 @dataclass(slots=True)
 class CompiledModel:
-    """The result of compile_model. made: the integer ONNX; serialized where the host computes nodes of it. notes: what a
-    report says of the arithmetic."""
+    """The result of compile_model.
+
+    Attributes:
+        graph: the graph that model.bin contains.
+        made: the integer ONNX; serialized if the host computes nodes of it.
+        notes: remarks about the arithmetic for reports.
+    """
 
     graph: Graph
     made: IntegerModel | bytes
@@ -94,15 +109,15 @@ class CompiledModel:
         return b"".join(self.integer)
 
     def integer_model(self) -> LightModel:
-        """Returns the integer ONNX, whose large constants are the compiler's arrays."""
+        """Returns the integer ONNX as a LightModel, whose large constants are the compiler's arrays."""
         return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
 
     def adopt(self, graph: Graph) -> None:
-        """Gives up the graph for model.bin's, which is run instead, and large constants for equal ones in it, so that they
-        are in memory once."""
+        """Replaces the graph by the one read from model.bin, which is run instead. Large constants of the integer ONNX are
+        replaced by equal ones of the new graph, so that they are in memory only once."""
         if not isinstance(self.made, bytes):
-            own, theirs = self.graph.constants, graph.constants
-            self.made = self.made.sharing({address(own[n]): theirs[n] for n in own.keys() & theirs.keys()})
+            old, new = self.graph.constants, graph.constants
+            self.made = self.made.sharing({address(old[n]): new[n] for n in old.keys() & new.keys()})
         self.graph = graph
 
 
@@ -114,9 +129,17 @@ def compile_model(
     parsed: onnx.ModelProto | None = None,
     sha256: str = "",
 ) -> CompiledModel:
-    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. parsed,
-    sha256: what parse() makes of these bytes, which is changed, and their digest, where they are known. Raises
-    BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
+    """Compiles an ONNX file.
+
+    Args:
+        source: the bytes of the file.
+        name: the name of the file in messages.
+        options: None for the defaults.
+        watch: called with the progress of matching, lowering and checking.
+        parsed: the model that parse() returned for `source`, if the caller has it; it is changed.
+        sha256: the digest of `source`, if the caller has it.
+
+    Raises BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompilerOptions()
     if options.rounding not in ROUNDINGS:
         raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
@@ -131,7 +154,7 @@ def compile_model(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
     source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
-    del source, parsed  # a caller that does not keep the file's bytes either need not hold them beside the model
+    del source, parsed  # frees the file's bytes, unless the caller keeps them
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
@@ -142,19 +165,19 @@ def compile_model(
     ends: dict[str, dict[str, str]] = {}
     if options.strip_io_quant:
         model, ends = strip_quantization(model, name)
-    on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
-    if on_host and not options.strip_io_quant:
-        model, ends = strip_quantization(model, name, on_host)
+    featuremaps = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
+    if featuremaps and not options.strip_io_quant:
+        model, ends = strip_quantization(model, name, featuremaps)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
     graph = lowered.graph
     original = light_model(model, lowered.matched.view.constants) if options.check else None
-    del model, loaded, decomposed  # the constants of these are not needed again
+    del model, loaded, decomposed  # frees their constants
     notes += [
         f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
         for n in graph.nodes
         if n.op == "non_max_suppression"
     ]
-    check_graph(graph)  # what model.bin cannot contain is refused before it is run
+    check_graph(graph)  # refuse what model.bin cannot contain before anything is run
     compiled = CompiledModel(graph, _integer(lowered), notes)
     integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
@@ -164,12 +187,12 @@ def compile_model(
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
+    if original is not None:  # the check is always of ref-exact: other rounding modes differ by the user's choice
         exact = replace(options, rounding="ref-exact")
-        plain = graph if options.rounding == exact.rounding else lowered.again(exact)
-        graph.meta["check"] = check_against_original(plain, original, watch)
+        exact_graph = graph if options.rounding == exact.rounding else lowered.lower_again(exact)
+        graph.meta["check"] = check_against_original(exact_graph, original, watch)
     graph.meta["integer_sha256"] = integer_sha256.result()
-    lowered.matched.view.constants = {}  # units refer to the view and it to them, so that it stays for a while
+    lowered.matched.view.constants = {}  # units and view refer to each other, so that the view is freed late
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
@@ -178,7 +201,7 @@ def compile_model(
 
 
 def _sha256(pieces: list[Piece]) -> str:
-    """Returns the digest of the pieces one after the other, in hexadecimal."""
+    """Returns the SHA-256 digest of the concatenated pieces, in hexadecimal."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
@@ -187,23 +210,26 @@ def _sha256(pieces: list[Piece]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Lowered:
-    """A lowered model. host: the nodes that the host computes; None where there are none."""
+    """A lowered model.
+
+    host: the nodes that the host computes, None if there are none."""
 
     matched: MatchedModel
     graph: Graph
     blockers: Blockers
     host: HostNodes | None
 
-    def again(self, options: CompilerOptions) -> Graph:
-        """Returns the graph with other options."""
+    def lower_again(self, options: CompilerOptions) -> Graph:
+        """Lowers the matched model with other options and returns the graph."""
         return _with_islands(_graph(self.matched, options, self.blockers), self.host)
 
 
 def _lower(
     model: Any, name: str, options: CompilerOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
 ) -> _Lowered:
-    """Lowers the model. Nodes that are refused are taken out for the host, where the options allow it, until none is.
-    refused: nodes that could not be written out as others, each with the reason."""
+    """Lowers the model. If options.host is set, refused nodes are moved to the host until none is refused.
+
+    refused: nodes that could not be decomposed, each with the reason."""
     part, host = model, None
     while True:
         view = GraphView(part, name, () if host is None else host.names())
@@ -225,6 +251,7 @@ def _lower(
 
 
 def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
+    """Returns the graph with the host islands added, if there are any."""
     if host is None:
         return graph
     graph = replace(graph, inputs=host.inputs(), islands=host.islands())
@@ -233,8 +260,8 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
 
 
 def _integer(lowered: _Lowered) -> IntegerModel | bytes:
-    """Returns the integer ONNX, with the islands' nodes as they are."""
-    assert lowered.matched.integer is not None  # nothing is refused
+    """Returns the integer ONNX; nodes of islands are in it unchanged."""
+    assert lowered.matched.integer is not None  # no node is refused at this point
     if lowered.host is None:
         return lowered.matched.integer
     model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
@@ -243,12 +270,14 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
 
 
 def _check_outputs(view: GraphView) -> None:
+    """Raises UnsupportedError for a graph output that is a constant."""
     for name in view.outputs:
         if name in view.constants:
             raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
 def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers) -> Graph:
+    """Writes the matched model as a graph. Raises UnsupportedError for the nodes that are refused."""
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
     floats = FloatStream(builder, view, _interior(matched))
     for name in view.inputs:
@@ -272,23 +301,25 @@ def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers) 
 
 
 def _layout(shape: tuple[int, ...]) -> str:
+    """Returns the layout of a graph input of this shape, "" for other ranks."""
     return {4: "NCHW", 3: "NCW", 2: "NC"}.get(len(shape), "")
 
 
 def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
+    """Returns the spec with its innermost dim stored in a multiple of `align` elements."""
     if not spec.shape:
         return spec
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
 
 
 def _interior(matched: MatchedModel) -> set[str]:
-    """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs. Nodes of which
-    nothing is read are no readers: they are left out of model.bin."""
+    """Returns the tensors that no comparison expects: outputs of DequantizeLinear, and floats that only QuantizeLinear reads,
+    except graph outputs. Nodes that are left out of model.bin do not count as readers."""
     view, names = matched.view, set()
-    made = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
+    computed = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
     for node in view.nodes:
         for name in node.output:
-            users = [u for u in view.consumers[name] if made.intersection(u.output)]
+            users = [u for u in view.consumers[name] if computed.intersection(u.output)]
             only_quantized = (
                 bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
             )

@@ -10,7 +10,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.global_average_pool import mean_scales
-from qverify.compiler.pool_windows import flat, pooled, window_pads
+from qverify.compiler.pool_windows import flat, match_pool, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.errors import UnsupportedError
@@ -25,7 +25,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     dilated = any(d != 1 for d in attrs.get("dilations", [1]))
     if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
         return None  # average_pool_float has these; QLinearAveragePool divides by the whole kernel there
-    return pooled(view, node, y, act, lower)
+    return match_pool(view, node, y, act, lower)
 
 
 def from_operator(view: GraphView, node: Any) -> LoweredUnit:

@@ -11,11 +11,11 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
 from qverify.compiler.linear_layers import (
     bias_overflows,
-    by_output,
     integer_bias,
     integer_kernel,
-    of_every_group,
+    repeated_for_outputs,
     scaled_alike,
+    tiled_for_groups,
     weight_and_bias,
 )
 from qverify.compiler.pool_windows import flat, window_pads
@@ -43,7 +43,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
-    steps, bias_of = by_output(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
+    steps, bias_of = repeated_for_outputs(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
     if bias_overflows(view, bias_of, steps, w, wide):
         return None  # match_float keeps it a float
     bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
@@ -125,7 +125,7 @@ def convolution(
             f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}"
         )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    sx, sw = by_output(x, out[1]).scale, (w if stem == "conv" else of_every_group(w, group)).scale
+    sx, sw = repeated_for_outputs(x, out[1]).scale, (w if stem == "conv" else tiled_for_groups(w, group)).scale
     single = (sx.astype(np.float32) * sw).astype(np.float32) / np.float32(y.scale[0])
     real = sx.astype(np.float64) * sw.astype(np.float64) / y.scale.astype(np.float64)[0]
     floats = isinstance(y, FloatOutput)

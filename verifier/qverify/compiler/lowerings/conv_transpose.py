@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qverify.compiler.attributes import ANY, WINDOW
-from qverify.compiler.linear_layers import integer_bias, of_every_group
+from qverify.compiler.linear_layers import integer_bias, tiled_for_groups
 from qverify.compiler.lowerings.conv import convolution, float_convolution
 from qverify.compiler.unit import Activation, LoweredUnit
 from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
@@ -20,7 +20,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     if len(w.scale) > 1 and w.axis != 1:
         return None  # no scale for each output channel: conv_transpose_float
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    steps = of_every_group(w, attributes(node).get("group", 1))
+    steps = tiled_for_groups(w, attributes(node).get("group", 1))
     bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, steps, wide, False)
     return LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv_transpose", x, w, bias, y, act, False))
 

@@ -10,7 +10,7 @@ import numpy as np
 from qverify.compiler.attributes import CHANNELS
 from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
-from qverify.compiler.pool_windows import pooled
+from qverify.compiler.pool_windows import match_pool
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
@@ -20,7 +20,7 @@ OPERATORS = {"QLinearGlobalAveragePool": CHANNELS}
 
 
 def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
-    return pooled(view, node, y, act, lower)
+    return match_pool(view, node, y, act, lower)
 
 
 def from_operator(view: GraphView, node: Any) -> LoweredUnit:

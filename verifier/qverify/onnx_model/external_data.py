@@ -88,7 +88,7 @@ def _size_bytes(tensor: onnx.TensorProto, where: str) -> int:
     except KeyError:
         kind = None
     if kind is None or kind.hasobject or tensor.data_type not in kinds.DataType.values():
-        raise BadFileError(f"{where}: type {tensor.data_type} cannot be external outside the model")
+        raise BadFileError(f"{where}: type {tensor.data_type} cannot be stored outside the model")
     return _elements(tensor, where) * int(kind.itemsize)
 
 

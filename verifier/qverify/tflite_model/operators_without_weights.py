@@ -1,4 +1,4 @@
-"""Operators without weights: sums and products, pools, movements, functions, changes of quantization."""
+"""Converts operators without weights: sums and products, pools, movements, functions, changes of quantization."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from math import prod
 import numpy as np
 
 from qverify.errors import UnsupportedError
-from qverify.tflite_model.checks import activation_of, integers, only, same_quantization
+from qverify.tflite_model.checks import activation_of, integers, require, same_quantization
 from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.windows import pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, NCHW, Writer
 
 BINARY = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul"}
 POOLS = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
-INT64 = 4  # of the schema's types
+INT64 = 4  # the schema's number of the type
 
 
 def _ends(writer: Writer, operator: TfliteOperator, inputs: int) -> tuple[TfliteTensor, TfliteTensor]:
-    """Returns the first input and the output. UnsupportedError for another number of inputs."""
-    only(len(operator.inputs) == inputs, f"{len(operator.inputs)} inputs")
+    """Returns the first input and the output. Raises UnsupportedError unless the operator has this number of inputs."""
+    require(len(operator.inputs) == inputs, f"{len(operator.inputs)} inputs")
     return writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
 
 
 def _axis(axis: int, rank: int) -> int:
-    """Returns an axis of the file as one of the ONNX."""
-    only(-rank <= axis < rank, f"axis {axis} of {rank}")
+    """Returns the axis of the ONNX tensor that corresponds to this axis in the file."""
+    require(-rank <= axis < rank, f"axis {axis} of {rank}")
     return NCHW.index(axis % rank) if rank == 4 else axis % rank
 
 
 def binary(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes an ADD, SUB or MUL."""
     _, y = _ends(writer, operator, 2)
     operands = []
     for index in operator.inputs:
@@ -38,17 +39,18 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
         if tensor is None or tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise UnsupportedError("an operand that is not int8 or uint8 with one scale")
         aligned = len(tensor.shape) == len(y.shape) or len(y.shape) < 4 or prod(tensor.shape) == 1
-        only(aligned, f"an operand of {list(tensor.shape)} for an output of {list(y.shape)}")
+        require(aligned, f"an operand of {list(tensor.shape)} for an output of {list(y.shape)}")
         operands.append(writer.real(index))
     writer.node(BINARY[operator.kind], operands, writer.made(y.index))
     writer.finish(operator, activation_of(operator))
 
 
 def pool(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes an AVERAGE_POOL_2D or MAX_POOL_2D; an average over a whole image becomes a GlobalAveragePool."""
     x, y = _ends(writer, operator, 1)
-    only(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
+    require(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
     kernel = [int(operator.options[f]) for f in ("FilterHeight", "FilterWidth")]
-    only(all(1 <= k <= 1 << 16 for k in kernel), f"a window of {kernel}")
+    require(all(1 <= k <= 1 << 16 for k in kernel), f"a window of {kernel}")
     how = {"strides": strides_of(operator), "pads": pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)}
     whole = tuple(kernel) == x.shape[1:3] and y.shape[1:3] == (1, 1) and operator.kind == "AVERAGE_POOL_2D"
     if whole and not any(how["pads"]):
@@ -61,16 +63,16 @@ def pool(writer: Writer, operator: TfliteOperator) -> None:
 def mean(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
     axes = sorted({a % max(len(x.shape), 1) for a in integers(writer, operator.inputs[1])})
-    only(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
-    kept = bool(operator.options["KeepDims"])
-    writer.node("ReduceMean", [writer.real(x.index)], writer.made(y.index), axes=[2, 3], keepdims=int(kept))
+    require(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
+    keep_dims = bool(operator.options["KeepDims"])
+    writer.node("ReduceMean", [writer.real(x.index)], writer.made(y.index), axes=[2, 3], keepdims=int(keep_dims))
     writer.finish(operator)
 
 
 def softmax(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    only(operator.options["Beta"] == 1.0, f"beta {operator.options['Beta']:g}")
-    only(len(x.shape) > 0, "a scalar")
+    require(operator.options["Beta"] == 1.0, f"beta {operator.options['Beta']:g}")
+    require(len(x.shape) > 0, "a scalar")
     axis = _axis(-1, len(x.shape))
     writer.node("Softmax", [writer.real(x.index)], writer.made(y.index), axis=axis)
     writer.finish(operator)
@@ -83,11 +85,11 @@ def logistic(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def reshape(writer: Writer, operator: TfliteOperator) -> None:
-    """Writes a RESHAPE, which keeps the order in memory: that of NHWC."""
-    only(len(operator.inputs) in (1, 2), f"{len(operator.inputs)} inputs")
+    """Writes a RESHAPE, which keeps the elements in the file's order in memory (NHWC)."""
+    require(len(operator.inputs) in (1, 2), f"{len(operator.inputs)} inputs")
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
-    only(same_quantization(x, y), "another quantization than its input")
-    only(prod(x.shape) == prod(y.shape), f"{list(x.shape)} as {list(y.shape)}")
+    require(same_quantization(x, y), "another quantization than its input")
+    require(prod(x.shape) == prod(y.shape), f"{list(x.shape)} as {list(y.shape)}")
     turned = len(y.shape) == 4 and y.shape[1] * y.shape[2] > 1 and y.shape[3] > 1
     plain = not (len(x.shape) == 4 and x.shape[1] * x.shape[2] > 1 and x.shape[3] > 1)
     source = writer.real(x.index) if plain else writer.rows_first(x.index, x.shape, "nhwc")
@@ -108,20 +110,20 @@ def concatenation(writer: Writer, operator: TfliteOperator) -> None:
     y = writer.tensor(operator.outputs[0])
     for index in operator.inputs:
         tensor = writer.tensor(index) if index >= 0 else None
-        good = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == 1
-        only(good and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
+        fits = tensor is not None and tensor.dtype == y.dtype and tensor.scale.size == 1
+        require(fits and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
     axis = _axis(int(operator.options["Axis"]), len(y.shape))
-    only(activation_of(operator) == 0, "a fused activation")
+    require(activation_of(operator) == 0, "a fused activation")
     writer.node("Concat", [writer.real(i) for i in operator.inputs], writer.made(y.index), axis=axis)
     writer.finish(operator)
 
 
 def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
-    only(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
-    only(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
+    require(len(x.shape) == len(y.shape) == 4 and same_quantization(x, y), "another quantization than its input")
+    require(tuple(integers(writer, operator.inputs[1])) == y.shape[1:3], f"a size that is not {list(y.shape[1:3])}")
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
-    only(not (align and half), "both align_corners and half_pixel_centers")
+    require(not (align and half), "both align_corners and half_pixel_centers")
     mode = "align_corners" if align else "half_pixel" if half else "asymmetric"
     sizes = writer.constant(f"{writer.name(y.index)}@sizes", np.array(writer.onnx_shape(y.index), np.int64))
     inputs = [writer.real(x.index), "", "", sizes]
@@ -131,19 +133,19 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
 
 def arg_max(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
-    only(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
-    only(operator.options["OutputType"] == INT64 and y.dtype == "int64", "indices that are not int64")
+    require(x.dtype in EIGHT_BITS and x.scale.size == 1, f"an input of {x.dtype}")
+    require(operator.options["OutputType"] == INT64 and y.dtype == "int64", "indices that are not int64")
     (axis, *more) = integers(writer, operator.inputs[1]) or [0]
-    only(not more and (len(x.shape) != 4 or axis % 4 == 3), f"axis {axis} of {list(x.shape)}")
-    only(len(y.shape) != 4, "an output of four axes")
+    require(not more and (len(x.shape) != 4 or axis % 4 == 3), f"axis {axis} of {list(x.shape)}")
+    require(len(y.shape) != 4, "an output of four axes")
     writer.node("ArgMax", [writer.real(x.index)], writer.mapped(y.index), axis=_axis(axis, len(x.shape)), keepdims=0)
 
 
 def pad(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 2)
-    only(same_quantization(x, y), "another quantization than its input")
+    require(same_quantization(x, y), "another quantization than its input")
     pads = np.array(integers(writer, operator.inputs[1]), np.int64)
-    only(pads.size == 2 * len(x.shape) and bool((pads >= 0).all()), f"{pads.size} paddings of {len(x.shape)} axes")
+    require(pads.size == 2 * len(x.shape) and bool((pads >= 0).all()), f"{pads.size} paddings of {len(x.shape)} axes")
     begins, ends = pads.reshape(-1, 2).T
     order = NCHW if len(x.shape) == 4 else range(len(x.shape))
     both = writer.constant(f"{writer.name(y.index)}@pads", np.array([*begins[list(order)], *ends[list(order)]]))
@@ -153,20 +155,20 @@ def pad(writer: Writer, operator: TfliteOperator) -> None:
 
 def quantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    only(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
-    only(x.dtype == "float32" or (x.dtype in EIGHT_BITS and x.scale.size == 1), f"an input of {x.dtype}")
+    require(y.dtype in EIGHT_BITS and y.scale.size == 1, f"an output of {y.dtype}")
+    require(x.dtype == "float32" or (x.dtype in EIGHT_BITS and x.scale.size == 1), f"an input of {x.dtype}")
     writer.quantize(writer.real(x.index), y.index)
 
 
 def dequantize(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    only(x.dtype in EIGHT_BITS and x.scale.size == 1 and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
-    writer.node("DequantizeLinear", [_stored(writer, x), *writer.parameters(x.index)], writer.mapped(y.index))
+    require(x.dtype in EIGHT_BITS and x.scale.size == 1 and y.dtype == "float32", f"{x.dtype} as {y.dtype}")
+    writer.node("DequantizeLinear", [_computed(writer, x), *writer.parameters(x.index)], writer.mapped(y.index))
 
 
-def _stored(writer: Writer, tensor: TfliteTensor) -> str:
-    """Returns the name of the integers of a computed tensor."""
-    only(tensor.data is None, "a constant")
+def _computed(writer: Writer, tensor: TfliteTensor) -> str:
+    """Returns the name of a computed quantized tensor. Raises UnsupportedError for a constant."""
+    require(tensor.data is None, "a constant")
     return writer.name(tensor.index)
 
 

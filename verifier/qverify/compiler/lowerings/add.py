@@ -1,4 +1,4 @@
-"""Add -> QLinearAdd -> add; Sub is an add of the negated second scale. Sub and 16 bits stay float in the integer
+"""Add -> QLinearAdd -> add; Sub is an add with the second scale negated. Sub and 16-bit tensors stay float in the integer
 ONNX."""
 
 from __future__ import annotations

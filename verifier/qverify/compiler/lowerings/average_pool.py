@@ -24,7 +24,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     attrs = attributes(node)
     dilated = any(d != 1 for d in attrs.get("dilations", [1]))
     if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
-        return None  # average_pool_float has these; QLinearAveragePool divides by the whole kernel there
+        return None  # left to average_pool_float, because QLinearAveragePool divides by the whole kernel here
     return match_pool(view, node, y, act, lower)
 
 
@@ -43,7 +43,7 @@ def lower(
     source = operand(builder, x, shape)
     builder.tensor(y.spec(y.name, out))
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
-    if kernel and tuple(window) == shape[2:] and not any(pads):  # onnxruntime sums integers there, as over all dims
+    if kernel and tuple(window) == shape[2:] and not any(pads):  # onnxruntime sums integers then, as in a global pool
         rq = mean_scales(builder, x, y, prod(window), kernel)
         builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
         return

@@ -45,7 +45,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     kernel = integer_kernel(x, y, w) and not wide
     steps, bias_of = repeated_for_outputs(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
     if bias_overflows(view, bias_of, steps, w, wide):
-        return None  # match_float keeps it a float
+        return None  # left to match_float, which keeps the bias as a float
     bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
     unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:

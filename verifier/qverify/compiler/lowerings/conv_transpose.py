@@ -18,7 +18,7 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     if x is None or w is None or w.value is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
     if len(w.scale) > 1 and w.axis != 1:
-        return None  # no scale for each output channel: conv_transpose_float
+        return None  # without a scale per output channel; left to conv_transpose_float
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     steps = tiled_for_groups(w, attributes(node).get("group", 1))
     bias, _, _ = integer_bias(view, node, node.input[2] if len(node.input) > 2 else "", x, steps, wide, False)

@@ -47,11 +47,11 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
     kernel = integer_kernel(x, y, w) and not wide
     bias_of = node.input[2] if len(node.input) > 2 else ""
     if bias_overflows(view, bias_of, scaled, w, wide):
-        return None  # match_float keeps it a float
+        return None  # left to match_float, which keeps the bias as a float
     bias, bias_name, new = integer_bias(view, node, bias_of, scaled, w, wide, kernel)
     columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
     if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
-        return None  # a bias by rows, or one number for all: stays a float node, or is refused there
+        return None  # a bias per row, or a single number, is left to the float node or refused there
     unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel))
     if kernel:
         inputs = [*qlinear_operands(x), *qlinear_operands(w), bias_name, y.scale_name, y.zero_name]

@@ -12,7 +12,7 @@ from qverify.tensors.spec import TensorSpec
 
 
 def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
-    """Returns the unit of a Cast from float16 to float32 whose input a Cast from float32 makes; None for others."""
+    """Returns the unit of a Cast from float16 to float32 that reads a Cast from float32, or None for other nodes."""
     first, y = view.producer.get(node.input[0]), node.output[0]
     if view.foreign.get(node.input[0]) != "float16" or first is None or first.op_type != "Cast":
         return None

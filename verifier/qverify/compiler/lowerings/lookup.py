@@ -1,5 +1,5 @@
-"""A float region that maps one quantized tensor element by element -> lookup, with a table computed by onnxruntime
-itself."""
+"""A region of float nodes that maps one quantized tensor element by element -> lookup, with a table computed by
+onnxruntime itself."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
 def region(view: GraphView, output: str) -> tuple[QuantizedTensor, list[Any]] | None:
-    """Returns the one per-tensor activation that a float tensor depends on element by element, and the nodes between,
-    in order; None where there is no such activation."""
+    """Returns the one activation with a single scale that a float tensor depends on element by element, and the nodes in
+    between, in order; None if there is no such activation."""
     members: dict[str, Any] = {}
     todo, leaf = [output], ""
     while todo:
@@ -68,7 +68,9 @@ def match_region(view: GraphView, output: str, y: QuantizedTensor) -> LoweredUni
     if matched is None or len(y.scale) > 1:
         return None
     x, nodes = matched
-    table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
+    table = cache(
+        lambda: harvest(view, x, y, output, nodes, unit)
+    )  # computed once, although a unit is lowered several times
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])

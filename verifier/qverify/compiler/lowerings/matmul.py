@@ -64,9 +64,9 @@ def from_operator(view: GraphView, node: Any) -> LoweredUnit:
 def to_float(view: GraphView, node: Any) -> LoweredUnit:
     """Returns the unit of a MatMulIntegerToFloat with constant parameters and without a bias: A B a_scale b_scale
     a_zero_point? b_zero_point?."""
-    given = [*node.input[4:6], "", ""][:2]
+    zero_points = [*node.input[4:6], "", ""][:2]
     a, b = (
-        with_parameters(view, node, at, node.input[at + 2], given[at], len(view.shape(node.input[at])) - 1)
+        with_parameters(view, node, at, node.input[at + 2], zero_points[at], len(view.shape(node.input[at])) - 1)
         for at in (0, 1)
     )
     if len(a.scale) > 1 or min(len(view.shape(q.name)) for q in (a, b)) < 2:

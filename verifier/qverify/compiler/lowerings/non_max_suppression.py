@@ -20,7 +20,7 @@ BEHIND = ("Concat", "Slice", "Reshape")
 
 def lower_float(stream: FloatStream, node: Any) -> None:
     view = stream.view
-    bounded, rest = node, list[Any]()
+    bounded, followers = node, list[Any]()
     for kind in BEHIND:
         user = view.sole_consumer(bounded.output[0])
         if user is None or user.op_type != kind or not node.output[0].endswith("/raw"):
@@ -29,17 +29,17 @@ def lower_float(stream: FloatStream, node: Any) -> None:
                 f"{MAX_ROWS} boxes; export it with a constant maximum"
             )
         bounded = user
-        rest.append(user)
+        followers.append(user)
     most = min(int(view.constants[node.input[2]].reshape(())), view.shape(node.input[1])[2])
     iou, score = (_threshold(stream, node, at) for at in (3, 4))
     words = [most, attributes(node).get("center_point_box", 0), float_word(iou or 0.0), int(score is not None)]
     inputs: list[str | None] = [stream.source(n) for n in node.input[:2]]
-    stream.covered |= {n.name for n in rest}
+    stream.covered |= {n.name for n in followers}
     stream.builder.node("non_max_suppression", inputs, stream.declare(bounded), [*words, float_word(score or 0.0)])
 
 
 def _threshold(stream: FloatStream, node: Any, at: int) -> float | None:
-    """Returns the constant of an optional input; None where it is absent."""
+    """Returns the value of an optional constant input, or None if it is omitted."""
     if len(node.input) <= at or not node.input[at]:
         return None
     value = stream.scalar(node, at, "a threshold")

@@ -23,7 +23,12 @@ FUNCTIONS = {
     "ReduceSumSquare": "sum_square",
 }
 READ: dict[str, dict[str, frozenset[Any] | None]] = dict.fromkeys(FUNCTIONS, MEAN["ReduceMean"])
-OF_INTEGERS_TOO = ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum")  # they come here from reduce_integer
+OF_INTEGERS_TOO = (
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+)  # reduce_integer passes their float nodes on to this page
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
     **{kind: read for kind, read in READ.items() if kind not in OF_INTEGERS_TOO},
     "GlobalLpPool": {"p": only(1, 2)},

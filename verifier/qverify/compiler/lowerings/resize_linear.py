@@ -57,11 +57,11 @@ def linear_tables(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple
             f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
         )
     indices, weights = [], []
-    steps = scales(view, node, shape, out) if shape != out else None  # onnxruntime copies x of y's dims
+    steps = scales(view, node, shape, out) if shape != out else None  # onnxruntime copies x if the dims are equal
     for axis in (2, 3):
-        size, wanted = shape[axis], out[axis]
-        found = np.arange(size) if steps is None else positions(view, node, size, wanted, steps[axis])
-        p = np.clip(found, 0, np.float32(size - 1)).astype(np.float32)
+        size, out_size = shape[axis], out[axis]
+        coordinates = np.arange(size) if steps is None else positions(view, node, size, out_size, steps[axis])
+        p = np.clip(coordinates, 0, np.float32(size - 1)).astype(np.float32)
         i1 = p.astype(np.int32)
         i2 = np.minimum(i1 + 1, size - 1)
         d1, d2 = np.abs(p - i1.astype(np.float32)), np.abs(p - i2.astype(np.float32))

@@ -36,9 +36,9 @@ def nearest_index(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple
         "round_prefer_ceil": lambda p: np.floor(p + np.float32(0.5)),
     }
     parts = []
-    for size, wanted, scale in zip(shape, out, scales(view, node, shape, out), strict=True):
-        if size == wanted:
+    for size, out_size, scale in zip(shape, out, scales(view, node, shape, out), strict=True):
+        if size == out_size:
             parts.append(np.arange(size))
         else:
-            parts.append(np.clip(rounders[rule](positions(view, node, size, wanted, scale)), 0, size - 1))
+            parts.append(np.clip(rounders[rule](positions(view, node, size, out_size, scale)), 0, size - 1))
     return np.concatenate(parts).astype(np.int32)

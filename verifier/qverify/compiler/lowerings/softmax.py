@@ -37,13 +37,13 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
 
 
 def _overflows(y: QuantizedTensor, depth: int) -> bool:
-    """Returns whether QLinearSoftmax multiplies its largest exponential, exp(-5) of FLT_MAX / depth, beyond float32; it
-    then gives 255 for what is far less. Such a Softmax stays float, as onnxruntime computes it with nothing fused."""
+    """Returns whether QLinearSoftmax overflows float32 when it scales its largest exponential, exp(-5) of FLT_MAX / depth; it
+    then returns 255 for much smaller values. Such a Softmax stays float, as onnxruntime computes it with nothing fused."""
     return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * math.exp(-5.0) / depth > 0.99
 
 
 def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:
-    """Returns axis and (outer, depth, inner); before opset 13 all dims from axis on are one row."""
+    """Returns the axis and (outer, depth, inner). Before opset 13 all dims from the axis on form one row."""
     axis %= len(shape)
     if opset < 13:
         return axis, (math.prod(shape[:axis]), math.prod(shape[axis:]), 1)

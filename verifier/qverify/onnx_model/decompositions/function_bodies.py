@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others: their function bodies."""
+"""Writes operators that ONNX defines by a function body as that body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOW = np.float32(np.finfo(np.float32).min / 2)
 
 
 def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes the body that ONNX gives for the node's opset, attributes and types."""
+    """Writes the body that ONNX defines for the node's opset, attributes and types."""
     if node.op_type == "Attention" and (input_name(node, 6) or r.is_read(3)):
         raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
     if node.op_type == "MeanVarianceNormalization":
@@ -49,15 +49,15 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Refuses axes over which nothing varies: what is left there is rounding divided by almost 0."""
+    """Refuses axes of one element, over which nothing varies: the result would be a rounding error divided by almost 0."""
     axes, dims = attribute(node, "axes", [0, 2, 3]), r.dims(node.input[0])
     if len(set(axes)) != len(axes) or prod(dims[a] for a in axes if -len(dims) <= a < len(dims)) < 2:
         raise r.refusal(f"axes {list(axes)} of {list(dims)} name single elements, or one axis twice")
 
 
 def _finite(constant: onnx.NodeProto) -> None:
-    """Puts a half of the lowest float32 in the place of minus infinity: a score added to it is lost as well, and a
-    comparison of infinities would show nothing."""
+    """Replaces minus infinity by half of the lowest float32, in place: a score added to it is lost as well, and comparing
+    infinities would show nothing."""
     for a in constant.attribute:
         if a.type == a.TENSOR and a.t.data_type == onnx.TensorProto.FLOAT:
             value = numpy_helper.to_array(a.t)

@@ -9,7 +9,7 @@ import onnx
 
 from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
-# activation to its ONNX type and the attributes that its parameters are
+# activation to its ONNX type and the attributes for its parameters
 ACTIVATIONS = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
     "Clip": ("min", "max"),
@@ -19,7 +19,7 @@ PRODUCT = ("alpha", "beta", "transA", "transB")
 
 
 def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Conv of X, W and B, plus Z, then the activation."""
+    """Writes a FusedConv: Conv of X, W and B, plus Z, then the activation."""
     check_known(r, node, *WINDOW, "activation", "activation_params")
     name = attribute(node, "activation", b"").decode(errors="replace")
     parameters = [float(p) for p in attribute(node, "activation_params", ())]
@@ -33,7 +33,7 @@ def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def fused_gemm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Gemm, then the activation."""
+    """Writes a FusedGemm: Gemm, then the activation."""
     check_known(r, node, *PRODUCT, "activation", "activation_alpha", "activation_beta", "activation_gamma")
     name, named = attribute(node, "activation", b"").decode(errors="replace"), ("activation_alpha", "activation_beta")
     parameters = [float(attribute(node, n, np.nan)) for n in named]
@@ -56,7 +56,7 @@ def _activate(r: Rewriter, source: str, name: str, parameters: list[float], to: 
 
 
 def bias_gelu(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """The sum with the bias, then Gelu, or FastGelu; a FastGelu without bias stays."""
+    """Writes the sum with the bias, then Gelu or FastGelu. A FastGelu without a bias is left alone."""
     bias = input_name(node, 1)
     if not bias:
         return False

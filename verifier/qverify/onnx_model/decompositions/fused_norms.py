@@ -8,11 +8,11 @@ import onnx
 
 from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
-EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; for the others it has to be given
+EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; the other operators must state theirs
 
 
 def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """input + skip + bias, output 3, then LayerNormalization, or that of the root mean square, over the last axis."""
+    """Writes input + skip + bias (output 3), then a LayerNormalization or RMSNormalization of it over the last axis."""
     check_known(r, node, "epsilon")
     if any(r.is_read(at) for at in (1, 2)):
         raise r.refusal("its mean or inv_std_var is used; only the normalized output and the sum can be compiled")
@@ -28,7 +28,7 @@ def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """The rows of the tables for words, positions and segments, their sum, output 2, then LayerNormalization."""
+    """Writes the sum of the rows for words, positions and segments (output 2), then a LayerNormalization of it."""
     check_known(r, node, "epsilon", "mask_index_type")
     if r.is_read(1):
         raise r.refusal("its mask_index is used; only the normalized output and the sum can be compiled")

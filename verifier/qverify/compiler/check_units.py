@@ -145,9 +145,8 @@ def _judge_far_output(
     if not evaluated:
         return "wrong"
     values = {n: recorded[n] for n in (*unit.inputs, *unit.outputs)}
-    is_last = (
-        is_stepwise(unit) and name == unit.nodes[-1].outputs[1]
-    )  # compare with the last state of the simulator's own steps
+    # compare with the last state of the simulator's own steps
+    is_last = is_stepwise(unit) and name == unit.nodes[-1].outputs[1]
     exact = ExactUnit(unit, name, graph, values, values, {**values, **outputs} if is_last else values)
     result = check_both(exact, recorded[name], outputs[name], limit, plain)
     if not isinstance(result, TieAwareResult) or not result.holds:

@@ -94,10 +94,8 @@ def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]
     """Calls `write` for every node and replaces each node for which it does not return False by the nodes it wrote.
     Returns whether any node was replaced."""
     rewriter, after, new_constants = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto]()
-    replaced, absorbed = (
-        list[ReplacedNode](),
-        set[str](),
-    )  # absorbed: outputs of activations replaced together with the node before them
+    # absorbed: outputs of activations replaced together with the node before them
+    replaced, absorbed = list[ReplacedNode](), set[str]()
     done.refused = []
     for node in done.model.graph.node:
         if node.output[0] in absorbed:

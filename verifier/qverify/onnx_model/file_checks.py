@@ -25,9 +25,8 @@ def check_names(model: onnx.ModelProto, name: str) -> None:
         if not any(node.output):
             raise BadFileError(f"{name}: a node {node.op_type!r} has no output; remove it")
     try:
-        readable = all(
-            isinstance(text, str) for text in _names(graph)
-        )  # protobuf may return bytes if it cannot decode a name
+        # protobuf may return bytes if it cannot decode a name
+        readable = all(isinstance(text, str) for text in _names(graph))
     except UnicodeDecodeError:
         readable = False
     if not readable:

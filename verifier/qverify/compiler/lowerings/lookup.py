@@ -68,9 +68,8 @@ def match_region(view: GraphView, output: str, y: QuantizedTensor) -> LoweredUni
     if matched is None or len(y.scale) > 1:
         return None
     x, nodes = matched
-    table = cache(
-        lambda: harvest(view, x, y, output, nodes, unit)
-    )  # computed once, although a unit is lowered several times
+    # computed once, although a unit is lowered several times
+    table = cache(lambda: harvest(view, x, y, output, nodes, unit))
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])

@@ -1,4 +1,5 @@
-"""The networks of the detection bench: each opened once, its host sides kept for a few seeded inputs, boards judged against them."""
+"""The networks of the detection bench: each opened once, its host sides kept for a few seeded inputs, boards judged
+against them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Triage of kernel bugs: each bug of kernel_bugs/ is built into the runtime, the networks whose bytes it changes are found,
-and triage of one of them must detect it, blame a node that the edited file computes, and explain it rightly or not at all."""
+"""Triage of kernel bugs: each bug of kernel_bugs/ is built into the runtime, the networks whose bytes it changes are
+found, and triage of one of them must detect it, blame a node that the edited file computes, and explain it rightly or
+not at all."""
 
 from __future__ import annotations
 

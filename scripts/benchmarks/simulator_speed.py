@@ -1,4 +1,5 @@
-"""Simulator against the reference runs themselves: integer ONNX, all tensors exposed, two threads, one model a child."""
+"""Simulator against the reference runs themselves: integer ONNX, all tensors exposed, two threads, one model a
+child."""
 
 from __future__ import annotations
 

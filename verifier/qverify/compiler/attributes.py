@@ -36,8 +36,8 @@ CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
 def check_attributes(view: GraphView, blockers: Blockers) -> None:
-    """Refuses nodes with an attribute that no lowering reads, with an unsupported value, or with a second output that is
-    used although only the first can be compiled."""
+    """Refuses nodes with an attribute that no lowering reads, with an unsupported value, or with a second output that
+    is used although only the first can be compiled."""
     needed = _needed(view)
     for node in view.nodes:
         if node.name in blockers.nodes:
@@ -47,7 +47,8 @@ def check_attributes(view: GraphView, blockers: Blockers) -> None:
 
 
 def _check_node(view: GraphView, node: Any, needed: bool) -> None:
-    """Raises UnsupportedError for an unsupported attribute or output. needed: whether a graph output depends on the node."""
+    """Raises UnsupportedError for an unsupported attribute or output. needed: whether a graph output depends on the
+    node."""
     pages = lowerings()
     read = pages.read.get(node.op_type)
     for name, value in attributes(node).items():

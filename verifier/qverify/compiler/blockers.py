@@ -35,7 +35,8 @@ class Blockers:
 
     @contextmanager
     def at(self, node: Any) -> Iterator[None]:
-        """Records an UnsupportedError raised inside the with block as a refusal of this node, or of the node its text names."""
+        """Records an UnsupportedError raised inside the with block as a refusal of this node, or of the node its text
+        names."""
         try:
             yield
         except UnsupportedError as error:
@@ -57,8 +58,8 @@ class Blockers:
             same.append(text)
 
     def follows(self, node: Any) -> bool:
-        """Returns whether a QuantizeLinear or DequantizeLinear next to the node is refused; the node itself cannot be judged
-        then."""
+        """Returns whether a QuantizeLinear or DequantizeLinear next to the node is refused; the node itself cannot be
+        judged then."""
         if not self.nodes:
             return False
         makers = [self._view.producer[i] for i in node.input if i in self._view.producer]

@@ -24,8 +24,8 @@ MOVEMENTS = (
 class Builder:
     """Collects what lowerings write.
 
-    rounding: the rounding mode, which decides the form of every `rq` constant. taken: names in the ONNX, which no new tensor
-    may get."""
+    rounding: the rounding mode, which decides the form of every `rq` constant. taken: names in the ONNX, which no new
+    tensor may get."""
 
     def __init__(self, rounding: str, taken: Container[str] = frozenset()):
         self.rounding, self._taken = rounding, taken
@@ -34,8 +34,8 @@ class Builder:
         self.constants: dict[str, Array] = {}
 
     def tensor(self, spec: TensorSpec) -> str:
-        """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a graph input
-        without a scale gets the scale that its first reader declares."""
+        """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
+        graph input without a scale gets the scale that its first reader declares."""
         before = self.tensors.get(spec.name)
         if before is None:
             self.tensors[spec.name] = spec
@@ -50,7 +50,8 @@ class Builder:
         return self.constant(name, value, None if spec is None else replace(spec, name=name))
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """Adds a constant of the ONNX under its own name and returns that name. spec: the spec of a quantized constant."""
+        """Adds a constant of the ONNX under its own name and returns that name. spec: the spec of a quantized
+        constant."""
         if name not in self.constants:
             value = np.ascontiguousarray(value).reshape(np.shape(value))
             self.tensors[name] = spec or TensorSpec(name, str(value.dtype), value.shape)
@@ -77,9 +78,10 @@ class Builder:
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
         """Adds the `rq` constant of a node and returns its name.
 
-        exact: the requantization scale S in float32, as onnxruntime's kernel computes it. real: S in float64. has_kernel:
-        whether onnxruntime has an integer kernel for the node. wide: whether a tensor of the node has 16 bits. Raises
-        NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot represent."""
+        exact: the requantization scale S in float32, as onnxruntime's kernel computes it. real: S in float64.
+        has_kernel: whether onnxruntime has an integer kernel for the node. wide: whether a tensor of the node has 16
+        bits. Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot
+        represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
             if not (np.isfinite(value) & (value > 0)).all():
@@ -103,16 +105,16 @@ class Builder:
         return self.made(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
-        """Adds the `rq` constant of an addition in an integer rounding mode and returns its name. Raises NotOnHostError if the
-        mode cannot represent the ratios."""
+        """Adds the `rq` constant of an addition in an integer rounding mode and returns its name. Raises NotOnHostError
+        if the mode cannot represent the ratios."""
         try:
             return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
 
     def carry_scales_back(self) -> None:
-        """Gives the input of a movement that has no scale the scale of the movement's result. An example is an integer table
-        that Gather reads, with the DequantizeLinear after the Gather."""
+        """Gives the input of a movement that has no scale the scale of the movement's result. An example is an integer
+        table that Gather reads, with the DequantizeLinear after the Gather."""
         for node in reversed(self.nodes):
             if node.op not in MOVEMENTS or node.inputs[0] is None:
                 continue

@@ -41,8 +41,8 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
         "units": number of units of which an output was compared.
         "worst_lsb": the largest distance of a quantized output.
         "over": names of outputs beyond their limit.
-        "not_checked": names of units whose tensors were not recorded, and of outputs for which onnxruntime has no meaningful
-            value, or NaN where the simulator has NaN as well, which shows nothing about the arithmetic.
+        "not_checked": names of units whose tensors were not recorded, and of outputs for which onnxruntime has no
+            meaningful value, or NaN where the simulator has NaN as well, which shows nothing about the arithmetic.
         "cancelling": those of "over" that normalize values which hardly vary (_cancels); left out if there are none.
     """
     prepared = random_inputs(graph, 0)
@@ -82,8 +82,8 @@ def check_against_original(graph: Graph, original: LightModel, watch: Watch | No
 
 @dataclass(slots=True)
 class _UnitResult:
-    """The comparison of one unit's outputs: names beyond the limit, names that show nothing, names of normalizations that
-    cancel, and the largest distance of a quantized output."""
+    """The comparison of one unit's outputs: names beyond the limit, names that show nothing, names of normalizations
+    that cancel, and the largest distance of a quantized output."""
 
     over: list[str] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
@@ -116,8 +116,8 @@ def _compare_outputs(
 
 
 def _run_unit(simulator: Any, unit: Unit, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the unit's outputs, simulated from recorded inputs. Each step of a recurrence starts from the recorded state
-    before it, because two correct kernels drift apart over many steps."""
+    """Returns the unit's outputs, simulated from recorded inputs. Each step of a recurrence starts from the recorded
+    state before it, because two correct kernels drift apart over many steps."""
     last, graph = unit.nodes[-1], simulator.graph
     if not hasattr(page(last.op), "simulate_steps"):
         outputs: Mapping[str, Any] = simulator.run_unit(unit, recorded)
@@ -126,8 +126,8 @@ def _run_unit(simulator: Any, unit: Unit, recorded: Mapping[str, Any]) -> Mappin
     for node in unit.nodes[:-1]:
         values |= simulate_node(graph, node, values)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in last.inputs]
-    values_of_last = page(last.op).simulate_steps(last, inputs, graph, recorded[last.outputs[0]])  # type: ignore[attr-defined]
-    return dict(zip(last.outputs, values_of_last, strict=True))
+    stepwise = page(last.op).simulate_steps(last, inputs, graph, recorded[last.outputs[0]])  # type: ignore[attr-defined]
+    return dict(zip(last.outputs, stepwise, strict=True))
 
 
 def _judge_far_output(
@@ -135,9 +135,10 @@ def _judge_far_output(
 ) -> Literal["right", "wrong", "nothing"]:
     """Returns what an output beyond its limit shows about the simulator, whose results are `outputs`.
 
-    "nothing": onnxruntime read infinity, which integers cannot represent; or the simulator is right (NUMERICS.md section 4)
-    and onnxruntime differs only because its float32 intermediates overflow or underflow, or by an error as large as its
-    values. "right": the simulator is right, and onnxruntime's error is small compared to its values. "wrong": otherwise."""
+    "nothing": onnxruntime read infinity, which integers cannot represent; or the simulator is right (NUMERICS.md
+    section 4) and onnxruntime differs only because its float32 intermediates overflow or underflow, or by an error as
+    large as its values. "right": the simulator is right, and onnxruntime's error is small compared to its values.
+    "wrong": otherwise."""
     if any(_infinite(graph.spec(n), recorded[n]) for n in unit.inputs):
         return "nothing"
     plain = limit_for(unit, name, graph)
@@ -164,8 +165,8 @@ def _largest(value: npt.NDArray[Any]) -> float:
 
 
 def _cancels(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -> bool:
-    """Returns whether the unit normalizes values that vary so little that the derived float32 error (NUMERICS.md section 4)
-    itself exceeds the limit; onnxruntime's value shows nothing then."""
+    """Returns whether the unit normalizes values that vary so little that the derived float32 error (NUMERICS.md
+    section 4) itself exceeds the limit; onnxruntime's value shows nothing then."""
     if not any(node.op in ("group_norm", "layer_norm") for node in unit.nodes):
         return False
     largest_error = 0.5 if graph.spec(name).quantized else _limit(unit, name, graph, recorded)
@@ -180,8 +181,8 @@ def _cancels(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -
 
 
 def _limit(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -> float:
-    """Returns the largest allowed distance of an output: 1 LSB, or for floats 2^-18 of the largest magnitude in the output or
-    among the terms of its sums."""
+    """Returns the largest allowed distance of an output: 1 LSB, or for floats 2^-18 of the largest magnitude in the
+    output or among the terms of its sums."""
     if graph.spec(name).quantized:
         return 1.0
     return 2.0**-18 * max(_largest(recorded[name]), _magnitude(unit, graph, recorded))
@@ -196,7 +197,8 @@ def _infinite(spec: TensorSpec, value: npt.NDArray[Any]) -> bool:
 
 
 def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """Returns the largest difference of two elements: 0 for equal infinities and for two NaN, infinity for NaN and a number."""
+    """Returns the largest difference of two elements: 0 for equal infinities and for two NaN, infinity for NaN and a
+    number."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
@@ -204,8 +206,8 @@ def _distance(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
 
 
 def _magnitude(unit: Unit, graph: Graph, recorded: Mapping[str, Any]) -> float:
-    """Returns the largest sum of the terms' magnitudes in an output of the unit's last node, 0.0 for an op that sums nothing.
-    When terms of a float sum cancel, the error that remains is relative to this."""
+    """Returns the largest sum of the terms' magnitudes in an output of the unit's last node, 0.0 for an op that sums
+    nothing. When terms of a float sum cancel, the error that remains is relative to this."""
     last = unit.nodes[-1]
     if not hasattr(page(last.op), "magnitude"):
         return 0.0

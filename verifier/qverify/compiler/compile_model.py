@@ -74,8 +74,8 @@ class CompilerOptions:
 
     @staticmethod
     def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompilerOptions:
-        """Returns the options that a model.bin stores, with `shapes` added and without the check. Raises BadFileError if they
-        cannot be read."""
+        """Returns the options that a model.bin stores, with `shapes` added and without the check. Raises BadFileError
+        if they cannot be read."""
         try:
             options = {k: stored[k] for k in STORED_OPTIONS if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
@@ -113,8 +113,8 @@ class CompiledModel:
         return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
 
     def adopt(self, graph: Graph) -> None:
-        """Replaces the graph by the one read from model.bin, which is run instead. Large constants of the integer ONNX are
-        replaced by equal ones of the new graph, so that they are in memory only once."""
+        """Replaces the graph by the one read from model.bin, which is run instead. Large constants of the integer ONNX
+        are replaced by equal ones of the new graph, so that they are in memory only once."""
         if not isinstance(self.made, bytes):
             old, new = self.graph.constants, graph.constants
             self.made = self.made.sharing({address(old[n]): new[n] for n in old.keys() & new.keys()})
@@ -313,8 +313,8 @@ def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
 
 
 def _interior(matched: MatchedModel) -> set[str]:
-    """Returns the tensors that no comparison expects: outputs of DequantizeLinear, and floats that only QuantizeLinear reads,
-    except graph outputs. Nodes that are left out of model.bin do not count as readers."""
+    """Returns the tensors that no comparison expects: outputs of DequantizeLinear, and floats that only QuantizeLinear
+    reads, except graph outputs. Nodes that are left out of model.bin do not count as readers."""
     view, names = matched.view, set()
     computed = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
     for node in view.nodes:

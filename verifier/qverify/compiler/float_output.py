@@ -1,4 +1,5 @@
-"""Units of linear operators on quantized operands whose float32 result is not quantized at once: exact sum, one scale."""
+"""Units of linear operators on quantized operands whose float32 result is not quantized at once: exact sum, one
+scale."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def quantized_operands(view: GraphView, node: Any) -> tuple[QuantizedTensor, Qua
 
 
 def real_bias(view: GraphView, node: Any) -> tuple[bool, npt.NDArray[np.float32] | None]:
-    """Returns whether the node's bias can be compiled (True if it has none), and the bias, or None if it has none or it is
-    not a constant."""
+    """Returns whether the node's bias can be compiled (True if it has none), and the bias, or None if it has none or it
+    is not a constant."""
     name = node.input[2] if len(node.input) > 2 else ""
     value = view.float_constant(name) if name else None
     if value is None:

@@ -1,4 +1,5 @@
-"""Lowers nodes that belong to no unit: DequantizeLinear, QuantizeLinear, and operators on tensors that are not quantized."""
+"""Lowers nodes that belong to no unit: DequantizeLinear, QuantizeLinear, and operators on tensors that are not
+quantized."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class FloatStream:
         return name
 
     def declare(self, node: Any, like: str = "") -> list[str]:
-        """Declares the node's outputs and returns their names. like: the tensor whose scale the outputs of a movement keep."""
+        """Declares the node's outputs and returns their names. like: the tensor whose scale the outputs of a movement
+        keep."""
         source = self.builder.tensors.get(like)
         quantization: dict[str, Any] = (
             {"scale": source.scale, "zero_point": source.zero_point}
@@ -59,8 +61,8 @@ class FloatStream:
         return [n for n in node.output if n]
 
     def scalar(self, node: Any, at: int, description: str) -> float:
-        """Returns the value of a constant input with one element. Raises UnsupportedError, which contains the description,
-        for any other input."""
+        """Returns the value of a constant input with one element. Raises UnsupportedError, which contains the
+        description, for any other input."""
         value = self.view.float_constant(node.input[at])
         if value is None or value.size != 1:
             raise UnsupportedError(f"{node.name} ({node.op_type}): {description} is not one constant number")

@@ -65,8 +65,8 @@ class HostNodes:
                 )
 
     def _select_first(self, refused: Mapping[str, str]) -> dict[str, str]:
-        """Returns the refusals that are due to the node itself: no page has its operator, or no node before it is refused.
-        Once these nodes are on the host, the others may no longer be refused."""
+        """Returns the refusals that are due to the node itself: no page has its operator, or no node before it is
+        refused. Once these nodes are on the host, the others may no longer be refused."""
         affected, first, known_operators = set[str](), dict[str, str](), lowerings().read
         for node in self._view.nodes:
             follows = not affected.isdisjoint(self._reads[node.name])
@@ -94,8 +94,8 @@ class HostNodes:
         }
 
     def islands(self) -> tuple[HostIsland, ...]:
-        """Returns the connected regions of the host's nodes, split where a region would depend on its own results through the
-        board."""
+        """Returns the connected regions of the host's nodes, split where a region would depend on its own results
+        through the board."""
         islands = []
         for nodes in self._regions():
             made = {o for node in nodes for o in node.output if o}
@@ -134,8 +134,8 @@ class HostNodes:
         return [sorted(region, key=lambda n: self._view.order[n.name]) for region in regions.values()]
 
     def board_part(self) -> onnx.ModelProto:
-        """Returns the model without the host's nodes. The islands' results that it reads are additional inputs, and the tensors
-        that the islands read from it are additional outputs."""
+        """Returns the model without the host's nodes. The islands' results that it reads are additional inputs, and the
+        tensors that the islands read from it are additional outputs."""
         part, islands = onnx.ModelProto(), self.islands()
         part.CopyFrom(self._model)
         graph = part.graph
@@ -158,8 +158,8 @@ class HostNodes:
         return onnx.helper.make_tensor_value_info(name, ELEMENT[dtype], shape)
 
     def whole(self, integer: onnx.ModelProto) -> onnx.ModelProto:
-        """Returns the integer ONNX of the board's part with the islands' nodes inserted again, so that it has the network's
-        inputs and outputs."""
+        """Returns the integer ONNX of the board's part with the islands' nodes inserted again, so that it has the
+        network's inputs and outputs."""
         model = onnx.ModelProto()
         model.CopyFrom(integer)
         graph, source = model.graph, self._model.graph

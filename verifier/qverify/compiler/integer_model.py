@@ -1,5 +1,5 @@
-"""The integer ONNX as pieces of its serialized form. Constants are views of arrays, so that the whole file is in memory only
-if a caller joins the pieces."""
+"""The integer ONNX as pieces of its serialized form. Constants are views of arrays, so that the whole file is in memory
+only if a caller joins the pieces."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def _bytes(message: Any) -> bytes:
 
 
 def _field_header(field: int, pieces: list[Piece]) -> bytes:
-    """Returns the header of a length-delimited protobuf field: its number with wire type 2, and the size of the pieces."""
+    """Returns the header of a length-delimited protobuf field: its number with wire type 2, and the size of the
+    pieces."""
     return _varint(field << 3 | 2) + _varint(sum(map(len, pieces)))
 
 

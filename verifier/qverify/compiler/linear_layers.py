@@ -18,7 +18,8 @@ from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 def integer_bias(
     view: GraphView, node: Any, name: str, x: QuantizedTensor, w: QuantizedTensor, wide: bool, kernel: bool
 ) -> tuple[Array | None, str, dict[str, Array]]:
-    """Returns the integer bias of a unit, its name in the integer ONNX, and a new initializer if it had to be quantized here.
+    """Returns the integer bias of a unit, its name in the integer ONNX, and a new initializer if it had to be quantized
+    here.
 
     name: the bias in the ONNX, "" for none. wide: whether a tensor of the unit has 16 bits, so that the bias is int64.
     kernel: whether an integer kernel reads the bias; otherwise the reference adds its real value, whatever its stored
@@ -50,8 +51,9 @@ def integer_bias(
 
 
 def bias_overflows(view: GraphView, name: str, x: QuantizedTensor, w: QuantizedTensor, wide: bool) -> bool:
-    """Returns whether a float bias, divided by the scale of the products, leaves no room for them in an int32 sum. This happens
-    if a quantizer saw only zeros and gave x a tiny scale. Returns False if the number of scales does not fit the bias."""
+    """Returns whether a float bias, divided by the scale of the products, leaves no room for them in an int32 sum. This
+    happens if a quantizer saw only zeros and gave x a tiny scale. Returns False if the number of scales does not fit
+    the bias."""
     real = view.float_constant(name) if name else None
     stored = view.dequantized(name) if name else None
     steps = x.scale.astype(np.float64) * w.scale.astype(np.float64)
@@ -83,14 +85,14 @@ def weight_and_bias(
 
 
 def scaled_alike(x: QuantizedTensor, w: QuantizedTensor) -> bool:
-    """Returns whether each sum of a Conv has a single scale: x has one scale, or one per channel and each output channel reads
-    one input channel."""
+    """Returns whether each sum of a Conv has a single scale: x has one scale, or one per channel and each output
+    channel reads one input channel."""
     return len(x.scale) == 1 or (x.axis == 1 and w.value is not None and w.value.shape[1] == 1)
 
 
 def repeated_for_outputs(x: QuantizedTensor, outputs: int) -> QuantizedTensor:
-    """Returns x with the scale of the input channel that each output channel of a depthwise Conv reads. Returns x itself if it
-    has one scale."""
+    """Returns x with the scale of the input channel that each output channel of a depthwise Conv reads. Returns x
+    itself if it has one scale."""
     return x if len(x.scale) == 1 else replace(x, scale=np.repeat(x.scale, outputs // len(x.scale)))
 
 
@@ -100,8 +102,8 @@ def tiled_for_groups(w: QuantizedTensor, group: int) -> QuantizedTensor:
 
 
 def integer_kernel(x: QuantizedTensor, y: QuantizedTensor, *others: QuantizedTensor) -> bool:
-    """Returns whether onnxruntime has an integer kernel for these tensors: all have 8 bits, x and y have the same dtype, x has
-    one scale, and no uint8 operand is multiplied by an int8 x."""
+    """Returns whether onnxruntime has an integer kernel for these tensors: all have 8 bits, x and y have the same
+    dtype, x has one scale, and no uint8 operand is multiplied by an int8 x."""
     if not all(q.eight_bit for q in (x, y, *others)) or x.dtype != y.dtype or len(x.scale) > 1:
         return False
     return not (x.dtype == "int8" and any(o.dtype == "uint8" for o in others))

@@ -1,4 +1,5 @@
-"""Matches the nodes of quant.onnx into units: for each, its nodes in the integer ONNX and how to write it to model.bin."""
+"""Matches the nodes of quant.onnx into units: for each, its nodes in the integer ONNX and how to write it to
+model.bin."""
 
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ def _activation(view: GraphView, node: Any, y: QuantizedTensor) -> Activation:
 
 
 def _match_movement(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUnit | None:
-    """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers, or None for any other form."""
+    """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers, or None for any other
+    form."""
     if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
     page = lowerings().move[node.op_type]
@@ -138,8 +140,8 @@ def _match_movement(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUn
 def _select_needed(
     view: GraphView, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the steps for model.bin, without refused ones, and the nodes of the integer ONNX; both without those that no
-    output needs. Units that cannot be lowered are added to the blockers."""
+    """Returns the steps for model.bin, without refused ones, and the nodes of the integer ONNX; both without those that
+    no output needs. Units that cannot be lowered are added to the blockers."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
     kept: list[Any] = []
@@ -177,7 +179,8 @@ def _outer_inputs(view: GraphView, unit: LoweredUnit) -> set[str]:
 
 
 def _integer_model(view: GraphView, kept: list[Any]) -> IntegerModel:
-    """Builds the integer ONNX. kept: pairs of a node and its unit, or None. Raises UnsupportedError for a name clash."""
+    """Builds the integer ONNX. kept: pairs of a node and its unit, or None. Raises UnsupportedError for a name
+    clash."""
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:

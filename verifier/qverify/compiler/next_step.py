@@ -12,8 +12,8 @@ ENDS = ("QuantizeLinear", "DequantizeLinear")
 
 
 def next_step(view: GraphView, node: Any) -> str:
-    """Returns a sentence that suggests to quantize what is not quantized yet, to replace the operator, or, if an operator comes
-    before the node, to cut the model there."""
+    """Returns a sentence that suggests to quantize what is not quantized yet, to replace the operator, or, if an
+    operator comes before the node, to cut the model there."""
     lacking = _not_quantized(view, node) if node.op_type in lowerings().match else []
     ways = [f"quantize {' and '.join(lacking)}"] if lacking else []
     ways += ["replace the operator", *(["cut the model before it"] if _comes_after_another(view, node) else [])]
@@ -41,7 +41,8 @@ def _is_quantized(view: GraphView, name: str) -> bool:
 
 
 def _comes_after_another(view: GraphView, node: Any) -> bool:
-    """Returns whether an operator other than quantization comes before the node, so that a model cut there is not empty."""
+    """Returns whether an operator other than quantization comes before the node, so that a model cut there is not
+    empty."""
     visited, todo = set[str](), list(node.input)
     while todo:
         name = todo.pop()

@@ -23,8 +23,8 @@ def window_pads(
 ) -> list[int]:
     """Returns the pads [top, left, bottom, right], with auto_pad and a ConvTranspose's output_shape resolved.
 
-    size, out: spatial dims of input and output. Raises UnsupportedError for auto_pad with output_padding, for which ONNX and
-    onnxruntime compute different shapes."""
+    size, out: spatial dims of input and output. Raises UnsupportedError for auto_pad with output_padding, for which
+    ONNX and onnxruntime compute different shapes."""
     spatial = len(size)
     auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(errors="replace"), node.op_type == "ConvTranspose"
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)] if auto != "VALID" else [0] * 2 * spatial
@@ -52,8 +52,8 @@ def window_pads(
 
 
 def match_pool(view: GraphView, node: Any, y: QuantizedTensor, act: Activation, lower: Pool) -> LoweredUnit | None:
-    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form if onnxruntime has
-    one, or None if the node is not such a pool."""
+    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form if
+    onnxruntime has one, or None if the node is not such a pool."""
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
@@ -70,8 +70,8 @@ def match_pool(view: GraphView, node: Any, y: QuantizedTensor, act: Activation, 
 
 
 def pool_words(view: GraphView, node: Any) -> list[int]:
-    """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more spatial
-    dims, and if onnxruntime pads differently from ONNX."""
+    """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more
+    spatial dims, and if onnxruntime pads differently from ONNX."""
     attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2:
@@ -90,8 +90,8 @@ def pool_words(view: GraphView, node: Any) -> list[int]:
 
 
 def _check_same(node: Any, attrs: dict[str, Any], needed: list[int]) -> None:
-    """Raises UnsupportedError for a pool with auto_pad=SAME that onnxruntime pads differently from ONNX: it ignores dilations,
-    and uses negative pads if a window is smaller than its stride."""
+    """Raises UnsupportedError for a pool with auto_pad=SAME that onnxruntime pads differently from ONNX: it ignores
+    dilations, and uses negative pads if a window is smaller than its stride."""
     if any(d != 1 for d in attrs.get("dilations", [])) or min(needed) < -1:
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): auto_pad with dilations, or with a window that much smaller than its stride, is not supported, since ONNX and onnxruntime pad differently; export with pads"

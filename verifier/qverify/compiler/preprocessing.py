@@ -1,4 +1,5 @@
-"""compile --input NAME=nv12,...: adds nodes before the network that compute its input from the raw bytes a chip receives."""
+"""compile --input NAME=nv12,...: adds nodes before the network that compute its input from the raw bytes a chip
+receives."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
     """Returns the graph with these inputs read as raw bytes.
 
-    tables: network input to its description; if that has no size, the network's is used. renamed: network inputs that are
-    quantized on the host, to the integer graph input. Raises UsageError for a name that is not an input, UnsupportedError
-    for an input that no node can compute."""
+    tables: network input to its description; if that has no size, the network's is used. renamed: network inputs that
+    are quantized on the host, to the integer graph input. Raises UsageError for a name that is not an input,
+    UnsupportedError for an input that no node can compute."""
     preprocessed, inputs = graph, {}
     for name, table in tables.items():
         tensor = renamed.get(name, name)
@@ -88,7 +89,8 @@ class _InputNodes:
             )
 
     def graph(self) -> tuple[Graph, str]:
-        """Returns the graph with the preprocessing nodes before the others, and the name of the input with the raw bytes."""
+        """Returns the graph with the preprocessing nodes before the others, and the name of the input with the raw
+        bytes."""
         wanted, name = self._wanted, self._spec.name
         raw = self._named("raw", TensorSpec("", "uint8", (wanted.size_bytes,)))
         stored = wanted.dtype
@@ -113,7 +115,8 @@ class _InputNodes:
         return replace(old, nodes=self._nodes + old.nodes, tensors={**old.tensors, **self._tensors}, inputs=inputs), raw
 
     def _target(self) -> str:
-        """Returns the name of the last step's output: the network's input, or a tensor that a transpose turns into it."""
+        """Returns the name of the last step's output: the network's input, or a tensor that a transpose turns into
+        it."""
         if self._layout == "NCHW":
             return self._spec.name
         return self._named("planar", replace(self._spec, shape=self._planar, aligned_shape=self._planar, layout="NCHW"))
@@ -128,7 +131,8 @@ class _InputNodes:
         return name
 
     def _resize(self, dtype: str) -> list[tuple[str, str, list[int]]]:
-        """Returns the step of a resizer, if there is one; its region of interest becomes a graph input after the bytes."""
+        """Returns the step of a resizer, if there is one; its region of interest becomes a graph input after the
+        bytes."""
         if self._wanted.source is None:
             return []
         self.roi = self._named("roi", TensorSpec("", "int32", (4,)))

@@ -26,7 +26,8 @@ def _input(node: Any, at: int) -> str:
 
 
 def quantized_input(view: GraphView, node: Any, at: int, axis: int = 0) -> QuantizedTensor:
-    """Returns the operand whose tensor, scale and zero point are input `at` and the two after it. axis: axis of the scales."""
+    """Returns the operand whose tensor, scale and zero point are input `at` and the two after it. axis: axis of the
+    scales."""
     return with_parameters(view, node, at, _input(node, at + 1), _input(node, at + 2), axis)
 
 
@@ -50,8 +51,8 @@ def quantized_output(view: GraphView, node: Any, output: int, scale_at: int) -> 
 
 
 def constant_operand(view: GraphView, node: Any, at: int, description: str) -> Any:
-    """Returns the value of an optional constant input, or None if it is omitted. Raises UnsupportedError, which contains the
-    description, if it is not constant."""
+    """Returns the value of an optional constant input, or None if it is omitted. Raises UnsupportedError, which
+    contains the description, if it is not constant."""
     name = node.input[at] if len(node.input) > at else ""
     if name and name not in view.constants:
         raise UnsupportedError(

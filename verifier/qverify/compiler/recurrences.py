@@ -37,8 +37,8 @@ BY_ONNX_NAME = {name.replace("_", ""): name for name in RECURRENT}
 def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[str, ...], flag: str) -> None:
     """Writes the node.
 
-    op: its stem. defaults: the default activations of one direction. flag: the attribute that becomes its third word, or ""
-    for none. Raises UnsupportedError."""
+    op: its stem. defaults: the default activations of one direction. flag: the attribute that becomes its third word,
+    or "" for none. Raises UnsupportedError."""
     attrs, view = attributes(node), stream.view
     check_float32(view, node, *filter(None, (node.input[0], *node.output)))
     direction = DIRECTIONS[attrs.get("direction", b"forward")]
@@ -53,8 +53,8 @@ def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[st
 
 
 def _functions(node: Any, defaults: tuple[str, ...]) -> list[tuple[int, int, int]]:
-    """Returns the words of each activation: its number, alpha and beta. Raises UnsupportedError for an activation without a
-    kernel."""
+    """Returns the words of each activation: its number, alpha and beta. Raises UnsupportedError for an activation
+    without a kernel."""
     attrs = attributes(node)
     alphas, betas = (list(attrs.get(f"activation_{suffix}", [])) for suffix in ("alpha", "beta"))
     stated = [n.decode(errors="replace") for n in attrs.get("activations", [])]

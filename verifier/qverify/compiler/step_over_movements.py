@@ -37,8 +37,8 @@ Dims = tuple[int, ...]
 
 
 def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model with integers moved instead of floats wherever the integer form of an operator needs that, or the
-    model itself if there is no such place.
+    """Returns the model with integers moved instead of floats wherever the integer form of an operator needs that, or
+    the model itself if there is no such place.
 
     model: its nodes are in running order and its value_info is complete."""
     places = _Places(model)
@@ -99,8 +99,8 @@ class _Places:
         return after
 
     def _needed(self, nodes: list[Any]) -> set[str]:
-        """Returns the tensors that must come directly from a DequantizeLinear, because the integer form of an operator reads
-        them, and those from which movements lead to such a tensor or to a QuantizeLinear."""
+        """Returns the tensors that must come directly from a DequantizeLinear, because the integer form of an operator
+        reads them, and those from which movements lead to such a tensor or to a QuantizeLinear."""
         match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
         for node in reversed(nodes):
             if node.op_type == "QuantizeLinear":
@@ -120,8 +120,8 @@ class _Places:
         return needed
 
     def _swap(self, back: Any, move: Any) -> list[Any]:
-        """Returns a movement of integers followed by a DequantizeLinear for each of its outputs, or the movement alone if
-        that is impossible. back: the DequantizeLinear before the movement."""
+        """Returns a movement of integers followed by a DequantizeLinear for each of its outputs, or the movement alone
+        if that is impossible. back: the DequantizeLinear before the movement."""
         axis = self._axis(back, move)
         if axis is None or self._ends.intersection(move.output):
             return [move]
@@ -132,8 +132,8 @@ class _Places:
         return [moved, *(_dequantize_like(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
 
     def _join(self, backs: list[Any], concat: Any) -> list[Any]:
-        """Returns a Concat of integers followed by a DequantizeLinear if all inputs are quantized alike, else the Concat
-        alone. backs: the nodes that compute the inputs."""
+        """Returns a Concat of integers followed by a DequantizeLinear if all inputs are quantized alike, else the
+        Concat alone. backs: the nodes that compute the inputs."""
         first, end = backs[0] if backs else None, concat.output[0]
         if first is None or end in self._ends or any(b is None or b.op_type != "DequantizeLinear" for b in backs):
             return [concat]
@@ -181,8 +181,8 @@ class _Places:
         return first if self._is_operator_result(nodes, makers, nodes[first].input[0]) else None
 
     def _is_operator_result(self, nodes: list[Any], makers: dict[str, int], name: str) -> bool:
-        """Returns whether an operator that may have an integer form computes the tensor. False if it is a function of one
-        dequantized tensor, because one lookup table then contains the function and the movement."""
+        """Returns whether an operator that may have an integer form computes the tensor. False if it is a function of
+        one dequantized tensor, because one lookup table then contains the function and the movement."""
         while name in makers:
             node = nodes[makers[name]]
             if node.op_type in lowerings().match:
@@ -193,8 +193,8 @@ class _Places:
         return False
 
     def _moves(self, node: Any, whole: str) -> bool:
-        """Returns whether the node only copies elements of its first input, all its other inputs are constants, and onnxruntime
-        has a kernel for integers of the type of `whole`."""
+        """Returns whether the node only copies elements of its first input, all its other inputs are constants, and
+        onnxruntime has a kernel for integers of the type of `whole`."""
         further = node.input[1:]
         if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
             return False
@@ -220,7 +220,8 @@ class _Places:
     def _further_inputs(self, move: Any, scaled: Any, whole: str) -> list[str]:
         """Returns the inputs after the first of a movement of integers; a Pad gets the zero point as its constant.
 
-        scaled: the QuantizeLinear or DequantizeLinear next to the movement. whole: the name of the new integer tensor."""
+        scaled: the QuantizeLinear or DequantizeLinear next to the movement. whole: the name of the new integer
+        tensor."""
         further = list(move.input[1:])
         if move.op_type != "Pad" or _mode(move) != b"constant":
             return further
@@ -245,7 +246,8 @@ class _Places:
         return scale is not None and zero and prod(scale.dims) == 1 and not blocks
 
     def _axis(self, back: Any, move: Any) -> int | None:
-        """Returns the axis of the scales after the movement, -1 for one scale, or None if the movement breaks the axis up."""
+        """Returns the axis of the scales after the movement, -1 for one scale, or None if the movement breaks the axis
+        up."""
         if self._one_scale(back):
             return -1
         before, after = self._dims(move.input[0]), self._dims(move.output[0])
@@ -269,8 +271,8 @@ class _Places:
         return int(self._infos[name].type.tensor_type.elem_type) if name in self._infos else 0
 
     def _integer(self, real: str, like: str) -> str:
-        """Declares a new integer tensor with the shape of `real` and the type of `like`, and returns its name; "" if the shape or
-        the type is unknown."""
+        """Declares a new integer tensor with the shape of `real` and the type of `like`, and returns its name; "" if
+        the shape or the type is unknown."""
         dims, name, kind = self._dims(real), f"{real}/quantized", self._kind(like)
         if dims is None or not kind:
             return ""
@@ -283,8 +285,8 @@ class _Places:
 
 
 def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    """Runs both models on random inputs and raises InternalError if an output differs, or a tensor that both have but compute
-    by different operators."""
+    """Runs both models on random inputs and raises InternalError if an output differs, or a tensor that both have but
+    compute by different operators."""
     makers = {o: node.op_type for node in after.graph.node for o in node.output}
     common = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
     finals = {o.name for o in before.graph.output}
@@ -320,7 +322,8 @@ def _mode(pad: Any) -> bytes:
 
 
 def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:
-    """Returns a copy of the node with other inputs and outputs. A Dropout, which has no integer form, becomes an Identity."""
+    """Returns a copy of the node with other inputs and outputs. A Dropout, which has no integer form, becomes an
+    Identity."""
     if node.op_type in COPIES:
         return helper.make_node("Identity", inputs[:1], outputs, name=node.name)
     copy = onnx.NodeProto.FromString(node.SerializeToString())
@@ -329,7 +332,8 @@ def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:
 
 
 def _dequantize_like(back: Any, whole: str, output: str, axis: int) -> Any:
-    """Returns a DequantizeLinear of `whole` with the parameters of `back`. axis: axis of the scales, -1 for one scale."""
+    """Returns a DequantizeLinear of `whole` with the parameters of `back`. axis: axis of the scales, -1 for one
+    scale."""
     copy = _copy(back, [whole, *back.input[1:]], [output])
     copy.ClearField("name")  # the original keeps its name
     if axis >= 0:

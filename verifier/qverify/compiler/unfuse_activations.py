@@ -15,11 +15,11 @@ SUFFIX = "preactivation"
 
 
 def unfuse_activations(graph: Graph) -> Graph:
-    """Returns the graph with each narrowed [act_min, act_max] replaced by a lookup after its node. The results are the same;
-    each such unit has one more tensor.
+    """Returns the graph with each narrowed [act_min, act_max] replaced by a lookup after its node. The results are the
+    same; each such unit has one more tensor.
 
-    The tensor in between is called `NAME/preactivation`, as in the integer ONNX. If onnxruntime has no integer kernel for
-    the node, the reference does not have this tensor, and it is interior."""
+    The tensor in between is called `NAME/preactivation`, as in the integer ONNX. If onnxruntime has no integer kernel
+    for the node, the reference does not have this tensor, and it is interior."""
     nodes: list[Node] = []
     tensors, constants = dict(graph.tensors), dict(graph.constants)
     by_host = {n for island in graph.islands for n in island.made}

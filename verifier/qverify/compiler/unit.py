@@ -1,4 +1,5 @@
-"""Matched units, each as integer ONNX nodes and as a function that writes model.bin nodes, and helpers to build them."""
+"""Matched units, each as integer ONNX nodes and as a function that writes model.bin nodes, and helpers to build
+them."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ Array = npt.NDArray[Any]
 class Activation:
     """A Relu or Clip between an operator and its QuantizeLinear.
 
-    low, high: its limits in units of the quantized output. covers: names of its ONNX nodes. tensor: the operator's own float
-    output."""
+    low, high: its limits in units of the quantized output. covers: names of its ONNX nodes. tensor: the operator's own
+    float output."""
 
     low: int
     high: int
@@ -104,15 +105,16 @@ def with_activation(unit: LoweredUnit, y: QuantizedTensor, act: Activation) -> N
 
 
 def qlinear_operands(q: QuantizedTensor) -> list[str]:
-    """Returns the names of the integer tensor, its scale and its zero point, in the order that QLinear operators expect."""
+    """Returns the names of the integer tensor, its scale and its zero point, in the order that QLinear operators
+    expect."""
     return [q.name, q.scale_name, q.zero_name]
 
 
 def per_tensor_operands(
     view: GraphView, node: Any, y: QuantizedTensor
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
-    """Returns both operands of an elementwise operator, or None unless both are quantized, and they and y have one scale
-    each."""
+    """Returns both operands of an elementwise operator, or None unless both are quantized, and they and y have one
+    scale each."""
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or max(len(a.scale), len(b.scale), len(y.scale)) > 1:
         return None

@@ -1,9 +1,9 @@
 """Unpacks MatMulNBits, a MatMul of float32 weights that are stored in blocks of 2, 4 or 8 bits.
 
-The weights become the float32 constant fl32((q - z) * s) that the blocks represent, the node becomes a MatMul, and its bias
-an Add. The arithmetic is that of accuracy levels 0 and 1, whatever the node's level: a level is the lowest accuracy that
-the model accepts, and at level 4 onnxruntime itself rounds the activations to 8 bits or not, depending on the CPU, the
-number of bits and the block size."""
+The weights become the float32 constant fl32((q - z) * s) that the blocks represent, the node becomes a MatMul, and its
+bias an Add. The arithmetic is that of accuracy levels 0 and 1, whatever the node's level: a level is the lowest
+accuracy that the model accepts, and at level 4 onnxruntime itself rounds the activations to 8 bits or not, depending on
+the CPU, the number of bits and the block size."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Constants = dict[str, onnx.TensorProto]
 
 
 def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model with accuracy level 1 in every MatMulNBits that can be unpacked, and with its bias moved to an Add
-    after it; the model itself if there is no such node."""
+    """Returns the model with accuracy level 1 in every MatMulNBits that can be unpacked, and with its bias moved to an
+    Add after it; the model itself if there is no such node."""
     if not _unpackable(model):
         return model
     changed = onnx.ModelProto()
@@ -55,8 +55,8 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def unpack_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model from compute_in_float32 with every MatMulNBits that can be unpacked replaced by a MatMul with a float32
-    constant; the model itself if there is no such node."""
+    """Returns a model from compute_in_float32 with every MatMulNBits that can be unpacked replaced by a MatMul with a
+    float32 constant; the model itself if there is no such node."""
     unpackable = _unpackable(model)
     if not unpackable:
         return model
@@ -145,15 +145,16 @@ def _unpackable(model: onnx.ModelProto) -> set[str]:
 
 
 def stores_weights_in_blocks(model: onnx.ModelProto) -> bool:
-    """Returns whether a node of the model or of one of its functions has weights in blocks. model: as parsed from its file."""
+    """Returns whether a node of the model or of one of its functions has weights in blocks. model: as parsed from its
+    file."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
     return any(a.name == "block_size" for n in nodes for a in n.attribute)
 
 
 def notes_on_levels(model: onnx.ModelProto) -> list[str]:
-    """Returns notes for reports about nodes whose activations onnxruntime may round to 8 bits: MatMulNBits above accuracy
-    level 1, and a MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into a MatMulNBits of level
-    4. model: as parsed from its file."""
+    """Returns notes for reports about nodes whose activations onnxruntime may round to 8 bits: MatMulNBits above
+    accuracy level 1, and a MatMul after a DequantizeLinear in blocks, which onnxruntime's optimizer turns into a
+    MatMulNBits of level 4. model: as parsed from its file."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
     above = sum(n.op_type == "MatMulNBits" and attributes(n).get("accuracy_level", 0) > 1 for n in nodes)
     blocked = {n.output[0] for n in nodes if n.op_type == "DequantizeLinear" and attributes(n).get("block_size", 0)}

@@ -12,9 +12,9 @@ MAX_ROWS = 1 << 20
 
 
 def bound_suppression(model: onnx.ModelProto, types: Types) -> bool:
-    """Pads the output of every NonMaxSuppression with rows of -1, in place, so that its shape does not depend on values.
-    A node is left alone if its boxes, scores or max_output_boxes_per_class are unknown. The new tensors are called
-    OUTPUT/raw, /fill, /padded, /rows and /dims. Returns whether a node was changed."""
+    """Pads the output of every NonMaxSuppression with rows of -1, in place, so that its shape does not depend on
+    values. A node is left alone if its boxes, scores or max_output_boxes_per_class are unknown. The new tensors are
+    called OUTPUT/raw, /fill, /padded, /rows and /dims. Returns whether a node was changed."""
     graph, nodes, changed = model.graph, list[onnx.NodeProto](), False
     constants = {i.name: i for i in graph.initializer}
     bounded = {i.name.removesuffix("/fill") + "/raw" for i in graph.initializer if i.name.endswith("/fill")}
@@ -44,7 +44,8 @@ def _max_rows(node: onnx.NodeProto, types: Types, constants: dict[str, onnx.Tens
 
 
 def _pad_output(graph: onnx.GraphProto, node: onnx.NodeProto, rows: int) -> list[onnx.NodeProto]:
-    """Returns the node followed by those that pad its output to this number of rows; adds their constants to the graph."""
+    """Returns the node followed by those that pad its output to this number of rows; adds their constants to the
+    graph."""
     name = node.output[0]
     raw, padded, cut = (f"{name}/{part}" for part in ("raw", "padded", "rows"))
     values = {"fill": np.full((rows, 3), -1), "start": [0], "end": [rows], "axis": [0], "dims": [rows, 3]}

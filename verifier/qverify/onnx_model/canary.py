@@ -71,8 +71,8 @@ def failing_kinds(result: dict[str, Any], mixed: bool = False) -> set[str]:
 
 
 def canary(use_cache: bool = True) -> dict[str, Any]:
-    """Runs the canaries and returns {"engine", "checked", "failing"}; "failing" lists those whose kernel does not compute
-    the known result on this host. The result is cached per machine and onnxruntime version."""
+    """Runs the canaries and returns {"engine", "checked", "failing"}; "failing" lists those whose kernel does not
+    compute the known result on this host. The result is cached per machine and onnxruntime version."""
     key = hashlib.sha256(
         f"{version()} {platform.machine()} {_processor()} {sorted(KNOWN_DIGESTS.items())}".encode()
     ).hexdigest()[:16]

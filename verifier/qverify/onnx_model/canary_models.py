@@ -26,7 +26,8 @@ Canary = tuple[ModelProto, dict[str, Array]]
 
 
 def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: str = "", **attributes: Any) -> Canary:
-    """Returns a model of one node, and its feed. Every input except `feed` is an initializer; y is the output's dtype."""
+    """Returns a model of one node, and its feed. Every input except `feed` is an initializer; y is the output's
+    dtype."""
     values = {k: np.asarray(v) for k, v in inputs.items()}
     node = helper.make_node(kind, list(values), ["y"], domain=domain, **attributes)
     graph = helper.make_graph(

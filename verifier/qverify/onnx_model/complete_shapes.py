@@ -52,7 +52,8 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
 def _find_types_by_run(
     model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes, feed: Mapping[str, np.ndarray] | None = None
 ) -> Types:
-    """Runs the model once and returns the types of the unknown tensors; sequences are left out. feed: None for zeros."""
+    """Runs the model once and returns the types of the unknown tensors; sequences are left out. feed: None for
+    zeros."""
     names = unknown or [o.name for o in model.graph.output]
     try:
         engine = open_exposed(model, unknown)

@@ -22,8 +22,8 @@ class Cutter:
         self._constants = {i.name: i for i in model.graph.initializer}
 
     def cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """Returns a valid model of the nodes that compute `outputs` from `inputs`, in running order, without inputs that
-        none of them reads."""
+        """Returns a valid model of the nodes that compute `outputs` from `inputs`, in running order, without inputs
+        that none of them reads."""
         positions, todo, used = set[int](), list(outputs), set[str]()
         while todo:
             name = todo.pop()

@@ -24,6 +24,7 @@ class WrittenModel:
         self._cutter = Cutter(model, specs)
 
     def cut(self, outputs: Collection[str]) -> bytes:
-        """Returns a serialized model that computes these tensors from the network's inputs. The bytes are deterministic."""
+        """Returns a serialized model that computes these tensors from the network's inputs. The bytes are
+        deterministic."""
         part = self._cutter.cut(self.inputs, outputs)
         return bytes(part.SerializeToString(deterministic=True))

@@ -1,4 +1,5 @@
-"""Replaces operators that have a page in `decompositions` by simpler ones, and checks the results against the originals."""
+"""Replaces operators that have a page in `decompositions` by simpler ones, and checks the results against the
+originals."""
 
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
 
 
-# tolerances relative to the largest magnitude: room for another order of float operations; wrong replacements are far off
+# tolerances relative to the largest magnitude: room for another order of float operations, not for a wrong result
 CLOSE_FLOAT16 = 2.0**-9
 CLOSE = 2.0**-12
 
@@ -187,9 +188,9 @@ def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
 
 
 def is_close(mine: Array, theirs: Array) -> bool:
-    """Returns whether the replacement's values `mine` match the original node's values `theirs`: floats within CLOSE of the
-    largest magnitude, integers of 8 and 16 bits within 1, all others equal. Shape and dtype must be the same, except that
-    float16 may be replaced by float32."""
+    """Returns whether the replacement's values `mine` match the original node's values `theirs`: floats within CLOSE of
+    the largest magnitude, integers of 8 and 16 bits within 1, all others equal. Shape and dtype must be the same,
+    except that float16 may be replaced by float32."""
     close, narrow = CLOSE, theirs.dtype == np.float16 and mine.dtype == np.float32
     if narrow:
         theirs, close = theirs.astype(np.float32), CLOSE_FLOAT16

@@ -37,7 +37,8 @@ class Volume:
         }
 
     def taps(self) -> Array:
-        """Returns the input depth that each tap reads, as an array [out depth, kernel depth]; it may lie outside the input."""
+        """Returns the input depth that each tap reads, as an array [out depth, kernel depth]; it may lie outside the
+        input."""
         return np.arange(self.out[0])[:, None] * self.strides[0] - self.pads[0] + self._reach()
 
     def transposed_taps(self) -> Array:
@@ -72,8 +73,8 @@ def volume_of(r: Rewriter, node: onnx.NodeProto, kernel: tuple[int, ...], x: str
 
 
 def slices(r: Rewriter, x: str, taps: Array, zero: str | None) -> tuple[str, tuple[int, ...]]:
-    """Adds nodes that gather the slices of x that each tap reads, and returns the name and dims of the result, which are
-    (N, C, out depth, kernel depth, H, W).
+    """Adds nodes that gather the slices of x that each tap reads, and returns the name and dims of the result, which
+    are (N, C, out depth, kernel depth, H, W).
 
     taps: the depth that each tap reads, [out depth, kernel depth]. For a depth outside x the slice is filled with the
     scalar tensor `zero`, or 0.0 if that is None."""
@@ -103,7 +104,8 @@ def _with_border(r: Rewriter, x: str, zero: str | None) -> str:
 
 
 def images(r: Rewriter, source: str, dims: tuple[int, ...]) -> str:
-    """Adds nodes that reshape the result of `slices` to images (N * out depth, C * kernel depth, H, W); returns their name."""
+    """Adds nodes that reshape the result of `slices` to images (N * out depth, C * kernel depth, H, W); returns their
+    name."""
     n, c, out, kernel, height, width = dims
     if out > 1:
         source = r.step("Transpose", [source], "slices_first", perm=[0, 2, 1, 3, 4, 5])
@@ -111,7 +113,8 @@ def images(r: Rewriter, source: str, dims: tuple[int, ...]) -> str:
 
 
 def volume_again(r: Rewriter, source: str, batch: int, dims: tuple[int, ...], to: str) -> None:
-    """Adds nodes that compute the volume `to` with dims (N, O, out depth, h, w) from images (N * out depth, O, h, w)."""
+    """Adds nodes that compute the volume `to` with dims (N, O, out depth, h, w) from images (N * out depth, O, h,
+    w)."""
     _, channels, out, height, width = dims
     if out == 1:
         r.node("Reshape", [source, r.ints("volume_dims", dims)], to)

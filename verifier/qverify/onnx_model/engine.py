@@ -29,8 +29,8 @@ def version() -> str:
 
 
 def _onnxruntime() -> Any:
-    """Returns the onnxruntime module, imported with telemetry disabled. Since version 1.29 it reports the use of models to
-    its makers over the network unless this variable is set before the import."""
+    """Returns the onnxruntime module, imported with telemetry disabled. Since version 1.29 it reports the use of models
+    to its makers over the network unless this variable is set before the import."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -38,8 +38,8 @@ def _onnxruntime() -> Any:
 
 
 def load_quantization() -> Any:
-    """Returns a namespace with the classes and functions of onnxruntime's quantizer that quantizer.py uses. Its `reader` is
-    a CalibrationDataReader over an iterator of feeds."""
+    """Returns a namespace with the classes and functions of onnxruntime's quantizer that quantizer.py uses. Its
+    `reader` is a CalibrationDataReader over an iterator of feeds."""
     _onnxruntime()
     from types import SimpleNamespace
 
@@ -69,8 +69,9 @@ def load_quantization() -> Any:
 
 
 def _disabled_optimizers(model: bytes, level: str) -> list[str]:
-    """Returns the names of the optimizers to disable. NchwcTransformer is disabled for models with float16, many of which
-    make it end the process (onnxruntime 1.31: Transpose and MatMul of float16); it only has float32 kernels anyway."""
+    """Returns the names of the optimizers to disable. NchwcTransformer is disabled for models with float16, many of
+    which make it end the process (onnxruntime 1.31: Transpose and MatMul of float16); it only has float32 kernels
+    anyway."""
     left_out = ["WeightBiasQuantization"]
     if level != "all":
         return left_out

@@ -1,7 +1,7 @@
 """Rewrites products of uint8 by int8 so that onnxruntime computes them exactly on every host.
 
-Its x86 kernels without VNNI (AVX2, AVX-512) add two products in 16 bits, which saturates; those for uint8 by uint8 do not
-(VERDICTS.md, "What the reference computes")."""
+Its x86 kernels without VNNI (AVX2, AVX-512) add two products in 16 bits, which saturates; those for uint8 by uint8 do
+not (VERDICTS.md, "What the reference computes")."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def unsure_products(model: onnx.ModelProto, kinds: frozenset[str] | None = None)
 
 
 def with_exact_products(source: LightModel, kinds: frozenset[str] | None = None) -> LightModel:
-    """Returns the model with every product of uint8 by int8 turned into one of uint8 by uint8, or the same object if there
-    is none: 128 is added to the second operand and to its zero point, which leaves every sum of products unchanged.
+    """Returns the model with every product of uint8 by int8 turned into one of uint8 by uint8, or the same object if
+    there is none: 128 is added to the second operand and to its zero point, which leaves every sum of products
+    unchanged.
 
     kinds: the operators to look at, None for inexact_kernels()."""
     wanted = inexact_kernels() if kinds is None else kinds

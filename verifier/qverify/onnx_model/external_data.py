@@ -1,4 +1,5 @@
-"""Reads the external data files of an ONNX model, checks them, and embeds them, so that the model is complete in itself."""
+"""Reads the external data files of an ONNX model, checks them, and embeds them, so that the model is complete in
+itself."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ def has_external_data(model: onnx.ModelProto) -> bool:
 def embed_external_data(model: onnx.ModelProto, name: str, folder: str) -> None:
     """Reads every external tensor into the model, in place.
 
-    folder: the folder of the model's file, or "" if it has none. Raises BadFileError for a location outside the folder, a
-    symbolic link, a size that differs from the tensor's, and more than 2 GiB in all."""
+    folder: the folder of the model's file, or "" if it has none. Raises BadFileError for a location outside the folder,
+    a symbolic link, a size that differs from the tensor's, and more than 2 GiB in all."""
     external = list(filter(_external, _tensors(model)))
     left = MAX_BYTES - model.ByteSize() if external else 0
     for tensor in external:

@@ -44,8 +44,8 @@ def _names(graph: onnx.GraphProto) -> Iterator[object]:
 
 
 def check_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError that names every operator that is neither in ONNX nor in com.microsoft, and every node that
-    would make onnxruntime end this process."""
+    """Raises UnsupportedError that names every operator that is neither in ONNX nor in com.microsoft, and every node
+    that would make onnxruntime end this process."""
     nodes_by_reason: dict[str, list[str]] = {}
     for node in model.graph.node:
         if reason := _reason_to_refuse(node):
@@ -77,8 +77,8 @@ def _reason_to_refuse(node: onnx.NodeProto) -> str:
 
 
 def check_sizes(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for a stride, window, block or group that is not a valid size; onnxruntime would divide by zero
-    and end this process."""
+    """Raises BadFileError for a stride, window, block or group that is not a valid size; onnxruntime would divide by
+    zero and end this process."""
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in SIZES and any(not 1 <= i <= MAX_SIZE for i in (attribute.ints or [attribute.i])):
@@ -88,8 +88,8 @@ def check_sizes(model: onnx.ModelProto, name: str) -> None:
 
 
 def check_valid(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError if ONNX's checker refuses the model. Removes the shapes of inner tensors and outputs, which are
-    determined later, in place."""
+    """Raises BadFileError if ONNX's checker refuses the model. Removes the shapes of inner tensors and outputs, which
+    are determined later, in place."""
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.type.tensor_type.shape.SetInParent()  # the checker requires a shape, even an empty one

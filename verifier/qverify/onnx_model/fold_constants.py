@@ -28,8 +28,8 @@ MOVEMENTS = {"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze"
 
 
 def fold_constants(model: onnx.ModelProto, known: Types) -> Types:
-    """Replaces nodes that depend on constants only by initializers, in place, and returns the types of all tensors as far
-    as they are known afterwards. onnxruntime computes the values, so they are the same as in the untouched model.
+    """Replaces nodes that depend on constants only by initializers, in place, and returns the types of all tensors as
+    far as they are known afterwards. onnxruntime computes the values, so they are the same as in the untouched model.
 
     Nodes must be in running order. known: types of tensors that inference does not find."""
     _constants_to_initializers(model.graph)
@@ -85,8 +85,8 @@ def _fold_shapes(graph: onnx.GraphProto, types: Types) -> bool:
 
 
 def _fold_nodes(model: onnx.ModelProto, types: Types, bytes_left: int) -> int | None:
-    """Replaces the nodes that depend on constants only. Returns the size of the new constants in bytes, or None if there
-    are no such nodes or onnxruntime cannot compute them."""
+    """Replaces the nodes that depend on constants only. Returns the size of the new constants in bytes, or None if
+    there are no such nodes or onnxruntime cannot compute them."""
     nodes, wanted = _computable(model.graph, types, bytes_left)
     if not wanted:
         return None

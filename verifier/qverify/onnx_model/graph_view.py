@@ -1,4 +1,5 @@
-"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, quantized tensors."""
+"""A typed view of an ONNX graph, for the matcher and for triage: producers, consumers, constants, shapes, quantized
+tensors."""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ class GraphView:
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
     def zero_of(self, name: str, zero: Array) -> str:
-        """Adds a constant for the omitted zero point of the quantized tensor `name`, once per tensor, and returns its name."""
+        """Adds a constant for the omitted zero point of the quantized tensor `name`, once per tensor, and returns its
+        name."""
         if name not in self._zeros:
             self._zeros[name] = self.fresh(f"{name}/zero_point")
             self.constants[self._zeros[name]] = zero
@@ -242,8 +244,9 @@ class GraphView:
         )
 
     def dequantized(self, name: str) -> QuantizedTensor | None:
-        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`. Returns None if another
-        operator computes it, and for a constant that dequantizes to infinity (a mask), which is treated as a float."""
+        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`. Returns None if
+        another operator computes it, and for a constant that dequantizes to infinity (a mask), which is treated as a
+        float."""
         quantized = self._dequantized(name)
         return None if quantized is not None and _overflows(quantized) else quantized
 
@@ -252,8 +255,8 @@ class GraphView:
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def float_constant(self, name: str) -> Array | None:
-        """Returns the value of a constant: an initializer, or a dequantized constant (fl32(fl32(q-z)*s)). Returns None for
-        tensors that are computed."""
+        """Returns the value of a constant: an initializer, or a dequantized constant (fl32(fl32(q-z)*s)). Returns None
+        for tensors that are computed."""
         if name in self.constants:
             return self.constants[name]
         quantized = self._dequantized(name)

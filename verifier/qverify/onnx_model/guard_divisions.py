@@ -1,7 +1,7 @@
 """Rewrites integer divisions so that they cannot make onnxruntime end this process.
 
-Dividing the lowest int32 or int64 by -1 traps on x86. Every model is rewritten before it is run, also inside If, Loop and
-Scan."""
+Dividing the lowest int32 or int64 by -1 traps on x86. Every model is rewritten before it is run, also inside If, Loop
+and Scan."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Makers = Mapping[str, onnx.NodeProto]
 def guard_divisions(model: bytes) -> bytes:
     """Returns the serialized model with guarded divisions, or the same object if there is nothing to guard.
 
-    Every Div and Mod of int32 or int64 whose divisor may be -1 divides by 1 in that case, and the sign of Div's result is
-    changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer and
-    Mod 0. A division whose type ONNX's inference does not find is left as it is."""
+    Every Div and Mod of int32 or int64 whose divisor may be -1 divides by 1 in that case, and the sign of Div's result
+    is changed after it. The values are the same; where onnxruntime would end the process, Div gives the lowest integer
+    and Mod 0. A division whose type ONNX's inference does not find is left as it is."""
     if not any(kind.encode() in model for kind in KINDS):
         return model
     try:
@@ -103,8 +103,8 @@ def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
 
 
 def _may_be_minus_one(divisor: str, constants: Constants, makers: Makers) -> bool:
-    """Returns whether a divisor contains -1 or is unknown. One made by decompositions/computed_divisors.py, which replaces
-    -1 by a constant, is recognised as safe."""
+    """Returns whether a divisor contains -1 or is unknown. One made by decompositions/computed_divisors.py, which
+    replaces -1 by a constant, is recognised as safe."""
     if divisor in constants:
         return _contains(constants[divisor], -1)
     choice = makers.get(divisor)

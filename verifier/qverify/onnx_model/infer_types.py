@@ -1,4 +1,5 @@
-"""Finds types and shapes with ONNX's inference, from a graph's inputs and constants alone, following values of shapes."""
+"""Finds types and shapes with ONNX's inference, from a graph's inputs and constants alone, following values of
+shapes."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def infer_types(model: onnx.ModelProto, more: Types) -> Types:
 
 
 def _is_uneven(tensor: onnx.TensorProto) -> bool:
-    """Returns whether a small tensor has a value that is not a multiple of 1/256, so that products with it are rounded."""
+    """Returns whether a small tensor has a value that is not a multiple of 1/256, so that products with it are
+    rounded."""
     if prod(tensor.dims) * 8 > LARGE:
         return False
     values = onnx.numpy_helper.to_array(tensor).astype("float64") * 256
@@ -45,8 +47,9 @@ def _is_uneven(tensor: onnx.TensorProto) -> bool:
 
 
 def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a copy of the model for inference: nodes, inputs and small constants; large constants become inputs. Nodes for
-    which ONNX's inference differs from onnxruntime are changed so that it finds the same shape as onnxruntime, or none."""
+    """Returns a copy of the model for inference: nodes, inputs and small constants; large constants become inputs.
+    Nodes for which ONNX's inference differs from onnxruntime are changed so that it finds the same shape as
+    onnxruntime, or none."""
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     skeleton.opset_import.extend(model.opset_import)
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}

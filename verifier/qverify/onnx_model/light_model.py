@@ -43,7 +43,8 @@ class LightModel:
 def light_copy(
     model: onnx.ModelProto, item_bytes: Mapping[int, int] = INTEGERS, omit: tuple[str, ...] = ()
 ) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
-    """Returns a copy of the model whose large constants have no data, and the original tensors of these constants, by name.
+    """Returns a copy of the model whose large constants have no data, and the original tensors of these constants, by
+    name.
 
     item_bytes: the element types of the constants whose data is left out, with the bytes of an element. omit: fields of
     the graph that are left out of the copy altogether."""

@@ -40,15 +40,15 @@ def read_file(path: str) -> bytes:
 
 
 def read_model(path: str) -> bytes:
-    """Returns the bytes of a model file. External data of an ONNX is embedded, so that the bytes are the whole model for
-    every reader, hash, capture and bundle. Raises BadFileError."""
+    """Returns the bytes of a model file. External data of an ONNX is embedded, so that the bytes are the whole model
+    for every reader, hash, capture and bundle. Raises BadFileError."""
     data = read_file(path)
     return with_external_data(data, path)[0] if b"location" in data else data  # a key of every external tensor
 
 
 def with_external_data(data: bytes, path: str) -> tuple[bytes, onnx.ModelProto | None]:
-    """Returns the bytes with external data embedded, and the parsed model, or None if they are not an ONNX, which parse()
-    reports later.
+    """Returns the bytes with external data embedded, and the parsed model, or None if they are not an ONNX, which
+    parse() reports later.
 
     data: the bytes of the file `path`, whose folder has the external data."""
     model = onnx.ModelProto()
@@ -74,7 +74,8 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Returns the model. Raises BadFileError if it has no node or no opset: arbitrary bytes may parse as such a model."""
+    """Returns the model. Raises BadFileError if it has no node or no opset: arbitrary bytes may parse as such a
+    model."""
     if not model.graph.node or not model.opset_import:
         raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
     return model
@@ -83,8 +84,8 @@ def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 def load(
     data: bytes | onnx.ModelProto, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None
 ) -> onnx.ModelProto:
-    """Returns a checked model: nodes in running order, its functions inlined, static shapes of all tensors as value_info,
-    and everything that depends on constants only already computed.
+    """Returns a checked model: nodes in running order, its functions inlined, static shapes of all tensors as
+    value_info, and everything that depends on constants only already computed.
 
     Args:
         data: the bytes of a file, or the model that parse() returned for them, which is changed.
@@ -92,9 +93,9 @@ def load(
         folder: the folder with the external data, or "" if there is none.
         shapes: input name to dims, for dynamic inputs.
 
-    Raises BadFileError if the data is not an ONNX or has no node, an input's shape is dynamic and not in `shapes`, external
-    data is missing or outside the folder, the graph has a cycle, or weights contain NaN. Raises UnsupportedError for an
-    unknown operator and for one that draws random numbers."""
+    Raises BadFileError if the data is not an ONNX or has no node, an input's shape is dynamic and not in `shapes`,
+    external data is missing or outside the folder, the graph has a cycle, or weights contain NaN. Raises
+    UnsupportedError for an unknown operator and for one that draws random numbers."""
     model = parse(data, name) if isinstance(data, bytes) else data
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
@@ -115,7 +116,8 @@ def load(
 
 
 def initializers_are_no_inputs(model: onnx.ModelProto) -> None:
-    """Removes initializers from the graph's inputs, where ir_version 3 had to list them, in place: they are constants."""
+    """Removes initializers from the graph's inputs, where ir_version 3 had to list them, in place: they are
+    constants."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in model.graph.input]
     del model.graph.input[:]
@@ -138,8 +140,8 @@ def is_quantized(model: onnx.ModelProto) -> bool:
 
 
 def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Sets the dims of dynamic inputs, in place. Raises BadFileError if an input's shape stays dynamic, has a size of 0,
-    or contradicts `shapes`."""
+    """Sets the dims of dynamic inputs, in place. Raises BadFileError if an input's shape stays dynamic, has a size of
+    0, or contradicts `shapes`."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     unknown = shapes.keys() - {i.name for i in inputs}
@@ -178,8 +180,8 @@ def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -> None:
-    """Sets the sizes of an input's dynamic dims, in place. Raises BadFileError if the file states another size, because the
-    original ONNX could not be run on such an input."""
+    """Sets the sizes of an input's dynamic dims, in place. Raises BadFileError if the file states another size, because
+    the original ONNX could not be run on such an input."""
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
         return

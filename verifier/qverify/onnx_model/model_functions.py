@@ -16,8 +16,8 @@ Key = tuple[str, str]
 
 
 def inline_functions(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Returns the model with its functions inlined. Raises BadFileError for functions that call themselves or that would
-    become more than MAX_NODES nodes."""
+    """Returns the model with its functions inlined. Raises BadFileError for functions that call themselves or that
+    would become more than MAX_NODES nodes."""
     if not model.functions:
         return model
     bodies = {(_domain(f.domain), f.name): f for f in model.functions}

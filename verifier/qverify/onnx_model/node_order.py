@@ -10,8 +10,8 @@ from qverify.errors import BadFileError
 
 
 def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
-    """Sorts the nodes, in place, so that each comes after those that compute its inputs; a graph that is already in such an
-    order is not changed. Raises BadFileError for a cycle and for a tensor that two nodes compute."""
+    """Sorts the nodes, in place, so that each comes after those that compute its inputs; a graph that is already in
+    such an order is not changed. Raises BadFileError for a cycle and for a tensor that two nodes compute."""
     nodes = list(graph.node)
     makers = _makers(nodes, name)
     waits = [{makers[n] for n in reads(node) if n in makers} for node in nodes]

@@ -1,4 +1,5 @@
-"""ONNX models that qverify cannot run itself (a reference engine runs them): inputs, outputs, and what computes what."""
+"""ONNX models that qverify cannot run itself (a reference engine runs them): inputs, outputs, and what computes
+what."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ class QuantizeOptions:
 def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOptions) -> bytes:
     """Returns the quantized ONNX.
 
-    path, data: name and bytes of the float ONNX. frames: the calibration inputs, arrays by input name, read one after the
-    other. Raises UsageError if an option names a node that does not exist, BadFileError if the quantizer refuses the
-    model."""
+    path, data: name and bytes of the float ONNX. frames: the calibration inputs, arrays by input name, read one after
+    the other. Raises UsageError if an option names a node that does not exist, BadFileError if the quantizer refuses
+    the model."""
     name = os.path.basename(path)
     tools = load_quantization()
     model = _name_nodes(
@@ -104,8 +104,8 @@ def _run_quantizer(
 
 
 def _widening_overrides(tools: Any, model: onnx.ModelProto, names: tuple[str, ...], default: Any) -> dict[str, Any]:
-    """Returns the quantizer's overrides that give the outputs of these nodes 16 bits; nodes outside `names` that read them
-    get 8 bits again."""
+    """Returns the quantizer's overrides that give the outputs of these nodes 16 bits; nodes outside `names` that read
+    them get 8 bits again."""
     wide = tools.QuantType.QUInt16 if default == tools.QuantType.QUInt8 else tools.QuantType.QInt16
     outputs = [n.output[0] for n in model.graph.node if n.name in names]
     overrides = tools.TensorQuantOverridesHelper({o: [{"quant_type": wide}] for o in outputs})
@@ -129,8 +129,8 @@ def _raise_opset(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _name_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Names nodes without a name after their first output, in place, and returns the model. The quantizer excludes nodes by
-    name."""
+    """Names nodes without a name after their first output, in place, and returns the model. The quantizer excludes
+    nodes by name."""
     for node in model.graph.node:
         node.name = node.name or node.output[0]
     return model

@@ -29,8 +29,8 @@ def reason_it_draws(node: onnx.NodeProto, constants: Constants) -> str:
 
 
 def check_draws_nothing(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError that names the first node on which an output depends that draws random numbers, also inside a
-    subgraph. Nodes must be in running order and constants folded."""
+    """Raises UnsupportedError that names the first node on which an output depends that draws random numbers, also
+    inside a subgraph. Nodes must be in running order and constants folded."""
     needed, constants = {o.name for o in model.graph.output}, _constants(model.graph)
     reasons: list[str] = []
     for node in reversed(model.graph.node):

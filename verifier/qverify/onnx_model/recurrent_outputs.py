@@ -13,8 +13,8 @@ OUTPUTS = {
 
 
 def name_recurrent_outputs(model: onnx.ModelProto) -> None:
-    """Names the omitted outputs of every LSTM, GRU and RNN, in place: NODE/Y, NODE/Y_h or NODE/Y_c, with `~` appended while
-    the name is taken."""
+    """Names the omitted outputs of every LSTM, GRU and RNN, in place: NODE/Y, NODE/Y_h or NODE/Y_c, with `~` appended
+    while the name is taken."""
     taken = {n for node in model.graph.node for n in (*node.input, *node.output)}
     taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     for node in model.graph.node:

@@ -75,8 +75,8 @@ class Rewriter:
         return len(self._node.output) > at and self._node.output[at] in self.read and bool(self._node.output[at])
 
     def absorbed_activation(self, node: onnx.NodeProto) -> tuple[str, onnx.NodeProto | None]:
-        """Looks for a Relu, or a Clip with constant bounds, between the node and a QuantizeLinear. If there is one, marks it as
-        absorbed and returns its output and itself; otherwise returns the node's output and None."""
+        """Looks for a Relu, or a Clip with constant bounds, between the node and a QuantizeLinear. If there is one,
+        marks it as absorbed and returns its output and itself; otherwise returns the node's output and None."""
         name = node.output[0]
         act = self._only_reader(name)
         if (
@@ -100,8 +100,8 @@ class Rewriter:
         return UnsupportedError(f"{self._node.name or self._node.output[0]} ({self._node.op_type}): {reason}")
 
     def fresh(self, what: str) -> str:
-        """Returns an unused tensor name: OUTPUT/what, where OUTPUT is the current node's output, with `~` appended while it is
-        taken."""
+        """Returns an unused tensor name: OUTPUT/what, where OUTPUT is the current node's output, with `~` appended
+        while it is taken."""
         return self.fresh_of(self._node.output[0], what)
 
     def fresh_of(self, tensor: str, what: str) -> str:

@@ -1,12 +1,12 @@
 """Runs a reference engine in a Python interpreter, which is started as `run_reference_engine.py FOLDER`.
 
 FOLDER contains job.json, {"callable": "module:name" or "", "libraries": [paths], "model", "inputs": [names],
-"most_memory": bytes, "path": folder of modules}, the model, and inputs.npz, whose arrays are called 0, 1, ... in the order
-of the names. If there is a callable, it is called as name(model_path, {input name: array}) and returns {tensor name:
-array}. Otherwise the model is run on onnxruntime with these libraries of custom operators.
+"most_memory": bytes, "path": folder of modules}, the model, and inputs.npz, whose arrays are called 0, 1, ... in the
+order of the names. If there is a callable, it is called as name(model_path, {input name: array}) and returns {tensor
+name: array}. Otherwise the model is run on onnxruntime with these libraries of custom operators.
 
-This script writes names.json ({"names": [...], "engine", "version", "python"}), then result.npz, whose arrays are called
-0, 1, ... as well; result.npz gets its final name only when it is complete.
+This script writes names.json ({"names": [...], "engine", "version", "python"}), then result.npz, whose arrays are
+called 0, 1, ... as well; result.npz gets its final name only when it is complete.
 
 This script imports nothing from qverify. It must work with Python 3.8 and old versions of onnxruntime; with a callable,
 numpy is the only library it needs."""

@@ -1,7 +1,7 @@
 """Runs a long model as a chain of several onnxruntime sessions.
 
-The time onnxruntime needs to open a session grows with the number of nodes times the number of outputs, and the reference
-outputs every tensor. Nothing is fused, so that the values are the same as in one session."""
+The time onnxruntime needs to open a session grows with the number of nodes times the number of outputs, and the
+reference outputs every tensor. Nothing is fused, so that the values are the same as in one session."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class SlicedEngine:
     ):
         """Opens the sessions.
 
-        slices: the parts of the model, in running order. inputs, outputs: names of the whole model's inputs and outputs.
-        progress: called after each session is opened."""
+        slices: the parts of the model, in running order. inputs, outputs: names of the whole model's inputs and
+        outputs. progress: called after each session is opened."""
         self._engines = list[Engine]()
         for part in slices:
             self._engines.append(open_exposed(part, []))
@@ -58,8 +58,8 @@ def open_long(
     """Returns an engine that also outputs these inner tensors: a SlicedEngine for a long model, otherwise the Engine of
     open_exposed().
 
-    model: nodes in running order; a long model whose value_info is incomplete gets a single session. progress: called after
-    each session of several is opened. Raises BadFileError if onnxruntime refuses the model."""
+    model: nodes in running order; a long model whose value_info is incomplete gets a single session. progress: called
+    after each session of several is opened. Raises BadFileError if onnxruntime refuses the model."""
     source = model if isinstance(model, LightModel) else light_model(model)
     if len(source.model.graph.node) <= 2 * NODES_PER_SLICE:
         return open_exposed(source, names)
@@ -73,7 +73,8 @@ def open_long(
 
 def _slices(source: LightModel, names: list[str]) -> list[LightModel]:
     """Returns consecutive parts of the model, each with the outputs that were requested of it or that later parts read.
-    Returns [] if the type of a tensor between two parts is unknown, or a requested tensor is not the output of a node."""
+    Returns [] if the type of a tensor between two parts is unknown, or a requested tensor is not the output of a
+    node."""
     graph = source.model.graph
     nodes = list(graph.node)
     infos: dict[str, Any] = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input] if _has_static_type(v)}

@@ -7,9 +7,9 @@ from onnx import helper
 
 
 def split_dynamic_matmul(model: onnx.ModelProto) -> None:
-    """Replaces every DynamicQuantizeMatMul (A B b_scale b_zero_point? bias?) by a DynamicQuantizeLinear, shared by all nodes
-    that read the same A, and a MatMulIntegerToFloat, in place. The new tensors are called A_quantized, A_scale and
-    A_zero_point, with `~` appended while a name is taken."""
+    """Replaces every DynamicQuantizeMatMul (A B b_scale b_zero_point? bias?) by a DynamicQuantizeLinear, shared by all
+    nodes that read the same A, and a MatMulIntegerToFloat, in place. The new tensors are called A_quantized, A_scale
+    and A_zero_point, with `~` appended while a name is taken."""
     graph, nodes = model.graph, list[onnx.NodeProto]()
     if not any(_is_dynamic(node) for node in graph.node):
         return

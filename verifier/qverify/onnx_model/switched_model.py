@@ -1,4 +1,5 @@
-"""Adds switches to a float ONNX: each quantizes one tensor, and the weights of the node that computes it, while it is on."""
+"""Adds switches to a float ONNX: each quantizes one tensor, and the weights of the node that computes it, while it is
+on."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Switch:
 
 
 class SwitchedModel:
-    """A model with switches in one session: run() quantizes the tensors that are switched on and leaves the others float.
+    """A model with switches in one session: run() quantizes the tensors that are switched on and leaves the others
+    float.
 
     switches: tensor name to the model input that switches it. Raises BadFileError if onnxruntime refuses the model."""
 
@@ -125,7 +127,8 @@ def _add_weight_choices(
 
 
 def _branches(flag: str, target: str, inside: list[onnx.NodeProto], on: str, off: str) -> onnx.NodeProto:
-    """Returns the If node target = flag ? on : off. inside: the nodes that compute `on`, run only if the flag is set."""
+    """Returns the If node target = flag ? on : off. inside: the nodes that compute `on`, run only if the flag is
+    set."""
 
     def branch(nodes: list[onnx.NodeProto], source: str, name: str) -> onnx.GraphProto:
         copy = helper.make_node("Identity", [source], [f"{target}/{name}"])

@@ -20,10 +20,11 @@ SHAPED_BY = {
 
 
 def value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
-    """Returns the tensors whose shape may depend on the values of the inputs, and all tensors computed from them, except
-    those whose shape is known.
+    """Returns the tensors whose shape may depend on the values of the inputs, and all tensors computed from them,
+    except those whose shape is known.
 
-    Nodes must be in running order. types: the known types. graphs: whether outputs of nodes with subgraphs count too."""
+    Nodes must be in running order. types: the known types. graphs: whether outputs of nodes with subgraphs count
+    too."""
     constants = {i.name for i in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
     varying: set[str] = set()
     for node in graph.node:

@@ -1,7 +1,7 @@
 """Converts a quantized .tflite into a QDQ ONNX, and maps the ONNX's tensors to those of the file.
 
-Tensors of four axes are NHWC in the file and NCHW in the ONNX. Weights, biases, scales and zero points are taken from the
-file unchanged."""
+Tensors of four axes are NHWC in the file and NCHW in the ONNX. Weights, biases, scales and zero points are taken from
+the file unchanged."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ Array = npt.NDArray[Any]
 
 
 class Interpreter:
-    """A model opened by LiteRT. Raises BadFileError if LiteRT refuses it, MissingExtraError if LiteRT is not installed."""
+    """A model opened by LiteRT. Raises BadFileError if LiteRT refuses it, MissingExtraError if LiteRT is not
+    installed."""
 
     def __init__(self, data: bytes, file: str):
         library = import_extra("ai_edge_litert.interpreter", f"{file}: a .tflite by itself")
@@ -36,8 +37,8 @@ class Interpreter:
             raise BadFileError(f"{file}: LiteRT refuses it: {said_by(error)}") from error
 
     def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """Returns the wanted tensors by index, in the file's layout. values: the inputs by index. Raises BadFileError if LiteRT
-        fails."""
+        """Returns the wanted tensors by index, in the file's layout. values: the inputs by index. Raises BadFileError
+        if LiteRT fails."""
         try:
             for index in self.inputs:
                 self._opened.set_tensor(index, np.ascontiguousarray(values[index]))

@@ -1,5 +1,5 @@
-"""Converts tensors between the layout of the .tflite and that of the ONNX. An entry is a value of ConvertedModel.tensors, with
-"axes", "shape" (in the file) and "dims" (in the ONNX)."""
+"""Converts tensors between the layout of the .tflite and that of the ONNX. An entry is a value of
+ConvertedModel.tensors, with "axes", "shape" (in the file) and "dims" (in the ONNX)."""
 
 from __future__ import annotations
 

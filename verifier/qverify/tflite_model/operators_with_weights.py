@@ -55,7 +55,8 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
 
 
 def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
-    """Returns the weights. axis: the axis that their scales must have, if there are several. Raises UnsupportedError."""
+    """Returns the weights. axis: the axis that their scales must have, if there are several. Raises
+    UnsupportedError."""
     require(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
     require(tensor.data is not None, "weights that are no constant")
@@ -79,8 +80,8 @@ def _real_weights(writer: Writer, operator: TfliteOperator, values: Array) -> st
 
 
 def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
-    """Adds the bias and returns the name of its dequantized tensor in a list, [] if there is none. Its scale is that of the
-    products, whatever scale the file states, because LiteRT adds the integers."""
+    """Adds the bias and returns the name of its dequantized tensor in a list, [] if there is none. Its scale is that of
+    the products, whatever scale the file states, because LiteRT adds the integers."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
         return []
     tensor, x, w = (writer.tensor(i) for i in (operator.inputs[2], *operator.inputs[:2]))
@@ -106,8 +107,9 @@ def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
 
 
 def _note_multipliers(writer: Writer, operator: TfliteOperator, one_scale: bool) -> None:
-    """Records the requantization scale if LiteRT multiplies the scales of input and weights in float32. It does so if the
-    weights have one scale, in a FULLY_CONNECTED and in a uint8 convolution. one_scale: whether it is one of these."""
+    """Records the requantization scale if LiteRT multiplies the scales of input and weights in float32. It does so if
+    the weights have one scale, in a FULLY_CONNECTED and in a uint8 convolution. one_scale: whether it is one of
+    these."""
     x, w = (writer.tensor(i) for i in operator.inputs[:2])
     if one_scale and w.scale.size == 1:
         y = writer.tensor(operator.outputs[0])

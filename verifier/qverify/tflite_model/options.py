@@ -29,8 +29,8 @@ OPTIONS: dict[
 
 
 def options_of(schema: Any, kind: str, table: Any) -> dict[str, Any]:
-    """Returns the options of an operator by name, {} for a kind of operator without options. Raises ValueError if the table
-    has no options or those of another operator."""
+    """Returns the options of an operator by name, {} for a kind of operator without options. Raises ValueError if the
+    table has no options or those of another operator."""
     if kind not in OPTIONS:
         return {}
     name, fields = OPTIONS[kind]

@@ -1,5 +1,5 @@
-"""Reads a .tflite into plain records, or refuses it with a one-line message. Nothing in the file is trusted: every index, length
-and size is checked before it is used."""
+"""Reads a .tflite into plain records, or refuses it with a one-line message. Nothing in the file is trusted: every
+index, length and size is checked before it is used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class TfliteOperator:
 class TfliteModel:
     """The contents of a file.
 
-    operators: in running order. inputs, outputs: tensor indices. made_by: tensor index to the operator that computes it."""
+    operators: in running order. inputs, outputs: tensor indices. made_by: tensor index to the operator that computes
+    it."""
 
     file: str
     tensors: tuple[TfliteTensor, ...]
@@ -102,8 +103,8 @@ def schema() -> Any:
 
 
 def read_tflite(data: bytes, file: str) -> TfliteModel:
-    """Returns the file's tensors and operators. Raises BadFileError for a damaged file, UnsupportedError for a file with
-    several subgraphs, variables or sparse tensors, MissingExtraError if LiteRT is not installed."""
+    """Returns the file's tensors and operators. Raises BadFileError for a damaged file, UnsupportedError for a file
+    with several subgraphs, variables or sparse tensors, MissingExtraError if LiteRT is not installed."""
     module = schema()
     try:
         return _Reader(module, data, file).read()
@@ -228,8 +229,8 @@ def _made_by(
     inputs: tuple[int, ...],
     outputs: tuple[int, ...],
 ) -> dict[int, TfliteOperator]:
-    """Returns the operator that computes each tensor. Raises ValueError if a tensor is computed twice, or read before it is
-    computed."""
+    """Returns the operator that computes each tensor. Raises ValueError if a tensor is computed twice, or read before
+    it is computed."""
     constants = {t.index for t in tensors if t.data is not None}
     if not inputs or not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
         raise ValueError("its inputs or outputs are missing, named twice or constants")
@@ -248,5 +249,6 @@ def _made_by(
 
 
 def _clean(name: str) -> str:
-    """Returns the first of the names that a converter joined by `;`, at most 96 characters, with unsafe ones replaced by `_`."""
+    """Returns the first of the names that a converter joined by `;`, at most 96 characters, with unsafe ones replaced
+    by `_`."""
     return re.sub(r"[^A-Za-z0-9_./:-]+", "_", name.partition(";")[0]).strip("_")[:96]

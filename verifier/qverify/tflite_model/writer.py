@@ -28,8 +28,8 @@ class Writer:
     Attributes:
         model: the file that is converted.
         nodes, constants: what has been written.
-        tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file, "axes"
-            their order in the ONNX, "dims" the dims in the ONNX.
+        tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
+            "axes" their order in the ONNX, "dims" the dims in the ONNX.
         multipliers: see ConvertedModel.
     """
 
@@ -48,8 +48,8 @@ class Writer:
         return self.model.tensors[index]
 
     def name(self, index: int) -> str:
-        """Returns the ONNX name of a tensor: its name in the file, with `@index` appended if another tensor has the same name.
-        Names of derived tensors are this name followed by `@` and a suffix."""
+        """Returns the ONNX name of a tensor: its name in the file, with `@index` appended if another tensor has the
+        same name. Names of derived tensors are this name followed by `@` and a suffix."""
         if index not in self._names:
             name = self.tensor(index).name
             self._names[index] = name if name not in self._taken else f"{name}@{index}"
@@ -114,7 +114,8 @@ class Writer:
         return f"{onnx_name}@real"
 
     def quantize(self, real: str, index: int, name: str = "") -> None:
-        """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor itself."""
+        """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor
+        itself."""
         self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
 
     def made(self, index: int) -> str:
@@ -122,7 +123,8 @@ class Writer:
         return f"{self.name(index)}@before"
 
     def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
-        """Quantizes the only output of an operator, after its fused activation. Its real values are called `made(output)`."""
+        """Quantizes the only output of an operator, after its fused activation. Its real values are called
+        `made(output)`."""
         (output,) = operator.outputs
         real = self.made(output)
         if limits := CLAMPS[activation]:
@@ -133,8 +135,8 @@ class Writer:
         self.quantize(real, output)
 
     def unchanged(self, index: int, name: str, axes: Sequence[int], dims: Sequence[int], kind: str, **how: Any) -> str:
-        """Writes tensor `index` in another layout, as the quantized tensor `name` of the ONNX, and returns the name of its real
-        values. kind: the ONNX operator that moves it."""
+        """Writes tensor `index` in another layout, as the quantized tensor `name` of the ONNX, and returns the name of
+        its real values. kind: the ONNX operator that moves it."""
         if name not in self.tensors:
             constants = [self.constant(f"{name}@shape", np.array(dims, np.int64))] if kind == "Reshape" else []
             self.node(kind, [how.pop("source", None) or self.real(index), *constants], f"{name}@before", **how)

@@ -2,14 +2,18 @@
 
 A page defines ONNX_TYPES (the ONNX types it lowers, each with the attributes it reads: see attributes.py) and at least
 one of these functions:
-  match(view, node, y, act) -> LoweredUnit | None      a float operator whose result is quantized to y
-  match_float(view, node) -> LoweredUnit | None        the same operator on quantized operands with a float output
-  match_region(view, output, y) -> LoweredUnit | None  a float tensor, quantized to y, that no `match` or `move` accepted
-  move(builder, view, node, source, outputs)    a node that copies or selects elements of any dtype, with input and output
-                                                quantized alike; the page also has moves(node) -> bool if only some nodes
-                                                of the type do so
-  lower_float(stream, node)                     a node on tensors that are not quantized
-Those that return None do not accept the node.
+  match(view, node, y, act) -> LoweredUnit | None
+      lowers a float operator whose result is quantized to y
+  match_float(view, node) -> LoweredUnit | None
+      lowers the same operator on quantized operands with a float output
+  match_region(view, output, y) -> LoweredUnit | None
+      lowers a float tensor, quantized to y, that no `match` or `move` accepted
+  move(builder, view, node, source, outputs)
+      lowers a node that copies or selects elements of any dtype, with input and output quantized alike; the page also has
+      moves(node) -> bool if only some nodes of the type do so
+  lower_float(stream, node)
+      lowers a node on tensors that are not quantized
+A function that returns None does not accept the node.
 
 Instead, or in addition, it defines OPERATORS (types on integers such as QLinearConv, with the attributes read) and
 from_operator(view, node) -> LoweredUnit.
@@ -19,8 +23,8 @@ Optional constants of a page:
   INTEGERS_TOO       types of a `lower_float` to the integer types that they also support
   SEVERAL_OUTPUTS    True if outputs after the first may be used
 
-The node before a QuantizeLinear is offered to `match`, then `move`, then `match_region`. A node that none of them accepts is
-offered to `match_float`, then `move`, then `lower_float`."""
+The node before a QuantizeLinear is offered to `match`, then `move`, then `match_region`. A node that none of them
+accepts is offered to `match_float`, then `move`, then `lower_float`."""
 
 from __future__ import annotations
 
@@ -66,8 +70,8 @@ class Lowerings:
 
 @cache
 def lowerings() -> Lowerings:
-    """Loads all pages of this folder and returns their entry points. Raises ImportError that names the file of an invalid
-    page."""
+    """Loads all pages of this folder and returns their entry points. Raises ImportError that names the file of an
+    invalid page."""
     all_pages = Lowerings()
     for page in load_pages(__name__, ()):
         stem = page.__name__.rpartition(".")[2]

@@ -1,5 +1,5 @@
-"""Add -> QLinearAdd -> add; Sub is an add with the second scale negated. Sub and 16-bit tensors stay float in the integer
-ONNX."""
+"""Add -> QLinearAdd -> add; Sub is an add with the second scale negated. Sub and 16-bit tensors stay float in the
+integer ONNX."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from qverify.onnx_model.graph_view import attributes
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError if it is not float32, is 3-D, or is 1-D and its weights are not constant."""
+    """Writes the node. Raises UnsupportedError if it is not float32, is 3-D, or is 1-D and its weights are not
+    constant."""
     words = window_words(stream, node)
     x, w, bias = [*(stream.source(n) if n else None for n in node.input), None][:3]
     stream.builder.node("conv_float", [x, planar(stream, node, w), bias], stream.declare(node), words, (), False)
@@ -26,8 +27,8 @@ def window_words(stream: FloatStream, node: Any) -> list[int]:
 
 
 def spatial_words(stream: FloatStream, node: Any) -> list[int]:
-    """Returns the words of a convolution or transposed convolution of any type. Raises UnsupportedError unless it is 1-D or
-    2-D."""
+    """Returns the words of a convolution or transposed convolution of any type. Raises UnsupportedError unless it is
+    1-D or 2-D."""
     view, attrs = stream.view, attributes(node)
     shape, kernel, out = (view.shape(n) for n in (node.input[0], node.input[1], node.output[0]))
     spatial = len(kernel) - 2
@@ -49,8 +50,8 @@ def spatial_words(stream: FloatStream, node: Any) -> list[int]:
 
 
 def planar(stream: FloatStream, node: Any, weights: str | None) -> str | None:
-    """Returns the name of the weights with rank 4; constants of rank 3 are reshaped. Raises UnsupportedError if weights of
-    rank 3 are not constant."""
+    """Returns the name of the weights with rank 4; constants of rank 3 are reshaped. Raises UnsupportedError if weights
+    of rank 3 are not constant."""
     value = stream.view.float_constant(node.input[1])
     if value is None or value.ndim == 4:
         if value is None and len(stream.view.shape(node.input[1])) != 4:

@@ -25,8 +25,8 @@ def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: lis
 def indices_of(builder: Builder, view: GraphView, node: Any, new_name: str) -> str:
     """Returns the name of the model.bin tensor for the node's indices, its second input.
 
-    new_name: the name for constant indices, which are stored as int64. Raises UnsupportedError unless the type is int32 or
-    int64."""
+    new_name: the name for constant indices, which are stored as int64. Raises UnsupportedError unless the type is int32
+    or int64."""
     name = node.input[1]
     if name in view.constants:
         return builder.made(new_name, view.constants[name].astype(np.int64))

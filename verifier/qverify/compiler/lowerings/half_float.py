@@ -1,4 +1,5 @@
-"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes the two behind what computes in float16)."""
+"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes the two behind what computes in
+float16)."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
 def region(view: GraphView, output: str) -> tuple[QuantizedTensor, list[Any]] | None:
-    """Returns the one activation with a single scale that a float tensor depends on element by element, and the nodes in
-    between, in order; None if there is no such activation."""
+    """Returns the one activation with a single scale that a float tensor depends on element by element, and the nodes
+    in between, in order; None if there is no such activation."""
     members: dict[str, Any] = {}
     todo, leaf = [output], ""
     while todo:

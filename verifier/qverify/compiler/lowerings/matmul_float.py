@@ -1,4 +1,5 @@
-"""MatMul, Gemm and FusedMatMul on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before (unpack_weights.py)."""
+"""MatMul, Gemm and FusedMatMul on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before
+(unpack_weights.py)."""
 
 from __future__ import annotations
 

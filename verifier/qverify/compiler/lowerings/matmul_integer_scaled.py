@@ -17,8 +17,8 @@ OPERATORS: dict[str, Any] = {"MatMulIntegerToFloat": {}}
 
 
 def from_operator(view: GraphView, node: Any) -> LoweredUnit:
-    """Returns the unit of A B a_scale b_scale a_zero_point? b_zero_point? bias?. With constant parameters and no bias it is
-    a matmul, whose result is rounded once. Raises UnsupportedError."""
+    """Returns the unit of A B a_scale b_scale a_zero_point? b_zero_point? bias?. With constant parameters and no bias
+    it is a matmul, whose result is rounded once. Raises UnsupportedError."""
     parameters = [n for n in node.input[2:6] if n]
     if all(n in view.constants for n in parameters) and not (len(node.input) > 6 and node.input[6]):
         return matmul.to_float(view, node)

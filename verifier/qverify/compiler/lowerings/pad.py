@@ -31,7 +31,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def _pads_of_all(stream: FloatStream, node: Any, pads: Any, rank: int) -> Any:
-    """Returns begin and end of every dim, with 0 for dims that opset 18's axes input leaves out. Raises UnsupportedError."""
+    """Returns begin and end of every dim, with 0 for dims that opset 18's axes input leaves out. Raises
+    UnsupportedError."""
     if len(node.input) < 4 or not node.input[3]:
         return pads
     axes = stream.view.constants.get(node.input[3])

@@ -1,4 +1,5 @@
-"""ReduceSum, ReduceMax, ReduceL2 and others, and global pools that are no average, on a float stream -> reduce_float."""
+"""ReduceSum, ReduceMax, ReduceL2 and others, and global pools that are no average, on a float stream ->
+reduce_float."""
 
 from __future__ import annotations
 

@@ -37,8 +37,9 @@ def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> Lo
 
 
 def _overflows(y: QuantizedTensor, depth: int) -> bool:
-    """Returns whether QLinearSoftmax overflows float32 when it scales its largest exponential, exp(-5) of FLT_MAX / depth; it
-    then returns 255 for much smaller values. Such a Softmax stays float, as onnxruntime computes it with nothing fused."""
+    """Returns whether QLinearSoftmax overflows float32 when it scales its largest exponential, exp(-5) of FLT_MAX /
+    depth; it then returns 255 for much smaller values. Such a Softmax stays float, as onnxruntime computes it with
+    nothing fused."""
     return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * math.exp(-5.0) / depth > 0.99
 
 

@@ -20,8 +20,8 @@ LOWEST = float(np.finfo(np.float32).min)
 class Heads:
     """Dimensions of an attention.
 
-    batch, queries, keys: sizes of the batch and the two sequences. heads: number of heads. sizes: number of elements of a
-    query, a key and a value, over all heads."""
+    batch, queries, keys: sizes of the batch and the two sequences. heads: number of heads. sizes: number of elements of
+    a query, a key and a value, over all heads."""
 
     batch: int
     queries: int
@@ -31,8 +31,8 @@ class Heads:
 
 
 def attention(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes an Attention (inputs x, weights, bias, mask, past, attention bias) or a QAttention (x, weights, bias, scales,
-    mask, zero points, past)."""
+    """Writes an Attention (inputs x, weights, bias, mask, past, attention bias) or a QAttention (x, weights, bias,
+    scales, mask, zero points, past)."""
     quantized = node.op_type == "QAttention"
     mask, past = (input_name(node, 5), input_name(node, 8)) if quantized else (input_name(node, 3), input_name(node, 4))
     _check(r, node, past)
@@ -56,8 +56,8 @@ def attention(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def several(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes a MultiHeadAttention (inputs query, key, value, bias, padding mask, attention bias; later inputs belong to the
-    past)."""
+    """Writes a MultiHeadAttention (inputs query, key, value, bias, padding mask, attention bias; later inputs belong to
+    the past)."""
     _check(r, node, "".join(input_name(node, i) for i in range(6, 10)))
     if not input_name(node, 1) or not input_name(node, 2) or any(len(r.dims(n)) != 3 for n in node.input[:3]):
         raise r.refusal("packed operands, or keys and values by heads, are not supported; wanted three of rank 3")
@@ -107,7 +107,8 @@ def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
 
 
 def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
-    """Writes the attention of a query, a key and a value, each (batch, length, size). added: tensors added to the products."""
+    """Writes the attention of a query, a key and a value, each (batch, length, size). added: tensors added to the
+    products."""
     lengths, orders = (heads.queries, heads.keys, heads.keys), ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
     if not heads.heads or any(size % heads.heads for size in heads.sizes):
         raise r.refusal(f"num_heads={heads.heads} does not divide {list(heads.sizes)}")

@@ -1,5 +1,5 @@
-"""Writes Einsum as Transpose, Reshape, MatMul and ReduceSum. More than two operands are combined from the left, two at a
-time."""
+"""Writes Einsum as Transpose, Reshape, MatMul and ReduceSum. More than two operands are combined from the left, two at
+a time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def _without_broadcast(r: Rewriter, term: Term, other: Term) -> Term:
 
 
 def _arranged(r: Rewriter, term: Term, order: list[str], batch: int, rows: int) -> str:
-    """Returns the term's tensor as (batch..., rows, columns). rows: the number of labels after the batch that form the rows."""
+    """Returns the term's tensor as (batch..., rows, columns). rows: the number of labels after the batch that form the
+    rows."""
     name, perm = term.name, [term.labels.index(n) for n in order]
     if perm != sorted(perm):
         name = r.step("Transpose", [name], "arranged", perm=perm)

@@ -49,15 +49,16 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Refuses axes of one element, over which nothing varies: the result would be a rounding error divided by almost 0."""
+    """Refuses axes of one element, over which nothing varies: the result would be a rounding error divided by almost
+    0."""
     axes, dims = attribute(node, "axes", [0, 2, 3]), r.dims(node.input[0])
     if len(set(axes)) != len(axes) or prod(dims[a] for a in axes if -len(dims) <= a < len(dims)) < 2:
         raise r.refusal(f"axes {list(axes)} of {list(dims)} name single elements, or one axis twice")
 
 
 def _finite(constant: onnx.NodeProto) -> None:
-    """Replaces minus infinity by half of the lowest float32, in place: a score added to it is lost as well, and comparing
-    infinities would show nothing."""
+    """Replaces minus infinity by half of the lowest float32, in place: a score added to it is lost as well, and
+    comparing infinities would show nothing."""
     for a in constant.attribute:
         if a.type == a.TENSOR and a.t.data_type == onnx.TensorProto.FLOAT:
             value = numpy_helper.to_array(a.t)

@@ -43,8 +43,8 @@ def grid_sample(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def _neighbours(r: Rewriter, line: str, size: int, border: bool, corners: int) -> list[tuple[str, str]]:
-    """Returns position and weight of the two neighbours of every point along a dim of this size; neighbours outside have
-    weight 0."""
+    """Returns position and weight of the two neighbours of every point along a dim of this size; neighbours outside
+    have weight 0."""
     half = r.constant("half_size", np.float32((size - 1 if corners else size) / 2))
     middle, zero = r.constant("middle", np.float32((size - 1) / 2)), r.constant("zero", np.float32(0))
     last, one = r.constant("last", np.float32(size - 1)), r.constant("one", np.float32(1))

@@ -1,5 +1,5 @@
-"""Writes linear Resize over dims other than the last two of four: transposes up to two of them there; three dims take two
-steps."""
+"""Writes linear Resize over dims other than the last two of four: transposes up to two of them there; three dims take
+two steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KEPT = (
 
 
 def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Resizes the dims that change, the last two first. Integers, which onnxruntime truncates after every step, must need at
-    most one step."""
+    """Resizes the dims that change, the last two first. Integers, which onnxruntime truncates after every step, must
+    need at most one step."""
     mode, smooth = attribute(node, "mode", b"nearest"), attribute(node, "antialias", 0)
     if mode not in (b"linear", b"cubic") or r.opset < 11:
         return False
@@ -73,8 +73,8 @@ def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
 def _step(
     r: Rewriter, node: onnx.NodeProto, x: tuple[str, Dims], axes: list[int], out: Dims, scales: Array | None, to: str
 ) -> str:
-    """Writes the Resize of one or two dims of x (its name and dims) between movements of these dims to the end and back, and
-    returns `to`."""
+    """Writes the Resize of one or two dims of x (its name and dims) between movements of these dims to the end and
+    back, and returns `to`."""
     source, shape = x
     order = [a for a in range(len(shape)) if a not in axes] + axes
     if order != sorted(order):

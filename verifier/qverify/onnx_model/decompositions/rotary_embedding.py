@@ -1,4 +1,5 @@
-"""Writes RotaryEmbedding (of ONNX and of com.microsoft), which rotates pairs of elements by the angle of their position."""
+"""Writes RotaryEmbedding (of ONNX and of com.microsoft), which rotates pairs of elements by the angle of their
+position."""
 
 from __future__ import annotations
 

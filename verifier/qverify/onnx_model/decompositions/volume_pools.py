@@ -50,8 +50,8 @@ def _reaching(window: Volume) -> tuple[int, ...]:
 
 
 def average_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Stacks the slices of one output depth row by row into one plane, with windows that are correspondingly higher. If some
-    slices of a window do not count, the mean is scaled."""
+    """Stacks the slices of one output depth row by row into one plane, with windows that are correspondingly higher. If
+    some slices of a window do not count, the mean is scaled."""
     window = _window(r, node)
     if window is None or attribute(node, "channels_last", 0):
         return False

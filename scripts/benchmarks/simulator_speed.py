@@ -1,5 +1,5 @@
-"""Simulator against the reference runs themselves: integer ONNX, all tensors exposed, two threads, one model a
-child."""
+"""Measures a run of the simulator or of the reference (integer ONNX, all tensors as outputs, two threads) on one
+model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.measure import median_s, peak_mb
 
 
 def sides(model: str, side: str, repeat: int) -> dict[str, float]:
-    """Median seconds of one side's run on one model, and the peak memory of the process that held only it."""
+    """Returns the median seconds of one side's run, and the peak memory of this process, which runs only this side."""
     from qverify.compiler.compile_model import CompilerOptions, compile_model
     from qverify.inputs.prepare import random_inputs
 

@@ -9,8 +9,8 @@ one of these functions:
   match_region(view, output, y) -> LoweredUnit | None
       lowers a float tensor, quantized to y, that no `match` or `move` accepted
   move(builder, view, node, source, outputs)
-      lowers a node that copies or selects elements of any dtype, with input and output quantized alike; the page also has
-      moves(node) -> bool if only some nodes of the type do so
+      lowers a node that copies or selects elements of any dtype, with input and output quantized alike; the page also
+      has moves(node) -> bool if only some nodes of the type do so
   lower_float(stream, node)
       lowers a node on tensors that are not quantized
 A function that returns None does not accept the node.

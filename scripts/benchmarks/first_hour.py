@@ -1,4 +1,5 @@
-"""The newcomer's walk, timed: a float ONNX and photos, to a verdict, to a planted fault found and explained."""
+"""Times the steps of a first-time user: from a float ONNX and photos to a verdict, and to a planted fault that is found
+and explained."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT.parent / "shared" / "models"
 PHOTOS = ("bird", "cat", "dragonfly", "face", "grace_hopper", "hot_dog", "owl", "parrot", "sunflower", "pets", "squat")
 CASE = "parrot.jpg"
-WALKS = {  # what the reader knows of his network: its size, how it was trained; and a node that he thinks of
+WALKS = {  # network to what its user knows: input size, preprocessing, and a misspelt node name
     "mbv1_025_224": ('size="224x224"\ntrain="rgb"\nfit="stretch"\nmean=127.5\nstd=127.5\n', "input", "conv_pw_5"),
     "yunet_n_320": ('size="320x320"\ntrain="bgr"\nfit="letterbox"\nmean=0\nstd=1\n', "input", "Conv_23"),
 }
@@ -26,7 +27,7 @@ WALKS = {  # what the reader knows of his network: its size, how it was trained;
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of the walk. wanted: its exit status. said: what it printed, on both streams."""
+    """One command. wanted: the expected exit status. said: its output on both streams."""
 
     name: str
     words: str
@@ -40,25 +41,25 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench walk", description=__doc__)
     parser.add_argument("--network", choices=[*WALKS], action="append")
     parser.add_argument("--json", metavar="F")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     if not MODELS.is_dir():
         print("the real models (../shared/models) are not beside the project")
         return 2
     rows, wrong = [], 0
-    for network in asked.network or WALKS:
+    for network in options.network or WALKS:
         steps = walk(network)
         for step in steps:
             print(f"{network:14s} {step.seconds:6.1f} s  status {step.status}  {step.name}")
             wrong += step.status != step.wanted
         print(f"{network:14s} {sum(s.seconds for s in steps):6.1f} s  in all, {len(steps)} commands")
         rows += [{"network": network} | asdict(step) for step in steps]
-    if asked.json:
-        Path(asked.json).write_text(json.dumps(rows, indent=1) + "\n")
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     return int(wrong > 0)
 
 
 def walk(network: str) -> list[Step]:
-    """Returns the steps of one network, in a folder that holds its float ONNX and the photos."""
+    """Runs and returns the steps of one network, in a folder with its float ONNX and the photos."""
     description, name, thought = WALKS[network]
     with tempfile.TemporaryDirectory(prefix="qverify-walk-") as place:
         folder = Path(place)

@@ -1,4 +1,5 @@
-"""Triage beside one verification, healthy and failing; a reduction; a capture beside zstd on the same bytes."""
+"""Measures triage and a single verification, healthy and failing; a reduction; and a capture and zstd on the same
+bytes."""
 
 from __future__ import annotations
 
@@ -60,14 +61,16 @@ def main(words: list[str]) -> int:
 
 
 def _spoiled(model: str) -> tuple[str, int]:
-    """A faulty board whose fault is at the convolution nearest to the middle; nodes of the model."""
+    """Returns the address of a faulty board whose fault is at the convolution nearest to the middle, and the number of
+    nodes of the model."""
     nodes = open_models([model]).graph.nodes
     places = [n.outputs[0] for n in nodes if n.op in ("conv", "fully_connected", "matmul")]
     return f"faulty:local?fault=plus_one@{places[len(places) // 2]}", len(nodes)
 
 
 def _ratio(model: Path) -> dict[str, Any]:
-    """Seconds of triage without a float file over those of one verification, the board healthy and failing."""
+    """Returns the time of triage without a float file divided by that of one verification, for a healthy and a failing
+    board."""
     row: dict[str, Any] = {"model": model.name}
     for kind, board in (("healthy", "local"), ("failing", _spoiled(str(model))[0])):
         asked = Request([str(model)], board, options=Options(dump_all=True))
@@ -89,7 +92,7 @@ def _reduced(model: Path) -> dict[str, Any]:
 
 
 def _captured(model: Path) -> dict[str, Any]:
-    """A photo's tensors, which all sides hold alike, captured; against one zstd level 1 of the same bytes."""
+    """Measures the capture of a photo's tensors, which are equal on all sides, and zstd level 1 of the same bytes."""
     opened = open_models([str(model)])
     photo = model.parents[1] / PHOTO
     asked = InputRequest(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})

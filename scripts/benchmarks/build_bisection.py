@@ -52,7 +52,7 @@ def plant(model: str, count: int, seed: int, gate: str) -> list[dict[str, Any]]:
 
     opened = open_models([model])
     assert opened.original is not None
-    computed = WrittenModel(opened.original, opened.graph.tensors).made
+    computed = WrittenModel(opened.original, opened.graph.tensors).computed
     places = [name for name in opened.graph.observable() if name in computed]
     drawn, rows = random.Random(seed), list[dict[str, Any]]()
     for _ in range(count * MAX_DRAWS):

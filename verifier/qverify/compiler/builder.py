@@ -43,7 +43,7 @@ class Builder:
             self.tensors[spec.name] = replace(spec, layout=before.layout)
         return spec.name
 
-    def made(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
+    def new_constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
         """Adds a new constant and returns its name, which is `name` with `~` appended while that is taken."""
         while name in self._taken or name in self.constants:
             name += "~"
@@ -94,7 +94,7 @@ class Builder:
                 value = parameters(self.rounding, real, wide)
             except ValueError as error:
                 raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
-        return self.made(f"{output}/rq", value)
+        return self.new_constant(f"{output}/rq", value)
 
     def real_scales(self, output: str, real: Array) -> str:
         """Adds the `rq` constant of a node with a float output, float64 in every rounding mode, and returns its name.
@@ -102,13 +102,13 @@ class Builder:
         value = np.atleast_1d(real.astype(np.float64))
         if not (np.isfinite(value) & (value > 0)).all():
             raise NotOnHostError(f"{output}: its scale (input scale * weight scale) is not finite and positive")
-        return self.made(f"{output}/rq", value)
+        return self.new_constant(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
         """Adds the `rq` constant of an addition in an integer rounding mode and returns its name. Raises NotOnHostError
         if the mode cannot represent the ratios."""
         try:
-            return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
+            return self.new_constant(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
 

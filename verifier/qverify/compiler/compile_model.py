@@ -90,18 +90,18 @@ class CompiledModel:
 
     Attributes:
         graph: the graph that model.bin contains.
-        made: the integer ONNX; serialized if the host computes nodes of it.
+        integer_source: the integer ONNX; serialized if the host computes nodes of it.
         notes: remarks about the arithmetic for reports.
     """
 
     graph: Graph
-    made: IntegerModel | bytes
+    integer_source: IntegerModel | bytes
     notes: list[str] = field(default_factory=list)
 
     @property
     def integer(self) -> list[Piece]:
         """Returns the pieces of the integer ONNX's file."""
-        return [self.made] if isinstance(self.made, bytes) else self.made.pieces()
+        return [self.integer_source] if isinstance(self.integer_source, bytes) else self.integer_source.pieces()
 
     @property
     def integer_onnx(self) -> bytes:
@@ -110,14 +110,20 @@ class CompiledModel:
 
     def integer_model(self) -> LightModel:
         """Returns the integer ONNX as a LightModel, whose large constants are the compiler's arrays."""
-        return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
+        return (
+            light_model(onnx.ModelProto.FromString(self.integer_source))
+            if isinstance(self.integer_source, bytes)
+            else self.integer_source.light()
+        )
 
     def adopt(self, graph: Graph) -> None:
         """Replaces the graph by the one read from model.bin, which is run instead. Large constants of the integer ONNX
         are replaced by equal ones of the new graph, so that they are in memory only once."""
-        if not isinstance(self.made, bytes):
+        if not isinstance(self.integer_source, bytes):
             old, new = self.graph.constants, graph.constants
-            self.made = self.made.sharing({address(old[n]): new[n] for n in old.keys() & new.keys()})
+            self.integer_source = self.integer_source.sharing(
+                {address(old[n]): new[n] for n in old.keys() & new.keys()}
+            )
         self.graph = graph
 
 

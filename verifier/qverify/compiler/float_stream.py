@@ -32,7 +32,7 @@ class FloatStream:
             if name in view.constants:
                 return self.builder.constant(name, constant)
             if name not in self._constants:
-                self._constants[name] = self.builder.made(f"{name}/constant", constant)
+                self._constants[name] = self.builder.new_constant(f"{name}/constant", constant)
             return self._constants[name]
         if name not in self.builder.tensors:
             self.builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), interior=name in self.interior))

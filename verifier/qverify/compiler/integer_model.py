@@ -74,13 +74,13 @@ class IntegerModel:
         return replace(self, constants=constants)
 
 
-def _shared(value: Array, other: Array) -> Array:
-    """Returns `other` in the shape of `value` if both have the same dtype and bytes, else `value`."""
-    comparable = other.dtype == value.dtype and other.size == value.size and value.flags.c_contiguous
-    if not comparable or not is_large(value) or not other.flags.aligned or not other.flags.c_contiguous:
+def _shared(value: Array, candidate: Array) -> Array:
+    """Returns `candidate` in the shape of `value` if both have the same dtype and bytes, else `value`."""
+    comparable = candidate.dtype == value.dtype and candidate.size == value.size and value.flags.c_contiguous
+    if not comparable or not is_large(value) or not candidate.flags.aligned or not candidate.flags.c_contiguous:
         return value
-    other = other.reshape(value.shape)
-    return other if np.array_equal(other, value) else value
+    candidate = candidate.reshape(value.shape)
+    return candidate if np.array_equal(candidate, value) else value
 
 
 def address(value: Array) -> int:

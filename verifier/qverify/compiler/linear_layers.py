@@ -77,11 +77,11 @@ def weight_and_bias(
     weight: the values of w in the node's layout. axis: the axis of its scales in that layout."""
     name = f"{y.name}/weight"
     spec = replace(w.spec(name, tuple(weight.shape)), channel_axis=axis if len(w.scale) > 1 else -1)
-    name = builder.made(name, weight, spec)
+    name = builder.new_constant(name, weight, spec)
     if bias is None:
         return [name, None]
     kind: type = np.float32 if bias.dtype == np.float32 else np.int64 if wide else np.int32
-    return [name, builder.made(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
+    return [name, builder.new_constant(f"{y.name}/bias", bias.reshape(-1).astype(kind))]
 
 
 def scaled_alike(x: QuantizedTensor, w: QuantizedTensor) -> bool:

@@ -48,8 +48,8 @@ def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], ren
 
 def _give_to_islands(graph: Graph) -> Graph:
     """Returns the graph with those network inputs as outputs that host islands read and that nodes now compute."""
-    made = {o for node in graph.nodes for o in node.outputs} - set(graph.outputs)
-    pulled = [tuple(n for n in island.inputs if n in made) for island in graph.islands]
+    computed = {o for node in graph.nodes for o in node.outputs} - set(graph.outputs)
+    pulled = [tuple(n for n in island.inputs if n in computed) for island in graph.islands]
     islands = tuple(replace(i, pulled=(*i.pulled, *more)) for i, more in zip(graph.islands, pulled, strict=True))
     more_outputs = dict.fromkeys(n for names in pulled for n in names)
     return replace(graph, islands=islands, outputs=(*graph.outputs, *more_outputs))
@@ -124,8 +124,8 @@ class _InputNodes:
     def _named(self, suffix: str, spec: TensorSpec) -> str:
         """Declares a new tensor, named after the input, and returns its name."""
         name = f"{self._spec.name}.{suffix}"
-        made = {n for island in self._old.islands for n in island.made}
-        while name in self._old.tensors or name in made:
+        of_islands = {n for island in self._old.islands for n in island.made}
+        while name in self._old.tensors or name in of_islands:
             name += "~"
         self._tensors[name] = replace(spec, name=name)
         return name

@@ -43,13 +43,13 @@ def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
     model: its nodes are in running order and its value_info is complete."""
     places = _Places(model)
     after = places.before_quantize(places.behind_dequantize(list(model.graph.node)))
-    if not places.made:
+    if not places.declarations:
         return model
     stepped = onnx.ModelProto()
     stepped.CopyFrom(model)
     del stepped.graph.node[:]
     stepped.graph.node.extend(after)
-    stepped.graph.value_info.extend(places.made)
+    stepped.graph.value_info.extend(places.declarations)
     stepped.graph.initializer.extend(places.borders)
     if any(node.input[0] in places.constants and node.op_type in MOVEMENTS for node in after if node.input):
         fold_constants(stepped, places.types())
@@ -61,14 +61,14 @@ class _Places:
 
     Attributes:
         constants: the model's initializers.
-        made: declarations of the integer tensors that were added.
+        declarations: types and shapes of the integer tensors that were added.
         borders: new initializers, the values that a Pad of integers fills in.
     """
 
     def __init__(self, model: onnx.ModelProto):
         graph = model.graph
         self.constants = {i.name: i for i in graph.initializer}
-        self.made: list[onnx.ValueInfoProto] = []
+        self.declarations: list[onnx.ValueInfoProto] = []
         self.borders: list[onnx.TensorProto] = []
         self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self._ends = {o.name for o in graph.output}
@@ -280,7 +280,7 @@ class _Places:
             name += "~"
         self._taken.add(name)
         self._infos[name] = helper.make_tensor_value_info(name, kind, dims)
-        self.made.append(self._infos[name])
+        self.declarations.append(self._infos[name])
         return name
 
 

@@ -20,7 +20,7 @@ class WrittenModel:
         initializers_are_no_inputs(model)
         sort_nodes(model.graph, "quantized ONNX")
         self.inputs = tuple(i.name for i in model.graph.input)
-        self.made = frozenset(name for node in model.graph.node for name in node.output if name)
+        self.computed = frozenset(name for node in model.graph.node for name in node.output if name)
         self._cutter = Cutter(model, specs)
 
     def cut(self, outputs: Collection[str]) -> bytes:

@@ -159,8 +159,8 @@ def _check_round(each: DecompositionRound) -> None:
     values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
-        given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
-        mine = open_exposed(fragment, []).run(given, outputs)
+        inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+        mine = open_exposed(fragment, []).run(inputs, outputs)
         wrong = [name for name in outputs if not is_close(mine[name], values[name])]
         alone = _computed_alone(each, replaced, values) if wrong else {}
         for name in wrong:
@@ -178,8 +178,8 @@ def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: di
             needed.update(node.input)
     before = DecompositionRound(each.before, each.before, [])
     fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
-    given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
-    return open_exposed(fragment, []).run(given, outputs)
+    inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+    return open_exposed(fragment, []).run(inputs, outputs)
 
 
 def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:

@@ -65,8 +65,8 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
 def _reason_to_refuse(node: onnx.NodeProto) -> str:
     """Returns why the node cannot be run, as the end of a sentence, or "" if it can."""
     domain = "" if node.domain == "ai.onnx" else node.domain
-    known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
-    if not known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
+    is_known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
+    if not is_known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
         kind = f"{domain}::{node.op_type}" if domain else node.op_type
         return f"is of the unknown operator {kind}; replace it with ONNX operators, cut the model before it, or name what runs it (--reference-engine)"
     if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:

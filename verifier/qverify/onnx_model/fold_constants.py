@@ -187,10 +187,10 @@ def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
 def _size_bytes(node: onnx.NodeProto, types: Types) -> int | None:
     """Returns an upper estimate of the bytes of the node's outputs, or None if the type of one is unknown."""
     sizes = [(types[n][0], prod(types[n][1])) if n in types else None for n in node.output if n]
-    known = [s for s in sizes if s is not None]
+    known_sizes = [s for s in sizes if s is not None]
     return (
-        sum(8 * size if kind == onnx.TensorProto.INT64 else 4 * size for kind, size in known)
-        if known == sizes
+        sum(8 * size if kind == onnx.TensorProto.INT64 else 4 * size for kind, size in known_sizes)
+        if known_sizes == sizes
         else None
     )
 

@@ -35,7 +35,7 @@ def guard_divisions(model: bytes) -> bytes:
         return model
     try:
         proto = onnx.load_from_string(model)
-        if not any(_divides(one) for owner in (proto.graph, *proto.functions) for one in _all_nodes(owner)):
+        if not any(_divides(node) for owner in (proto.graph, *proto.functions) for node in _all_nodes(owner)):
             return model
         proto = inline_functions(proto, "model")
         sort_nodes(proto.graph, "model")
@@ -49,7 +49,7 @@ def guard_divisions(model: bytes) -> bytes:
 
 def _all_nodes(owner: onnx.GraphProto | onnx.FunctionProto) -> list[onnx.NodeProto]:
     """Returns the nodes of a graph or function, also those inside their subgraphs."""
-    return [one for node in owner.node for one in inner_nodes(node)]
+    return [inner for node in owner.node for inner in inner_nodes(node)]
 
 
 def _divides(node: onnx.NodeProto) -> bool:

@@ -29,12 +29,12 @@ def infer_types(model: onnx.ModelProto, more: Types) -> Types:
     except Exception:  # the C++ library's errors; a run finds the types later
         inferred = skeleton
     graph = inferred.graph
-    known: Types = {i.name: (i.data_type, tuple(i.dims)) for i in model.graph.initializer}
+    types: Types = {i.name: (i.data_type, tuple(i.dims)) for i in model.graph.initializer}
     for value in [*graph.input, *graph.value_info, *graph.output]:
         kind = value.type.tensor_type
         if kind.elem_type and kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
-            known[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    return known
+            types[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return types
 
 
 def _is_uneven(tensor: onnx.TensorProto) -> bool:

@@ -29,7 +29,7 @@ def convolution(writer: Writer, operator: TfliteOperator) -> None:
     pads = pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)
     inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator)]
     writer.node(
-        "Conv", inputs, writer.made(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
+        "Conv", inputs, writer.unquantized(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
         group=channels // per_group,
     )  # fmt: skip
     _note_multipliers(writer, operator, x.dtype == "uint8")
@@ -49,7 +49,7 @@ def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, f"rows{length}")
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
-    writer.node("Gemm", inputs, writer.made(y.index), transB=1)
+    writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     _note_multipliers(writer, operator, True)
     writer.finish(operator, activation_of(operator))
 

@@ -41,7 +41,7 @@ def binary(writer: Writer, operator: TfliteOperator) -> None:
         aligned = len(tensor.shape) == len(y.shape) or len(y.shape) < 4 or prod(tensor.shape) == 1
         require(aligned, f"an operand of {list(tensor.shape)} for an output of {list(y.shape)}")
         operands.append(writer.real(index))
-    writer.node(BINARY[operator.kind], operands, writer.made(y.index))
+    writer.node(BINARY[operator.kind], operands, writer.unquantized(y.index))
     writer.finish(operator, activation_of(operator))
 
 
@@ -54,9 +54,11 @@ def pool(writer: Writer, operator: TfliteOperator) -> None:
     how = {"strides": strides_of(operator), "pads": pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)}
     whole = tuple(kernel) == x.shape[1:3] and y.shape[1:3] == (1, 1) and operator.kind == "AVERAGE_POOL_2D"
     if whole and not any(how["pads"]):
-        writer.node("GlobalAveragePool", [writer.real(x.index)], writer.made(y.index))
+        writer.node("GlobalAveragePool", [writer.real(x.index)], writer.unquantized(y.index))
     else:
-        writer.node(POOLS[operator.kind], [writer.real(x.index)], writer.made(y.index), kernel_shape=kernel, **how)
+        writer.node(
+            POOLS[operator.kind], [writer.real(x.index)], writer.unquantized(y.index), kernel_shape=kernel, **how
+        )
     writer.finish(operator, activation_of(operator))
 
 
@@ -65,7 +67,7 @@ def mean(writer: Writer, operator: TfliteOperator) -> None:
     axes = sorted({a % max(len(x.shape), 1) for a in integers(writer, operator.inputs[1])})
     require(len(x.shape) == 4 and axes == [1, 2], f"axes {axes} of {list(x.shape)}; wanted height and width")
     keep_dims = bool(operator.options["KeepDims"])
-    writer.node("ReduceMean", [writer.real(x.index)], writer.made(y.index), axes=[2, 3], keepdims=int(keep_dims))
+    writer.node("ReduceMean", [writer.real(x.index)], writer.unquantized(y.index), axes=[2, 3], keepdims=int(keep_dims))
     writer.finish(operator)
 
 
@@ -74,13 +76,13 @@ def softmax(writer: Writer, operator: TfliteOperator) -> None:
     require(operator.options["Beta"] == 1.0, f"beta {operator.options['Beta']:g}")
     require(len(x.shape) > 0, "a scalar")
     axis = _axis(-1, len(x.shape))
-    writer.node("Softmax", [writer.real(x.index)], writer.made(y.index), axis=axis)
+    writer.node("Softmax", [writer.real(x.index)], writer.unquantized(y.index), axis=axis)
     writer.finish(operator)
 
 
 def logistic(writer: Writer, operator: TfliteOperator) -> None:
     x, y = _ends(writer, operator, 1)
-    writer.node("Sigmoid", [writer.real(x.index)], writer.made(y.index))
+    writer.node("Sigmoid", [writer.real(x.index)], writer.unquantized(y.index))
     writer.finish(operator)
 
 
@@ -95,7 +97,7 @@ def reshape(writer: Writer, operator: TfliteOperator) -> None:
     source = writer.real(x.index) if plain else writer.rows_first(x.index, x.shape, "nhwc")
     dims = y.shape if turned else writer.onnx_shape(y.index)
     shape = writer.constant(f"{writer.name(y.index)}@shape", np.array(dims, np.int64))
-    real = writer.made(y.index)
+    real = writer.unquantized(y.index)
     if not turned:
         writer.node("Reshape", [source, shape], real)
     else:
@@ -114,7 +116,7 @@ def concatenation(writer: Writer, operator: TfliteOperator) -> None:
         require(fits and tensor is not None and len(tensor.shape) == len(y.shape), "an input of another type or rank")
     axis = _axis(int(operator.options["Axis"]), len(y.shape))
     require(activation_of(operator) == 0, "a fused activation")
-    writer.node("Concat", [writer.real(i) for i in operator.inputs], writer.made(y.index), axis=axis)
+    writer.node("Concat", [writer.real(i) for i in operator.inputs], writer.unquantized(y.index), axis=axis)
     writer.finish(operator)
 
 
@@ -127,7 +129,7 @@ def resize_bilinear(writer: Writer, operator: TfliteOperator) -> None:
     mode = "align_corners" if align else "half_pixel" if half else "asymmetric"
     sizes = writer.constant(f"{writer.name(y.index)}@sizes", np.array(writer.onnx_shape(y.index), np.int64))
     inputs = [writer.real(x.index), "", "", sizes]
-    writer.node("Resize", inputs, writer.made(y.index), mode="linear", coordinate_transformation_mode=mode)
+    writer.node("Resize", inputs, writer.unquantized(y.index), mode="linear", coordinate_transformation_mode=mode)
     writer.finish(operator)
 
 
@@ -149,7 +151,7 @@ def pad(writer: Writer, operator: TfliteOperator) -> None:
     begins, ends = pads.reshape(-1, 2).T
     order = NCHW if len(x.shape) == 4 else range(len(x.shape))
     both = writer.constant(f"{writer.name(y.index)}@pads", np.array([*begins[list(order)], *ends[list(order)]]))
-    writer.node("Pad", [writer.real(x.index), both], writer.made(y.index), mode="constant")
+    writer.node("Pad", [writer.real(x.index), both], writer.unquantized(y.index), mode="constant")
     writer.finish(operator)
 
 

@@ -118,15 +118,15 @@ class Writer:
         itself."""
         self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
 
-    def made(self, index: int) -> str:
+    def unquantized(self, index: int) -> str:
         """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
     def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
         """Quantizes the only output of an operator, after its fused activation. Its real values are called
-        `made(output)`."""
+        `unquantized(output)`."""
         (output,) = operator.outputs
-        real = self.made(output)
+        real = self.unquantized(output)
         if limits := CLAMPS[activation]:
             low, high = (self.constant(f"@{v:g}", np.float32(v)) for v in limits)  # type: ignore[arg-type]
             clamped = f"{self.name(output)}@clamped"

@@ -76,13 +76,13 @@ def lower(
     if builder.rounding != "ref-exact":
         rq, swap = builder.add_scales(y.name, ratio_a, ratio_b), 0
     elif not kernel:
-        rq = builder.made(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
     else:
         first, second = (b, a) if swap else (a, b)
         r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
         z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
-        rq = builder.made(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node(
         "add",

@@ -53,9 +53,9 @@ def lower(
         counts = np.arange(1, height * width + 1, dtype=np.float64)
         rq = builder.scales(y.name, counts, ratio / counts, kernel, x.sixteen_bit or y.sixteen_bit)
     elif kernel:
-        rq = builder.made(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
     else:
-        rq = builder.made(f"{y.name}/rq", np.array([ratio]))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio]))
     strides = flat(attrs.get("strides", [1] * spatial), spatial)
     words = [height, width, *strides, *pads, attrs.get("count_include_pad", 0), act.low, act.high]
     builder.node("average_pool", [source, rq], [y.name], words, (), kernel)

@@ -59,4 +59,4 @@ def planar(stream: FloatStream, node: Any, weights: str | None) -> str | None:
                 f"{node.name} ({node.op_type}): its weights are computed at run time; only those of 2-D can be compiled"
             )
         return weights
-    return stream.builder.made(f"{node.output[0]}/weight", value[:, :, None, :])
+    return stream.builder.new_constant(f"{node.output[0]}/weight", value[:, :, None, :])

@@ -29,7 +29,7 @@ def indices_of(builder: Builder, view: GraphView, node: Any, new_name: str) -> s
     or int64."""
     name = node.input[1]
     if name in view.constants:
-        return builder.made(new_name, view.constants[name].astype(np.int64))
+        return builder.new_constant(new_name, view.constants[name].astype(np.int64))
     dtype = view.dtype(name)
     if dtype not in ("int32", "int64"):
         raise UnsupportedError(f"{node.name} ({node.op_type}): its indices are {dtype}, wanted int32 or int64")

@@ -1,4 +1,4 @@
-"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes the two behind what computes in
+"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes these two after nodes that compute in
 float16)."""
 
 from __future__ import annotations

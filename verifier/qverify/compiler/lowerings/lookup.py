@@ -143,6 +143,6 @@ def _domain(view: GraphView, q: QuantizedTensor) -> str:
 
 
 def lower(builder: Builder, view: GraphView, x: QuantizedTensor, y: QuantizedTensor, table: Array) -> None:
-    name = builder.made(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
+    name = builder.new_constant(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("lookup", [operand(builder, x, view.shape(x.name)), name], [y.name])

@@ -35,7 +35,7 @@ def lower(builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: Q
     shape, out = view.shape(x.name), view.shape(y.name)
     index, weight = linear_tables(view, node, shape, out)
     builder.tensor(y.spec(y.name, out))
-    tables = [builder.made(f"{y.name}/index", index), builder.made(f"{y.name}/weight", weight)]
+    tables = [builder.new_constant(f"{y.name}/index", index), builder.new_constant(f"{y.name}/weight", weight)]
     builder.node("resize_linear", [operand(builder, x, shape), *tables], [y.name], [0])
 
 
@@ -43,7 +43,7 @@ def on_stream(stream: FloatStream, node: Any) -> None:
     """Writes the node on floats, or on integers, which are not requantized. Raises UnsupportedError."""
     builder, view, name = stream.builder, stream.view, node.output[0]
     index, weight = linear_tables(view, node, view.shape(node.input[0]), view.shape(name))
-    tables = [builder.made(f"{name}/index", index), builder.made(f"{name}/weight", weight)]
+    tables = [builder.new_constant(f"{name}/index", index), builder.new_constant(f"{name}/weight", weight)]
     source = stream.source(node.input[0])
     whole = builder.tensors[source].quantized
     builder.node("resize_linear", [source, *tables], stream.declare(node, like=source), [int(whole)], (), whole)

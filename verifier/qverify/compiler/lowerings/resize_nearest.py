@@ -23,7 +23,7 @@ def moves(node: Any) -> bool:
 
 def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: list[str]) -> None:
     index = nearest_index(view, node, view.shape(node.input[0]), view.shape(node.output[0]))
-    builder.node("resize_nearest", [source, builder.made(f"{outputs[0]}/index", index)], outputs)
+    builder.node("resize_nearest", [source, builder.new_constant(f"{outputs[0]}/index", index)], outputs)
 
 
 def nearest_index(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> Array:

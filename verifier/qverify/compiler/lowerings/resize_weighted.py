@@ -37,7 +37,10 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     steps = scales(view, node, shape, out) if shape != out else [np.float32(1)] * 4
     axis_tables = [weights(view, node, shape[a], out[a], steps[a]) for a in (2, 3)]
     index, weight = (np.concatenate([t[i].reshape(-1) for t in axis_tables]) for i in (0, 1))
-    tables = [stream.builder.made(f"{name}/index", index), stream.builder.made(f"{name}/weight", weight)]
+    tables = [
+        stream.builder.new_constant(f"{name}/index", index),
+        stream.builder.new_constant(f"{name}/weight", weight),
+    ]
     words = [t[0].shape[1] for t in axis_tables]
     stream.builder.node(
         "resize_weighted", [stream.source(node.input[0]), *tables], stream.declare(node), words, (), False

@@ -64,7 +64,7 @@ def lower(
     largest = float(np.float32(np.finfo(np.float32).max) / np.float32(rows[1]))
     bound = max(0.0, math.log(largest) - 5.0) / scale
     table = np.array([math.exp((i - 255 + bound) * scale) for i in range(256)], np.float64).astype(np.float32)
-    name = builder.made(f"{y.name}/table", table)
+    name = builder.new_constant(f"{y.name}/table", table)
     inverse = float(np.floor(np.float32(1.0) / np.float32(y.scale[0])))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("softmax", [operand(builder, x, view.shape(x.name)), name], [y.name], [*rows, float_word(inverse)])

@@ -49,9 +49,9 @@ def _terms(r: Rewriter, node: onnx.NodeProto) -> tuple[list[Term], tuple[str, ..
         raise r.refusal(f"equation {equation!r} for {len(node.input)} operands")
     for name in node.input:
         if (kind := r.kind(name)) != onnx.TensorProto.FLOAT:
-            found = onnx.TensorProto.DataType.Name(kind or 0).lower()
+            dtype = onnx.TensorProto.DataType.Name(kind or 0).lower()
             raise r.refusal(
-                f"operand {name!r} is {found}; wanted float32, also between tensors quantized to 8 or 16 bits"
+                f"operand {name!r} is {dtype}; wanted float32, also between tensors quantized to 8 or 16 bits"
             )
     terms = [_term(r, name, part, equation) for name, part in zip(node.input, parts, strict=True)]
     most = max((len([n for n in t.labels if n.isdigit()]) for t in terms), default=0)
@@ -102,9 +102,9 @@ def _product(r: Rewriter, a: Term, b: Term, later: set[str]) -> Term:
     return Term(name, labels, {n: sizes[n] for n in labels})
 
 
-def _without_broadcast(r: Rewriter, term: Term, other: Term) -> Term:
+def _without_broadcast(r: Rewriter, term: Term, partner: Term) -> Term:
     """Returns the term without its dims of size 1 that are larger in the other term."""
-    labels = tuple(n for n in term.labels if not (term.sizes[n] == 1 and other.sizes.get(n, 1) > 1))
+    labels = tuple(n for n in term.labels if not (term.sizes[n] == 1 and partner.sizes.get(n, 1) > 1))
     if labels == term.labels:
         return term
     name = r.step("Reshape", [term.name, r.ints("unbroadcast", [term.sizes[n] for n in labels])], "unbroadcast_dims")

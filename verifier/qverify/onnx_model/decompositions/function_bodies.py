@@ -29,23 +29,23 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     for inner in body.node:
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in inner.attribute):
             raise r.refusal("its definition branches at run time, which has no kernel")
-        made = onnx.NodeProto.FromString(inner.SerializeToString())
-        for name in made.output:
+        copy = onnx.NodeProto.FromString(inner.SerializeToString())
+        for name in copy.output:
             names.setdefault(name, r.fresh(name))
-        made.input[:] = [names[name] if name else "" for name in inner.input]
-        made.output[:] = [names[name] if name else "" for name in inner.output]
-        made.name = node.name if node.output[0] in made.output else f"{node.name}/{made.output[0]}"
-        del made.attribute[:]
+        copy.input[:] = [names[name] if name else "" for name in inner.input]
+        copy.output[:] = [names[name] if name else "" for name in inner.output]
+        copy.name = node.name if node.output[0] in copy.output else f"{node.name}/{copy.output[0]}"
+        del copy.attribute[:]
         for a in inner.attribute:
             if not a.ref_attr_name:
-                made.attribute.append(a)
+                copy.attribute.append(a)
             elif a.ref_attr_name in attributes:
                 value = onnx.AttributeProto.FromString(attributes[a.ref_attr_name].SerializeToString())
                 value.name = a.name
-                made.attribute.append(value)
-        if made.op_type == "Constant":
-            _finite(made)
-        r.nodes.append(made)
+                copy.attribute.append(value)
+        if copy.op_type == "Constant":
+            _finite(copy)
+        r.nodes.append(copy)
 
 
 def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:

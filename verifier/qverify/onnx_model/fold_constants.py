@@ -185,7 +185,7 @@ def _depends_on(node: onnx.NodeProto, constants: set[str]) -> bool:
 
 
 def _size_bytes(node: onnx.NodeProto, types: Types) -> int | None:
-    """Returns an upper estimate of the bytes of the node's outputs, or None if the type of one is unknown."""
+    """Returns an estimate of the bytes of the node's outputs, or None if the type of one is unknown."""
     sizes = [(types[n][0], prod(types[n][1])) if n in types else None for n in node.output if n]
     known_sizes = [s for s in sizes if s is not None]
     return (

@@ -37,7 +37,7 @@ def test_known_answer_is_the_simulators(name: str) -> None:
 
 
 def test_all_are_right_here_or_named() -> None:
-    found = canary.canary(use_cache=False)
+    found = canary.run_canaries(use_cache=False)
     assert found["checked"] == list(CANARIES) and set(found["failing"]) <= set(CANARIES)
 
 

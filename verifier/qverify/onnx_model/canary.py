@@ -70,7 +70,7 @@ def failing_kinds(result: dict[str, Any], mixed: bool = False) -> set[str]:
     return kinds.union(*(SAME_KERNEL.get(kind, set()) for kind in kinds))
 
 
-def canary(use_cache: bool = True) -> dict[str, Any]:
+def run_canaries(use_cache: bool = True) -> dict[str, Any]:
     """Runs the canaries and returns {"engine", "checked", "failing"}; "failing" lists those whose kernel does not
     compute the known result on this host. The result is cached per machine and onnxruntime version."""
     key = hashlib.sha256(

@@ -14,7 +14,7 @@ from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.plain_casts import casts_to_identity
-from qverify.onnx_model.value_shaped import value_shaped
+from qverify.onnx_model.value_shaped import find_value_shaped
 
 Shapes = dict[str, tuple[int, ...]]
 MAX_ROUNDS = 8
@@ -39,7 +39,7 @@ def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
         unknown = [o for node in graph.node for o in node.output if o and o not in types]
         if not unknown and not (shapes and round_number == 0):
             break
-        varying = value_shaped(graph, types)
+        varying = find_value_shaped(graph, types)
         new_types = {n: t for n, t in _find_types_by_run(model, name, unknown, shapes).items() if n not in varying}
         types |= new_types
         if not new_types:
@@ -76,7 +76,7 @@ def pin_shapes(model: onnx.ModelProto, name: str) -> None:
         kind = value.type.tensor_type
         if kind.elem_type and kind.HasField("shape"):
             types[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    varying = value_shaped(graph, types, graphs=False)
+    varying = find_value_shaped(graph, types, graphs=False)
     unknown = [o for node in graph.node for o in node.output if o and o not in types and o not in varying]
     if unknown:
         generator = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from qverify.onnx_model.cut_model import Cutter
-from qverify.onnx_model.load import initializers_are_no_inputs, parse
+from qverify.onnx_model.load import parse, remove_initializers_from_inputs
 from qverify.onnx_model.node_order import sort_nodes
 from qverify.tensors.spec import TensorSpec
 
@@ -17,7 +17,7 @@ class WrittenModel:
 
     def __init__(self, data: bytes, specs: Mapping[str, TensorSpec]):
         model = parse(data, "quantized ONNX")
-        initializers_are_no_inputs(model)
+        remove_initializers_from_inputs(model)
         sort_nodes(model.graph, "quantized ONNX")
         self.inputs = tuple(i.name for i in model.graph.input)
         self.computed = frozenset(name for node in model.graph.node for name in node.output if name)

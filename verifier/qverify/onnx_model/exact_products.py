@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from qverify.onnx_model.canary import canary, failing_kinds
+from qverify.onnx_model.canary import failing_kinds, run_canaries
 from qverify.onnx_model.light_model import Array, LightModel, is_large, lent_tensor
 from qverify.onnx_model.node_order import reads
 
@@ -35,7 +35,7 @@ SHIFT = 128
 @cache
 def inexact_kernels() -> frozenset[str]:
     """Returns the operators whose products of uint8 by int8 are wrong on this host, according to the canary."""
-    return frozenset(failing_kinds(canary(), mixed=True)) & OPERANDS.keys()
+    return frozenset(failing_kinds(run_canaries(), mixed=True)) & OPERANDS.keys()
 
 
 def unsure_products(model: onnx.ModelProto, kinds: frozenset[str] | None = None) -> set[str]:

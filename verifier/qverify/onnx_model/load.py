@@ -100,7 +100,7 @@ def load(
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
     check_names(model, name)
-    initializers_are_no_inputs(model)
+    remove_initializers_from_inputs(model)
     check_operators(model, name)
     check_sizes(model, name)
     sort_nodes(model.graph, name)
@@ -115,7 +115,7 @@ def load(
     return model
 
 
-def initializers_are_no_inputs(model: onnx.ModelProto) -> None:
+def remove_initializers_from_inputs(model: onnx.ModelProto) -> None:
     """Removes initializers from the graph's inputs, where ir_version 3 had to list them, in place: they are
     constants."""
     constants = {i.name for i in model.graph.initializer}

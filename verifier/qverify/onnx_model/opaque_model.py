@@ -10,7 +10,7 @@ import onnx
 
 from qverify.errors import UsageError
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.load import fix_shapes, initializers_are_no_inputs, parse, read_model
+from qverify.onnx_model.load import fix_shapes, parse, read_model, remove_initializers_from_inputs
 from qverify.tensors.spec import TensorSpec
 
 Shape = tuple[int | None, ...]
@@ -62,7 +62,7 @@ def read_opaque(path: str, shapes: dict[str, tuple[int, ...]]) -> OpaqueModel:
     UsageError if no node computes one of the outputs."""
     data = read_model(path)
     proto = parse(data, path)
-    initializers_are_no_inputs(proto)
+    remove_initializers_from_inputs(proto)
     fix_shapes(proto, path, shapes)
     graph = proto.graph
     inputs = tuple(TensorSpec(i.name, *_dtype_and_shape(i)) for i in graph.input)

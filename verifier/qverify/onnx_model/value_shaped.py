@@ -19,7 +19,7 @@ SHAPED_BY = {
 }  # fmt: skip
 
 
-def value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
+def find_value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
     """Returns the tensors whose shape may depend on the values of the inputs, and all tensors computed from them,
     except those whose shape is known.
 

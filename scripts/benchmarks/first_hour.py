@@ -27,7 +27,10 @@ WALKS = {  # network to what its user knows: input size, preprocessing, and a mi
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command. wanted: the expected exit status. said: its output on both streams."""
+    """One command and its result.
+
+    wanted: the expected exit status. said: the output on both streams.
+    """
 
     name: str
     words: str
@@ -60,9 +63,9 @@ def main(argv: list[str]) -> int:
 
 def walk(network: str) -> list[Step]:
     """Runs and returns the steps of one network, in a folder with its float ONNX and the photos."""
-    description, name, thought = WALKS[network]
-    with tempfile.TemporaryDirectory(prefix="qverify-walk-") as place:
-        folder = Path(place)
+    description, name, misspelt_node = WALKS[network]
+    with tempfile.TemporaryDirectory(prefix="qverify-walk-") as temporary:
+        folder = Path(temporary)
         (folder / "photos").mkdir()
         for photo in PHOTOS:
             shutil.copy(MODELS / "inputs" / "images" / f"{photo}.jpg", folder / "photos")
@@ -71,21 +74,27 @@ def walk(network: str) -> list[Step]:
             _run(folder, "quantize, which asks for a description", "quantize float.onnx -i photos -o quant.onnx", 2)
         ]
         (folder / "inputs.toml").write_text(f'[inputs.{name}]\nformat="featuremap"\n{description}')
-        said, case = "--description inputs.toml", f"-i photos/{CASE} --description inputs.toml"
+        description_option, case = "--description inputs.toml", f"-i photos/{CASE} --description inputs.toml"
         models = "-m quant.onnx,model.bin"
         steps += [
-            _run(folder, "quantize", f"quantize float.onnx -i photos {said} -o quant.onnx", 0),
+            _run(folder, "quantize", f"quantize float.onnx -i photos {description_option} -o quant.onnx", 0),
             _run(folder, "compile", "compile quant.onnx -o model.bin", 0),
             _run(folder, "verdict on local", f"{models} -b local -r True {case}", 0),
             _run(
-                folder, "verdict on aarch64, all photos", f"{models} -b qemu-user:aarch64 -r True -i photos {said}", 0
+                folder,
+                "verdict on aarch64, all photos",
+                f"{models} -b qemu-user:aarch64 -r True -i photos {description_option}",
+                0,
             ),
             _run(
-                folder, "a fault, its node misspelt", f"{models} -b faulty:local?fault=round_floor@{thought} {case}", 2
+                folder,
+                "a fault, its node misspelt",
+                f"{models} -b faulty:local?fault=round_floor@{misspelt_node} {case}",
+                2,
             ),
         ]
-        meant = re.search(r"did you mean (\S+?)(\?| or )", steps[-1].said)
-        board = f"-b faulty:local?fault=round_floor@{meant[1] if meant else thought}"
+        suggestion = re.search(r"did you mean (\S+?)(\?| or )", steps[-1].said)
+        board = f"-b faulty:local?fault=round_floor@{suggestion[1] if suggestion else misspelt_node}"
         steps += [
             _run(folder, "the fault found", f"{models} {board} -r True {case}", 1),
             _run(folder, "the fault explained", f"triage -m float.onnx,quant.onnx,model.bin {board} {case}", 1),
@@ -94,6 +103,7 @@ def walk(network: str) -> list[Step]:
 
 
 def _run(folder: Path, name: str, words: str, wanted: int) -> Step:
+    """Runs one qverify command in the folder. wanted: its expected exit status."""
     path = os.pathsep.join(str(ROOT / room) for room in ("verifier", "agents", ""))
     begun = time.perf_counter()
     done = subprocess.run(

@@ -112,7 +112,7 @@ class GraphView:
     """
 
     def __init__(self, model: onnx.ModelProto, name: str, taken: Collection[str] = ()):
-        """model: the nodes must be in running order. taken: further names that no new tensor may get."""
+        """taken: further names that no new tensor may get."""
         self.model = light_copy(model, {**INTEGERS, **FLOATS}, ("node", "value_info"))[0]
         self.file = name
         graph = model.graph

@@ -20,7 +20,7 @@ from qverify.compiler.integer_model import IntegerModel, Piece, address
 from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
-from qverify.compiler.strip_quantization import strip_quantization
+from qverify.compiler.strip_quantization import Ends, strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
 from qverify.compiler.unpack_weights import (
@@ -147,10 +147,7 @@ def compile_model(
 
     Raises BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
     options = options or CompilerOptions()
-    if options.rounding not in ROUNDINGS:
-        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
-    if not 1 <= options.align <= 4096:
-        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+    _check_options(options)
     parsed = parse(source, name) if parsed is None else parsed
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
@@ -168,12 +165,7 @@ def compile_model(
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
-    ends: dict[str, dict[str, str]] = {}
-    if options.strip_io_quant:
-        model, ends = strip_quantization(model, name)
-    featuremaps = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
-    if featuremaps and not options.strip_io_quant:
-        model, ends = strip_quantization(model, name, featuremaps)
+    model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
     graph = lowered.graph
     original = light_model(model, lowered.matched.view.constants) if options.check else None
@@ -204,6 +196,22 @@ def compile_model(
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
     compiled.graph = add_preprocessing(compiled.graph, options.inputs, renamed)
     return compiled
+
+
+def _check_options(options: CompilerOptions) -> None:
+    """Raises UnsupportedError for an unknown rounding mode or alignment."""
+    if options.rounding not in ROUNDINGS:
+        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    if not 1 <= options.align <= 4096:
+        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+
+
+def _strip_ends(model: onnx.ModelProto, name: str, options: CompilerOptions) -> tuple[onnx.ModelProto, Ends]:
+    """Strips the quantization at inputs and outputs as the options require. Returns the model, and the stripped ends."""
+    if options.strip_io_quant:
+        return strip_quantization(model, name)
+    featuremaps = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
+    return strip_quantization(model, name, featuremaps) if featuremaps else (model, {})
 
 
 def _sha256(pieces: list[Piece]) -> str:

@@ -16,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from qverify.onnx_model.graph_view import attributes
+from qverify.onnx_model.packed_bits import unpack
 from qverify.plural import count
 
 Array = npt.NDArray[Any]
@@ -129,12 +130,6 @@ def _weights(node: Any, constants: Constants) -> Array:
     centred = whole.astype(np.float32) - zeros.astype(np.float32)[..., None]
     real = (centred * scales.reshape(rows, blocks, 1)).reshape(rows, -1)[:, :depth]
     return np.ascontiguousarray(real.T)
-
-
-def unpack(packed: Array, bits: int) -> Array:
-    """Returns the elements packed into the bytes of each row as uint8; those in the low bits come first."""
-    parts = [(packed >> np.uint8(at)) & np.uint8((1 << bits) - 1) for at in range(0, 8, bits)]
-    return np.stack(parts, -1).reshape(len(packed), -1)
 
 
 def _unpackable(model: onnx.ModelProto) -> set[str]:

@@ -1,4 +1,4 @@
-"""Any quantized ONNX: networks of many families in the styles of the tools people use, each compiled and verified."""
+"""Compiles and verifies networks of many families, quantized in the styles of commonly used tools."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from benchmarks.breadth_networks import make_files, verify_files
 
 
 def main(argv: list[str]) -> int:
-    """Makes the files where they are not there yet, and verifies them; 1 where one is neither PASSED nor refused."""
+    """Creates the files unless they exist, and verifies them. Returns 1 if one is neither PASSED nor refused."""
     parser = argparse.ArgumentParser(prog="scripts/bench breadth", description=__doc__)
-    parser.add_argument("--files", help="a folder that keeps the files (100 MB, a minute); temporary without it")
+    parser.add_argument(
+        "--files", help="a folder in which the files are kept (100 MB, a minute to create); by default a temporary one"
+    )
     verify_files.add_options(parser)
     options = parser.parse_args(argv)
     if options.files:

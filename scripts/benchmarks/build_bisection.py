@@ -1,6 +1,8 @@
-"""Faults planted in a board that gives final outputs only: those that triage locates by --build-cmd alone. The runner is
-onnxruntime with one tensor mirrored, the build command a copy, the board `local`; a fault that no final output shows under
-the gate is drawn again."""
+"""Plants faults in a board that returns final outputs only, and measures how many triage locates with --build-cmd
+alone.
+
+The runner is onnxruntime with one tensor mirrored, the build command is a copy, the board is `local`. A fault with
+which the final outputs still pass the gate is drawn again."""
 
 from __future__ import annotations
 
@@ -18,42 +20,42 @@ TOOL = ROOT / "tests" / "plain" / "onnxruntime_tool.py"
 EXAMPLE = ROOT / "verifier" / "qverify" / "example" / "digits_quant.onnx"
 REAL = ROOT.parent / "shared" / "models" / "resnet8_cifar10" / "resnet8_cifar10_s8s8_qdq.onnx"
 BUILD = "cp {onnx} {model}"
-MOST_DRAWS = 10  # for each fault
+MAX_DRAWS = 10  # for each fault
 
 
 def main(words: list[str]) -> int:
-    """Prints how many of the planted faults were located; exit status 1 where one was not."""
-    options = argparse.ArgumentParser(prog="scripts/bench builds", description=__doc__)
-    options.add_argument("--seed", type=int, default=1, help="of the faults and of the inputs")
-    options.add_argument("--count", type=int, default=50, help="faults of each network")
-    options.add_argument("--gate", default="cosine:0.999", help="of reference ~ board")
-    options.add_argument("--models", nargs="+", default=[str(p) for p in (EXAMPLE, REAL) if p.exists()], metavar="FILE")
-    options.add_argument("--json", metavar="FILE", help="write the rows there")
-    given = options.parse_args(words)
-    rows = [row for model in given.models for row in plant(model, given.count, given.seed, given.gate)]
-    for model in given.models:
-        own = [row for row in rows if row["model"] == Path(model).name]
-        right, seconds = sum(row["right"] for row in own), [row["seconds"] for row in own]
-        builds = max((row["builds"] for row in own), default=0)
+    """Prints how many of the planted faults were located. Returns 1 if one was not."""
+    parser = argparse.ArgumentParser(prog="scripts/bench builds", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="seed of the faults and of the inputs")
+    parser.add_argument("--count", type=int, default=50, help="number of faults of each network")
+    parser.add_argument("--gate", default="cosine:0.999", help="gate of reference ~ board")
+    parser.add_argument("--models", nargs="+", default=[str(p) for p in (EXAMPLE, REAL) if p.exists()], metavar="FILE")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    options = parser.parse_args(words)
+    rows = [row for model in options.models for row in plant(model, options.count, options.seed, options.gate)]
+    for model in options.models:
+        of_model = [row for row in rows if row["model"] == Path(model).name]
+        right, seconds = sum(row["right"] for row in of_model), [row["seconds"] for row in of_model]
+        builds = max((row["builds"] for row in of_model), default=0)
         print(
-            f"{Path(model).name}: {right} of {len(own)} located, at most {builds} builds, {sum(seconds) / max(1, len(own)):.1f} s each"
+            f"{Path(model).name}: {right} of {len(of_model)} located, at most {builds} builds, {sum(seconds) / max(1, len(of_model)):.1f} s each"
         )
-    if given.json:
-        Path(given.json).write_text(json.dumps(rows, indent=1) + "\n")
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if rows and all(row["right"] for row in rows) else 1
 
 
 def plant(model: str, count: int, seed: int, gate: str) -> list[dict[str, Any]]:
-    """Returns a row for each fault of one network that its final outputs show."""
+    """Returns a row for each fault of one network that changes its final outputs."""
     from qverify.onnx_model.cut_written import WrittenModel
     from qverify.session.models import open_models
 
     opened = open_models([model])
     assert opened.original is not None
-    made = WrittenModel(opened.original, opened.graph.tensors).made
-    places = [name for name in opened.graph.observable() if name in made]
+    computed = WrittenModel(opened.original, opened.graph.tensors).computed
+    places = [name for name in opened.graph.observable() if name in computed]
     drawn, rows = random.Random(seed), list[dict[str, Any]]()
-    for _ in range(count * MOST_DRAWS):
+    for _ in range(count * MAX_DRAWS):
         if len(rows) == count:
             break
         node = drawn.choice(places)
@@ -68,7 +70,7 @@ def plant(model: str, count: int, seed: int, gate: str) -> list[dict[str, Any]]:
 
 
 def triage_one(model: str, node: str, seed: int, gate: str) -> dict[str, Any] | None:
-    """Returns the row of one fault; None where the board passes."""
+    """Returns the row of one fault, or None if the board passes."""
     from qverify.inputs.sources import InputRequest
     from qverify.session.triage.run_triage import run_triage
     from qverify.session.triage.triage_request import TriageRequest

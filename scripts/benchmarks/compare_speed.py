@@ -1,4 +1,5 @@
-"""Per-node compare of a ResNet-50-sized set against Polygraphy's comparator, on the same arrays."""
+"""Measures the node-by-node comparison of as many tensors as ResNet-50 has, and Polygraphy's comparator on the same
+arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ ELEMENTS, TENSORS, SHARE = 26_000_000, 122, 0.10
 
 
 def arrays(seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """122 int8 tensors, 26 M elements, 10 % of the elements of each one to three LSB away in the second set."""
+    """Returns two sets of 122 int8 tensors with 26 M elements in all. In the second set, 10 % of the elements of each
+    tensor differ by one to three LSB."""
     rng = np.random.default_rng(seed)
     shares = rng.dirichlet(np.full(TENSORS, 0.8))
     first, second = {}, {}
@@ -29,7 +31,7 @@ def arrays(seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def ours() -> float:
-    """Seconds for all metrics over all tensors, memory to memory."""
+    """Returns the seconds that all metrics over all tensors take, in memory."""
     from qverify.compare.options import Options
     from qverify.compare.verdict import judge_all
     from qverify.tensors.recording import Recording
@@ -50,7 +52,8 @@ def ours() -> float:
 
 
 def polygraphy() -> float:
-    """Seconds of Polygraphy's Comparator.compare_accuracy with its default metric, quiet."""
+    """Returns the seconds that Polygraphy's Comparator.compare_accuracy takes with its default metric, without
+    logging."""
     from polygraphy.comparator import Comparator, CompareFunc, IterationResult, RunResults
     from polygraphy.logger import G_LOGGER
 

@@ -1,5 +1,6 @@
-"""Measures what compiling costs, with its check: processor seconds and peak memory of `qverify compile` in a process of its own,
-for generated models of large constants (a chain of products) and of many nodes in several shapes."""
+"""Measures the cost of compiling, including its check: processor seconds and peak memory of `qverify compile` in a
+separate process, for generated models with large constants (a chain of products) and with many nodes in several
+shapes."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Maker:
 
 
 def _step(maker: Maker, shape: str, at: int, before: list[str], size: int) -> str:
-    """Adds one operator with the nodes around it. before: quantized tensors, the last one last. Returns the next."""
+    """Adds one operator with its quantization nodes and returns its quantized output. before: the quantized tensors so
+    far, in order."""
     p, x = f"n{at}", before[-1]
     if shape == "conv":
         made = maker.node("Conv", [maker.read(x, f"{p}d"), maker.weight(f"{p}w", 4, 4, 3, 3)], f"{p}c", pads=[1] * 4)
@@ -65,7 +67,7 @@ def _step(maker: Maker, shape: str, at: int, before: list[str], size: int) -> st
 
 
 def model(shape: str, nodes: int, size: int = 16) -> onnx.ModelProto:
-    """Returns a chain (add, wide: a ladder, and branches of one tensor) of about this many nodes."""
+    """Returns a chain (for add a ladder, for wide branches of one tensor) of about this many nodes."""
     maker = Maker()
     tensors = [maker.write("x", "xq")]
     while len(maker.nodes) < nodes:
@@ -92,7 +94,7 @@ def _one(path: str, output: str) -> int:
     if status := qverify(["compile", path, "-o", output]):
         return status
     used = resource.getrusage(resource.RUSAGE_SELF)
-    # not ru_maxrss, which a process inherits from the one that starts it
+    # ru_maxrss is not used, because a process inherits it from its parent
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     peak_mb = int(lines["VmHWM"].split()[0]) >> 10
     print(json.dumps({"cpu_s": round(used.ru_utime + used.ru_stime, 2), "peak_mb": peak_mb}))
@@ -100,8 +102,8 @@ def _one(path: str, output: str) -> int:
 
 
 def _rows(files: list[str], counts: list[int], folder: Path) -> Iterator[dict[str, Any]]:
-    for given in files:
-        yield {"model": Path(given).name, "mb": Path(given).stat().st_size >> 20, **_cost(Path(given), folder / "bin")}
+    for file in files:
+        yield {"model": Path(file).name, "mb": Path(file).stat().st_size >> 20, **_cost(Path(file), folder / "bin")}
     for shape, nodes, size in [("matmul", 98, 1536), *((s, n, 16) for s in SHAPES for n in counts)]:
         path = folder / "model.onnx"
         path.write_bytes(model(shape, nodes, size).SerializeToString())

@@ -1,5 +1,5 @@
-"""Faults planted in a LiteRT delegate (a C library of the tests' own): found and located by dumps of every node, and by final
-outputs alone."""
+"""Faults planted in a LiteRT delegate (a C library of the tests' own): found and located by dumps of every node, and by
+final outputs alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNCHANGED = "no output changed"
 
 
 def by_dumps(file: Path, library: Path, one: Spoilable, seed: int, work: Path) -> str:
-    """Returns "located" where the board is blamed at this operator, else what happened."""
+    """Returns "located" if the board is blamed at this operator, else a description of the outcome."""
     status, report = verify(file, board(library, one, seed, finals=False), work, "--seed", str(seed))
     blame = report["blame"]
     if status != 1 or blame is None:
@@ -63,7 +63,7 @@ def by_dumps(file: Path, library: Path, one: Spoilable, seed: int, work: Path) -
 
 
 def by_finals(file: Path, library: Path, one: Spoilable, seed: int, work: Path) -> str:
-    """Returns "located" where the reduction ends at this operator, else what happened."""
+    """Returns "located" if the reduction ends at this operator, else a description of the outcome."""
     uri = board(library, one, seed, finals=True)
     status, report = reduce(file, uri, work, "--seed", str(seed))
     if status == 0:
@@ -73,7 +73,7 @@ def by_finals(file: Path, library: Path, one: Spoilable, seed: int, work: Path) 
 
 
 def outputs(file: Path, library: Path, one: Spoilable | None, seed: int) -> list[bytes]:
-    """Returns the final outputs as LiteRT itself gives them, with the delegate."""
+    """Returns the final outputs that LiteRT itself computes with the delegate."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
     from qverify.inputs.sources import InputRequest, prepared_inputs
     from qverify.session.models import open_models

@@ -1,4 +1,5 @@
-"""The detection rate: seeded faults over real networks (detected, at the exact node, explained) and false alarms on healthy boards."""
+"""The detection rate: seeded faults over real networks (detected, at the exact node, explained) and false alarms on
+healthy boards."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from qverify_agents.boards.faulty_runtime import WITHHELD
 
-from benchmarks.detection_explained import names
+from benchmarks.detection_explained import families_of
 from benchmarks.detection_faults import Plant, Planter
 from benchmarks.detection_healthy import SAME, Fleet, Healthy
 from benchmarks.detection_subjects import subjects
@@ -23,14 +24,14 @@ from benchmarks.detection_subjects import subjects
 def main(words: list[str]) -> int:
     options = _options(words)
     print(f"seed {options.seed}", file=sys.stderr, flush=True)
-    there, skipped = subjects(options.models)
-    planter, fleet, begun = Planter(options.seed, there), Fleet(options.seed, there), time.monotonic()
+    networks, skipped = subjects(options.models)
+    planter, fleet, begun = Planter(options.seed, networks), Fleet(options.seed, networks), time.monotonic()
     plants = list(_shown(map(planter.run, _numbers(options.run, options.count)), options.verbose))
     healthy = list(_shown(map(fleet.run, _numbers(options.healthy_run, options.healthy)), options.verbose))
     healthy += fleet.golden() if options.healthy and options.healthy_run is None else []
     result = summary(plants, healthy) | {
         "seed": options.seed,
-        "models": [s.name for s in there],
+        "models": [s.name for s in networks],
         "skipped": skipped | fleet.skipped | planter.homeless,
         "seconds": round(time.monotonic() - begun, 1),
     }
@@ -59,23 +60,26 @@ def _options(words: list[str]) -> argparse.Namespace:
     return options
 
 
-def _numbers(one: int | None, count: int) -> Iterable[int]:
-    return [one] if one is not None and count else range(count)
+def _numbers(only: int | None, count: int) -> Iterable[int]:
+    """Returns the numbers of the runs: only this one, or all."""
+    return [only] if only is not None and count else range(count)
 
 
 def _shown(runs: Iterable[Any], verbose: bool) -> Iterable[Any]:
-    for at, one in enumerate(runs):
-        bad = bool(one.alarm) if isinstance(one, Healthy) else one.changed and not (one.detected and one.located)
+    """Yields the runs and prints the bad ones, or all if verbose."""
+    for at, run in enumerate(runs):
+        bad = bool(run.alarm) if isinstance(run, Healthy) else run.changed and not (run.detected and run.located)
         if verbose or bad:
-            print(f"{'BAD ' if bad else ''}{one}", file=sys.stderr, flush=True)
+            print(f"{'BAD ' if bad else ''}{run}", file=sys.stderr, flush=True)
         elif sys.stderr.isatty():
-            print(f"\r{type(one).__name__} {at + 1}", end="", file=sys.stderr)
-        yield one
+            print(f"\r{type(run).__name__} {at + 1}", end="", file=sys.stderr)
+        yield run
 
 
 def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
-    """Rates are of the plantings that changed a byte of a compared tensor; explained, of those of kinds not withheld: the true cause was
-    confirmed on the board; right_candidate: it fits every byte and was not confirmed, for a reason that `not_confirmed` groups."""
+    """Rates are of the plantings that changed a byte of a compared tensor; explained, of those of kinds not withheld:
+    the true cause was confirmed on the board; right_candidate: it fits every byte and was not confirmed, for a reason
+    that `not_confirmed` groups."""
     by_kind: dict[str, list[Plant]] = {}
     for plant in plants:
         for fault in plant.faults:
@@ -103,10 +107,10 @@ def summary(plants: list[Plant], healthy: list[Healthy]) -> dict[str, Any]:
         },
         "alarms": [str(h) for h in healthy if h.alarm],
         "missed": [str(p) for p in changed if not (p.detected and p.located) or p.both is False],
-        "unexplained": [_said(p) for p in changed if not p.explained and p.fault.kind not in WITHHELD],
+        "unexplained": [_describe(p) for p in changed if not p.explained and p.fault.kind not in WITHHELD],
         "not_confirmed": _not_confirmed([p for p in changed if p.explained is False and p.fault.kind not in WITHHELD]),
         "explained_withheld": [
-            f"{_said(p)}{', right on two other frames' if p.right_again else ''}"
+            f"{_describe(p)}{', right on two other frames' if p.right_again else ''}"
             for p in changed
             if p.explanations and p.fault.kind in WITHHELD
         ],
@@ -133,17 +137,18 @@ def _tally(plants: list[Plant]) -> dict[str, Any]:
 
 def _has_right_candidate(plant: Plant) -> bool:
     """Returns whether the true cause fits every byte, confirmed or not."""
-    return bool(names(plant.fault.kind) & plant.candidates)
+    return bool(families_of(plant.fault.kind) & plant.candidates)
 
 
-def _said(plant: Plant) -> str:
-    rest = f", candidates {sorted(plant.candidates)}: {plant.unconfirmed}" if plant.candidates else ""
-    return f"{plant} said {[sorted(group) for group in plant.explanations or []]}{rest}"
+def _describe(plant: Plant) -> str:
+    """Returns the planting with its explanations and candidates as text."""
+    candidates = f", candidates {sorted(plant.candidates)}: {plant.unconfirmed}" if plant.candidates else ""
+    return f"{plant} said {[sorted(group) for group in plant.explanations or []]}{candidates}"
 
 
 def _not_confirmed(plants: list[Plant]) -> dict[str, dict[str, int]]:
-    """Returns, by what triage says of it with numbers as N, the plants of known kinds without a right explanation. wrongly: another cause
-    was confirmed. right_candidate: the true cause fits every byte."""
+    """Returns, by what triage says of it with numbers as N, the plants of known kinds without a right explanation.
+    wrongly: another cause was confirmed. right_candidate: the true cause fits every byte."""
     by_why: dict[str, list[Plant]] = {}
     for plant in plants:
         by_why.setdefault(re.sub(r"[0-9]+", "N", plant.unconfirmed) or "no cause fits", []).append(plant)
@@ -173,7 +178,7 @@ def _healthy(runs: list[Healthy]) -> dict[str, int]:
 
 
 def _repeat(found: list[Plant]) -> list[int]:
-    """The --run numbers that plant this kind and change bytes; where none does, of all."""
+    """Returns up to five --run numbers whose planting changes bytes, or, if none does, of any plantings."""
     return [p.number for p in found if p.changed][:5] or [p.number for p in found][:5]
 
 

@@ -1,4 +1,4 @@
-"""The one place where the detection bench meets the product's hypotheses: what they say of a blamed node."""
+"""Explains blamed nodes with the product's hypotheses. No other file of the detection bench uses them."""
 
 from __future__ import annotations
 
@@ -9,38 +9,47 @@ from typing import Any
 from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.explain_nodes import NodeEvidence, explain_blame
 
-from benchmarks.detection_subjects import Judged, Subject
+from benchmarks.detection_subjects import JudgedRun, Subject
 
-SECONDS = 20.0  # of a search
+SEARCH_S = 20.0  # limit of one search
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """families: of the causes that experiments on the board confirmed, those which are one answer in one set; of that
-    node alone, others that fail have a fault of their own; empty: unexplained, or the board is not blamed. causes: each as a person reads it."""
+class BlameExplanation:
+    """What triage concludes about the blamed node alone; other failing nodes may have a fault of their own.
+
+    Attributes:
+        families: families of the causes that experiments on the board confirmed; causes that belong to one answer are
+            in one set; empty if nothing is confirmed or the board is not blamed.
+        causes: the confirmed causes as text.
+        candidates: families that fit every byte but are not confirmed.
+        why: why the candidates are not confirmed.
+    """
 
     families: list[set[str]]
     causes: set[str]
-    candidates: set[str]  # families that fit every byte and are not confirmed
-    why: str  # they are not
+    candidates: set[str]
+    why: str
 
 
-def explain(subject: Subject, judged: Judged) -> Said:
+def explain(subject: Subject, judged: JudgedRun) -> BlameExplanation:
+    """Runs the search for causes of the blame, with experiments on the connected board."""
     recordings = subject.host(judged.prepared).recordings | {"board": judged.board}
     earlier: dict[str, Any] = {}
     if judged.before is not None:
         earlier = {**subject.host(judged.before).recordings["simulator"].tensors, **judged.before.arrays()}
     previous = partial(_find, earlier)
     arrays = judged.prepared.arrays()
-    found = explain_blame(
+    explained_nodes = explain_blame(
         judged.report,
         NodeEvidence(recordings, subject.graph, arrays, judged.pull, previous, BoardExperiments(judged.connected)),
-        SECONDS,
+        SEARCH_S,
     )
-    first = [one.explanation for one in found if one.explanation and one.node == found[0].node]
+    blamed = explained_nodes[0].node if explained_nodes else ""
+    first = [n.explanation for n in explained_nodes if n.explanation and n.node == blamed]
     groups = [group for explanation in first if explanation.confirmed for group in explanation.exact]
     open_ones = [explanation for explanation in first if not explanation.confirmed]
-    return Said(
+    return BlameExplanation(
         [{cause.family for cause in group} for group in groups],
         {cause.said for g in groups for cause in g},
         {cause.family for explanation in open_ones for group in explanation.exact for cause in group},
@@ -52,8 +61,8 @@ def _find(tensors: Any, name: str) -> Any:
     return tensors.get(name)
 
 
-# Kind of fault (its longest fitting beginning) to the families that name it.
-CALLED = {
+# prefix of a kind of fault to the families that are the right explanation; the longest matching prefix counts
+FAMILIES = {
     "round_": {"rounding", "requantize-steps", "product-precision", "scale-precision", "add-terms"},
     "acc_": {"accumulator", "partial-sums"},
     "zero_tail": {"dropped-or-repeated", "stale"},
@@ -83,16 +92,15 @@ CALLED = {
     "bit": {"bit-flip"},
     "stuck_bit": {"bit-flip"},
     "plus_one": {"zero-point", "bit-flip", "rounding"},
-    "tap_mirrored": {
-        "kernel-order"
-    },  # these four were thought up without a hypothesis; one turned out to make the same bytes
+    # these four were made up without a hypothesis in mind; hypotheses turned out to produce the same bytes
+    "tap_mirrored": {"kernel-order"},
     "narrow_saturation": {"clamp"},
     "tiles_turned": {"layout", "tiles"},
     "dealt": {"group-order", "channel-order", "interleaving"},
 }
 
 
-def names(kind: str) -> set[str]:
-    """Families that name a kind; none for a withheld one."""
-    fitting = [start for start in CALLED if kind.startswith(start)]
-    return CALLED[max(fitting, key=len)] if fitting else set()
+def families_of(kind: str) -> set[str]:
+    """Returns the families that are the right explanation of a kind of fault; an empty set for a withheld kind."""
+    fitting = [start for start in FAMILIES if kind.startswith(start)]
+    return FAMILIES[max(fitting, key=len)] if fitting else set()

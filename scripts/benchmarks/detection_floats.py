@@ -1,4 +1,5 @@
-"""Slight faults in nodes that have no integer reference: found by the whole job, and by the tie-aware limit against the reference alone."""
+"""Plants slight faults in nodes that have no integer reference, and measures whether they are found by the whole job,
+and by the tie-aware limit against the reference alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from benchmarks.detection_subjects import DEADLINE_S, REAL, Subject
 from benchmarks.small_vit import small_vit
 
 NORM, LINEAR = ("layer_norm",), ("conv", "fully_connected", "conv_transpose")
-PLACES = {
+PLACES = {  # kind of fault to the ops that can have it
     "offset_slight": ("layer_norm", "softmax_float", "elementwise_float"),
     "exp_rough": ("softmax_float",),
     "gamma_row": NORM,
@@ -44,8 +45,16 @@ SIXTEEN = REAL.parent / "breadth" / "ppocr_cls.a16w8.onnx"
 
 @dataclass(slots=True)
 class Slight:
-    """detected, located: the whole job's. alone: located by the reference ~ board pair, that is by the tie-aware limit. by_distance:
-    so located if ties did not count (1 LSB of 8 bits, the derived bound of 16, 2^-18 of floats). others: units failing beside it."""
+    """One planted fault and its outcome.
+
+    Attributes:
+        changed: whether the board's bytes differ from a healthy board's.
+        detected, located: outcome of the whole job.
+        alone: whether the pair reference ~ board, that is the tie-aware limit, locates it.
+        by_distance: the same without regard to ties (limits: 1 LSB for 8 bits, the derived bound for 16, 2^-18 for
+            floats).
+        others: other units that fail.
+    """
 
     number: int
     subject: str
@@ -64,59 +73,64 @@ class Slight:
 
 
 class Bench:
+    """Plants faults drawn by a seed in these networks."""
+
     def __init__(self, seed: int, subjects: list[Subject]):
         self.seed, self.subjects, self.healthy = seed, subjects, dict[tuple[str, str], dict[str, str]]()
 
     def plant(self, number: int) -> Slight:
+        """Makes the planting of this number and returns its outcome."""
         rng = random.Random(f"{self.seed} slight {number}")
         kind = SLIGHT[number % len(SLIGHT)]
         fitting = [(s, n) for s in self.subjects for n in s.graph.nodes if _takes(kind, n)]
         subject = rng.choice(sorted({s.name for s, _ in fitting}))
         host, node = rng.choice([(s, n) for s, n in fitting if s.name == subject])
         source = f"random:{rng.randrange(8)}"
-        found = Slight(number, subject, source, f"{kind}:{rng.randrange(1 << 16)}@{node.name}")
+        outcome = Slight(number, subject, source, f"{kind}:{rng.randrange(1 << 16)}@{node.name}")
         prepared, unit = host.inputs(source), host.unit_of(node.name)
-        ran, pull, there = self._board(host, f"faulty:local?fault={quote(found.fault, safe='/:@| ')}", prepared)
+        ran, pull, connected = self._board(host, f"faulty:local?fault={quote(outcome.fault, safe='/:@| ')}", prepared)
         try:
             board = ran.recordings["board"]
             if board.why:
-                raise SystemExit(f"{found}: {board.why}")
-            found.changed = board.digests != self._healthy(host, source)
+                raise SystemExit(f"{outcome}: {board.why}")
+            outcome.changed = board.digests != self._healthy(host, source)
             located: list[Located] = []
             report = make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
-            found.detected = report.verdict == "FAILED"
+            outcome.detected = report.verdict == "FAILED"
             blame = report.blame
-            found.located = blame is not None and (blame.side, blame.node) == ("board", unit)
+            outcome.located = blame is not None and (blame.side, blame.node) == ("board", unit)
             forced = _against_reference(located)
             failing = _failing(host, forced)
-            found.alone, found.others = unit in failing, [u for u in failing if u != unit]
-            found.by_distance = _beyond_distance(host, unit, forced, ran)
+            outcome.alone, outcome.others = unit in failing, [u for u in failing if u != unit]
+            outcome.by_distance = _beyond_distance(host, unit, forced, ran)
         finally:
-            there.close()
-        return found
+            connected.close()
+        return outcome
 
     def healthy_run(self, host: Subject, seed: int) -> list[str]:
-        """Units that fail forced though nothing is wrong."""
+        """Returns the units that fail forced on a healthy board."""
         prepared = host.inputs(f"random:{seed}")
-        ran, pull, there = self._board(host, "local", prepared)
+        ran, pull, connected = self._board(host, "local", prepared)
         try:
             located: list[Located] = []
             make_report(host.models, prepared, ran, Options(dump_all=True), pull, located)
             return _failing(host, _against_reference(located))
         finally:
-            there.close()
+            connected.close()
 
     def _board(self, host: Subject, uri: str, prepared: PreparedInputs) -> tuple[SideResults, Any, Board]:
-        there, ran = Board(uri, host.models.binary, host.graph, DEADLINE_S), host.host(prepared)
-        ran.recordings["board"] = there.run(prepared)
-        return ran, there.pull, there
+        """Runs the board; returns the results of all sides, the function that pulls tensors, and the connected
+        board."""
+        board, ran = Board(uri, host.models.binary, host.graph, DEADLINE_S), host.host(prepared)
+        ran.recordings["board"] = board.run(prepared)
+        return ran, board.pull, board
 
     def _healthy(self, host: Subject, source: str) -> dict[str, str]:
-        """From the simulator: a healthy board's digests are the same (law L1)."""
+        """Returns the digests of a healthy board."""
         key = (host.name, source)
         if key not in self.healthy:
-            ran, _, there = self._board(host, "local", host.inputs(source))
-            there.close()
+            ran, _, connected = self._board(host, "local", host.inputs(source))
+            connected.close()
             self.healthy[key] = dict(ran.recordings["board"].digests)
         return self.healthy[key]
 
@@ -128,7 +142,8 @@ def _takes(kind: str, node: Node) -> bool:
 
 
 def _against_reference(located: list[Located]) -> Mapping[str, Forced]:
-    return next(one.forced for one in located if (one.a, one.b) == ("reference", "board"))
+    """Returns the forced verdicts of the pair reference ~ board."""
+    return next(pair.forced for pair in located if (pair.a, pair.b) == ("reference", "board"))
 
 
 def _failing(host: Subject, forced: Mapping[str, Forced]) -> list[str]:
@@ -136,13 +151,13 @@ def _failing(host: Subject, forced: Mapping[str, Forced]) -> list[str]:
 
 
 def _beyond_distance(host: Subject, name: str, forced: Mapping[str, Forced], ran: SideResults) -> bool:
-    """Whether the unit fails by the distance alone, wherever its exact values lie."""
+    """Returns whether the unit fails by the distance alone, wherever its exact values lie."""
     unit, reference = next(u for u in host.units if u.name == name), ran.recordings["reference"].tensors
     for output in (o for o in unit.outputs if o in forced):
-        plain, found = limit_for(unit, output, host.graph), forced[output]
+        plain, verdict = limit_for(unit, output, host.graph), forced[output]
         largest = float(np.abs(reference[output].astype(np.float64)).max(initial=0.0))
-        if (found.max_lsb or 0) > plain.lsb or (
-            found.max_lsb is None and (found.max_abs or 0.0) > plain.share * largest
+        if (verdict.max_lsb or 0) > plain.lsb or (
+            verdict.max_lsb is None and (verdict.max_abs or 0.0) > plain.share * largest
         ):
             return True
     return False
@@ -156,11 +171,11 @@ def subjects(folder: Path, only: list[str] | None = None) -> list[Subject]:
 
 
 def summary(plants: list[Slight]) -> dict[str, Any]:
-    def tally(found: list[Slight]) -> dict[str, int]:
-        changed = [p for p in found if p.changed]
+    def tally(group: list[Slight]) -> dict[str, int]:
+        changed = [p for p in group if p.changed]
         names = ("detected", "located", "alone", "by_distance")
         return {
-            "planted": len(found),
+            "planted": len(group),
             "changed_bytes": len(changed),
             **{n: sum(getattr(p, n) for p in changed) for n in names},
         }
@@ -189,7 +204,7 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="qverify-floats-") as folder:
         before = logging.root.manager.disable
-        logging.disable(logging.WARNING)  # of onnxruntime's quantizer
+        logging.disable(logging.WARNING)  # silences onnxruntime's quantizer
         bench = Bench(options.seed, subjects(Path(folder), options.models))
         logging.disable(before)
         alarms: Counter[str] = Counter()
@@ -211,8 +226,8 @@ def main(words: list[str]) -> int:
     if options.path:
         Path(options.path).write_text(text + "\n")
     ties = any("tie-aware" in name for name in alarms)
-    found = result["changed_bytes"]
-    return 0 if result["detected"] == found and result["located"] >= 0.99 * found and not ties else 1
+    changed = result["changed_bytes"]
+    return 0 if result["detected"] == changed and result["located"] >= 0.99 * changed and not ties else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Healthy boards, most of them different ones: other roundings, onnxruntime and LiteRT as the board. A forced blame is an alarm."""
+"""Healthy boards, most of them different ones: other roundings, onnxruntime and LiteRT as the board. A forced blame is
+an alarm."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ GOLDEN = {
 
 @dataclass(slots=True)
 class Healthy:
-    """alarm: a blame, or a unit that fails forced though the gate holds. differs: the boards gave other bytes."""
+    """A run of a healthy board.
+
+    alarm: the blame or the failing units, "" if there is no false alarm. differs: whether the board computed other
+    bytes than the host sides.
+    """
 
     number: int
     kind: str
@@ -55,12 +60,15 @@ class Healthy:
 
 @dataclass(slots=True)
 class Fleet:
+    """Runs healthy boards drawn by a seed. skipped: kinds of boards that cannot run here, with the reason."""
+
     seed: int
     subjects: list[Subject]
     skipped: dict[str, str] = field(default_factory=dict)
     _compiled: dict[tuple[str, str], Subject] = field(default_factory=dict)
 
     def run(self, number: int) -> Healthy:
+        """Makes the healthy run of this number."""
         rng = random.Random(f"{self.seed} healthy {number}")
         kind = SAME if number % 5 < 2 else rng.choice(self._kinds())
         fitting = [s for s in self.subjects if kind != "litert" or s.name in TFLITE]
@@ -77,20 +85,21 @@ class Fleet:
         return _healthy(number, kind, subject, source, how, report)
 
     def golden(self) -> list[Healthy]:
-        """The LiteRT dumps that lie beside the models, each once."""
-        found = []
+        """Judges the LiteRT dumps stored with the models, each once."""
+        runs = []
         for name in [s.name for s in self.subjects if s.name in GOLDEN]:
             for path in sorted((REAL / "golden").glob(f"{GOLDEN[name]}_tfl_*.npz")):
-                subject = self._in(name, "tflite-single")
-                with np.load(path) as held:
-                    dump = {n: held[n] for n in held.files}
+                subject = self._compiled_for(name, "tflite-single")
+                with np.load(path) as arrays:
+                    dump = {n: arrays[n] for n in arrays.files}
                 spec = subject.graph.spec(subject.graph.inputs[0])
                 item = PreparedInput(spec, spec.aligned_bytes(dump.pop("__input_float")), path.name)
                 report = subject.judge(PreparedInputs((item,)), _recording(subject, "litert", dump))
-                found.append(_healthy(-1, "litert golden", subject, path.name, path.stem[-3:], report))
-        return found
+                runs.append(_healthy(-1, "litert golden", subject, path.name, path.stem[-3:], report))
+        return runs
 
     def _kinds(self) -> list[str]:
+        """Returns the kinds of different boards that can run here."""
         if not any(s.name in TFLITE for s in self.subjects):
             self.skipped["litert"] = "none of these networks has a LiteRT file"
         elif _litert() is None:
@@ -101,7 +110,7 @@ class Fleet:
             )
         return [k for k in DIFFERENT if k not in self.skipped]
 
-    def _in(self, name: str, rounding: str) -> Subject:
+    def _compiled_for(self, name: str, rounding: str) -> Subject:
         key = (name, rounding)
         if key not in self._compiled:
             plain = next(s for s in self.subjects if s.name == name)
@@ -109,29 +118,32 @@ class Fleet:
         return self._compiled[key]
 
     def _same(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
-        return "ref-exact", subject.on("local", subject.inputs(source))[0]
+        return "ref-exact", subject.run_board("local", subject.inputs(source))[0]
 
     def _rounding(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
-        """model.bin in another mode: simulator and board agree in bits, onnxruntime is within 1 LSB forced."""
+        """Runs model.bin in another rounding mode: simulator and board have the same bits, onnxruntime is within 1 LSB
+        forced."""
         mode = rng.choice(ROUNDINGS)
-        return mode, (other := self._in(subject.name, mode)).on("local", other.inputs(source))[0]
+        compiled = self._compiled_for(subject.name, mode)
+        return mode, compiled.run_board("local", compiled.inputs(source))[0]
 
     def _two(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
-        """The board rounds in one mode, the simulator in another: a board of another runtime, within 1 LSB forced."""
-        here, there = rng.sample(ROUNDINGS, 2)
-        board, host = self._in(subject.name, there), self._in(subject.name, here)
+        """Board and simulator round in different modes, as if the board had another runtime: within 1 LSB forced."""
+        host_mode, board_mode = rng.sample(ROUNDINGS, 2)
+        board, host = self._compiled_for(subject.name, board_mode), self._compiled_for(subject.name, host_mode)
         prepared = board.inputs(source)
-        made = board.host(prepared).recordings["simulator"]
-        return f"{there} judged in {here}", host.judge(prepared, _recording(host, there, dict(made.tensors)))
+        simulated = board.host(prepared).recordings["simulator"]
+        recording = _recording(host, board_mode, dict(simulated.tensors))
+        return f"{board_mode} judged in {host_mode}", host.judge(prepared, recording)
 
     def _engine(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
-        level, host = rng.choice(LEVELS), self._in(subject.name, "tflite-single")
+        level, host = rng.choice(LEVELS), self._compiled_for(subject.name, "tflite-single")
         prepared = host.inputs(source)
         tensors = _onnxruntime(str(subject.path), level, prepared, tuple(host.graph.observable()))
         return level, host.judge(prepared, _recording(host, "onnxruntime", tensors))
 
     def _litert(self, rng: random.Random, subject: Subject, source: str) -> tuple[str, Report]:
-        kernels, host = rng.choice(("reference", "optimised")), self._in(subject.name, "tflite-single")
+        kernels, host = rng.choice(("reference", "optimised")), self._compiled_for(subject.name, "tflite-single")
         prepared = host.inputs(source)
         tensors = _litert_tensors(host, kernels, prepared)
         return kernels, host.judge(prepared, _recording(host, "litert", tensors))
@@ -153,29 +165,32 @@ def _healthy(number: int, kind: str, subject: Subject, source: str, how: str, re
 
 
 def _recording(subject: Subject, runtime: str, tensors: dict[str, Any]) -> Recording:
-    """A board that offers what of the graph's tensors it has; a float output is what its stored values stand for."""
+    """Returns the recording of a board that has these tensors of the graph. A float output that is missing is computed
+    from its quantized values."""
     graph = subject.graph
-    held = {
+    recorded = {
         n: v.reshape(graph.spec(n).shape)
         for n, v in tensors.items()
         if n in graph.tensors and v.dtype == graph.spec(n).dtype
     }
     run_unit = None
     for unit in subject.units:
-        lacking = unit.name in graph.outputs and unit.name not in held and all(n in held for n in unit.inputs)
-        if lacking and unit.op in ("dequantize", "reshape"):
+        is_missing = (
+            unit.name in graph.outputs and unit.name not in recorded and all(n in recorded for n in unit.inputs)
+        )
+        if is_missing and unit.op in ("dequantize", "reshape"):
             from qverify.sides.simulator import Simulator
 
             run_unit = run_unit or Simulator(graph).run_unit
-            held |= run_unit(unit, {n: held[n] for n in unit.inputs})
+            recorded |= run_unit(unit, {n: recorded[n] for n in unit.inputs})
     return Recording(
         "board",
         runtime,
         runtime=runtime,
         host=runtime,
-        specs={n: graph.spec(n) for n in held},
+        specs={n: graph.spec(n) for n in recorded},
         finals=graph.outputs,
-        tensors=held,
+        tensors=recorded,
         capabilities=frozenset({"finals", "per_node"}),
     )
 
@@ -185,9 +200,9 @@ def _session(path: str, level: str, wanted: tuple[str, ...]) -> Any:
     import onnxruntime as ort
 
     model = onnx.load(path)
-    made = {o for n in model.graph.node for o in n.output}
-    have = {o.name for o in model.graph.output}
-    model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in wanted if n in made and n not in have)
+    computed = {o for n in model.graph.node for o in n.output}
+    existing = {o.name for o in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in wanted if n in computed and n not in existing)
     options = ort.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, 1
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")
@@ -214,21 +229,21 @@ def _interpreter(path: str, kernels: str) -> Any:
     module = _litert()
     kinds = module.OpResolverType
     resolver = kinds.BUILTIN_REF if kernels == "reference" else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    made = module.Interpreter(
+    interpreter = module.Interpreter(
         path, experimental_op_resolver_type=resolver, experimental_preserve_all_tensors=True, num_threads=1
     )
-    made.allocate_tensors()
-    return made
+    interpreter.allocate_tensors()
+    return interpreter
 
 
 def _litert_tensors(subject: Subject, kernels: str, prepared: PreparedInputs) -> dict[str, Any]:
-    """Every stored tensor that the map beside the ONNX knows, in its NCHW order."""
+    """Returns every stored tensor that is in the map next to the ONNX file, in NCHW order."""
     engine = _interpreter(str(REAL / TFLITE[subject.name]), kernels)
-    known = json.loads((subject.path.parent / f"{subject.path.name}.map.json").read_text())
-    given = engine.get_input_details()[0]
-    first = next(n for n, at in known.items() if at["tfl"] == given["index"])
+    tensor_map = json.loads((subject.path.parent / f"{subject.path.name}.map.json").read_text())
+    input_details = engine.get_input_details()[0]
+    first = next(n for n, at in tensor_map.items() if at["tfl"] == input_details["index"])
     value = np.asarray(subject.host(prepared).recordings["simulator"].tensors[first])
-    engine.set_tensor(given["index"], value.transpose(0, 2, 3, 1) if value.ndim == 4 else value)
+    engine.set_tensor(input_details["index"], value.transpose(0, 2, 3, 1) if value.ndim == 4 else value)
     engine.invoke()
-    found = {n: engine.get_tensor(at["tfl"]) for n, at in known.items()}
-    return {n: v.transpose(0, 3, 1, 2) if v.ndim == 4 else v for n, v in found.items()}
+    stored = {n: engine.get_tensor(at["tfl"]) for n, at in tensor_map.items()}
+    return {n: v.transpose(0, 3, 1, 2) if v.ndim == 4 else v for n, v in stored.items()}

@@ -1,10 +1,10 @@
 """How much of the wall the boards of a farm are busy, where each job holds its board for one second of board time.
 
-A board is `local` whose program waits a second before it is the agent (`local?runtime=PROGRAM`): the second passes while the
-job holds the board, as a slower board's would. The jobs are those of a suite in an SQLite database, which the dispatcher gives to
-the engine of this process, or (--processes) to Dask workers. Everything beyond that second counts as overhead: what the
-dispatcher does, connecting, the run itself, judging, the report. The wall is from the first attempt's start to the last one's
-end."""
+A board is `local` whose program waits a second before it is the agent (`local?runtime=PROGRAM`): the second passes
+while the job holds the board, as a slower board's would. The jobs are those of a suite in an SQLite database, which the
+dispatcher gives to the engine of this process, or (--processes) to Dask workers. Everything beyond that second counts
+as overhead: what the dispatcher does, connecting, the run itself, judging, the report. The wall is from the first
+attempt's start to the last one's end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from sqlalchemy import func, select
 from scripts.benchmarks.farm_kill import kill9
 from scripts.benchmarks.farm_kill_service import kill9_postgresql, kill9_sqlite
 
-BOARD_S = 1.0
+BOARD_S = 1.0  # board time of a job
 TAGS = {"kind": "slow"}
 SUITE = """name = "bench"
 boards = ["kind=slow"]
@@ -58,48 +58,56 @@ options = { dump_all_nodes_results = true }
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench farm", description=__doc__)
     parser.add_argument("--boards", type=int, default=32)
-    parser.add_argument("--jobs", type=int, default=40, help="for each board, on average")
-    parser.add_argument("--processes", type=int, default=0, help="Dask workers that share the boards; 0: this process")
-    parser.add_argument("--threads", action="store_true", help="the boards' threads are in the dispatcher's process")
+    parser.add_argument("--jobs", type=int, default=40, help="jobs for each board, on average")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        help="number of Dask workers that share the boards; 0: this process runs them",
+    )
+    parser.add_argument("--threads", action="store_true", help="run the boards' threads in the dispatcher's process")
     parser.add_argument("--killed", type=int, default=1000, help="jobs of a suite whose processes are killed; 0: none")
     parser.add_argument(
         "--simulate", action="store_true", help="1,000 boards on 50 hosts in virtual time, and nothing else"
     )
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args(words)
-    if asked.simulate:
-        return _simulate(asked.json)
+    options = parser.parse_args(words)
+    if options.simulate:
+        return _simulate(options.json)
     with tempfile.TemporaryDirectory(prefix="qverify-farm-") as work:
-        found = Bench(Path(work), asked.boards, asked.processes, not asked.threads).measure(asked.boards * asked.jobs)
-    if asked.killed:
-        found["kill9"] = _kill9(asked.killed)
+        bench = Bench(Path(work), options.boards, options.processes, not options.threads)
+        found = bench.measure(options.boards * options.jobs)
+    if options.killed:
+        found["kill9"] = _kill9(options.killed)
     print(
         f"{found['boards']} boards, {found['jobs']} jobs of {BOARD_S:g} s of board time: busy {found['busy_fraction']:.1%} of "
         f"the wall, {found['overhead_ms_per_job']:.1f} ms of overhead a job ({found['cpu_ms_per_job']:.1f} ms of "
         f"processor), {found['jobs_per_s']:.1f} jobs/s"
     )
-    if asked.killed:
+    if options.killed:
         for name, killed in found["kill9"]["parts"].items():
             print(
                 f"{name}: {killed['runs']} jobs, killed {killed['killed']}: {killed['lost']} lost, "
                 f"{killed['duplicated']} duplicated"
             )
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
     return 0
 
 
 def _kill9(jobs: int) -> dict[str, Any]:
-    """Returns the figures of suites of so many jobs whose processes and connections are killed, and their sums."""
+    """Returns the figures of suites with this number of jobs whose processes and connections are killed, and their
+    sums."""
     parts = {}
     for name, measure in (("suite", kill9), ("SQLite service", kill9_sqlite), ("PostgreSQL service", kill9_postgresql)):
         with tempfile.TemporaryDirectory(prefix="qverify-kill-") as work:
-            if found := measure(Path(work), jobs):
-                parts[name] = found
+            if part := measure(Path(work), jobs):
+                parts[name] = part
     return {key: sum(part[key] for part in parts.values()) for key in ("runs", "lost", "duplicated")} | {"parts": parts}
 
 
 def _simulate(path: Path | None) -> int:
+    """Prints the figures of a simulated lab."""
     lab = large_lab()
     found = simulate(lab)
     unfair = max(abs(share - 0.5) for shares in found.shares.values() for share in shares.values())
@@ -114,7 +122,10 @@ def _simulate(path: Path | None) -> int:
 
 
 class Bench:
-    """A suite of the packaged example over boards of this host. processes: Dask workers, 0 for threads of this process."""
+    """A suite of the packaged example on boards of this host.
+
+    processes: number of Dask workers, 0 for threads. beside: whether the threads run in a process of their own.
+    """
 
     def __init__(self, work: Path, boards: int, processes: int = 0, beside: bool = True):
         self._beside = beside
@@ -124,29 +135,35 @@ class Bench:
         write_example(str(work / "example"))
         path = work / "example" / "suite.toml"
         path.write_text(SUITE)
-        known = {name: board.tags for name, board in self._boards.items()}
-        self._suite: Suite = read_suite(str(path), known)
+        tags = {name: board.tags for name, board in self._boards.items()}
+        self._suite: Suite = read_suite(str(path), tags)
         self._digests = take_in(self._suite, self._artifacts)
-        (self._job,) = jobs_of(self._suite, known, self._digests)
+        (self._job,) = jobs_of(self._suite, tags, self._digests)
         assert SOURCE in self._job.settings["models"]
 
     def measure(self, jobs: int) -> dict[str, Any]:
-        """Returns the figures of so many jobs."""
+        """Runs this number of jobs and returns the figures."""
         with contextlib.ExitStack() as stack:
             engine = stack.enter_context(self._workers()) if self._processes else self._threads()
             dispatcher = Dispatcher(self._database, engine, self._artifacts)
             stack.callback(dispatcher.close)
-            self._run(dispatcher, 4 * max(1, self._processes))  # models are opened, host results computed
+            self._run(
+                dispatcher, 4 * max(1, self._processes)
+            )  # opens the models and computes the host results, which are cached
             before = _cpu_s()
             run = self._run(dispatcher, jobs)
             cpu = _cpu_s() - before
         with self._database.read() as session:
-            mine = select(Job.id).where(Job.run == run)
-            ends = select(func.min(Attempt.started), func.max(Attempt.ended), func.count()).where(Attempt.job.in_(mine))
+            jobs_of_run = select(Job.id).where(Job.run == run)
+            ends = select(func.min(Attempt.started), func.max(Attempt.ended), func.count()).where(
+                Attempt.job.in_(jobs_of_run)
+            )
             first, last, attempts = session.execute(ends).one()
             passed = session.scalar(select(func.count()).where(Job.run == run, Job.verdict == "PASSED"))
-            others = select(Attempt.why).where(Attempt.job.in_(mine), Attempt.verdict.is_distinct_from("PASSED"))
-            why = next(iter(session.scalars(others)), "")
+            failures = select(Attempt.why).where(
+                Attempt.job.in_(jobs_of_run), Attempt.verdict.is_distinct_from("PASSED")
+            )
+            why = next(iter(session.scalars(failures)), "")
         self._database.close()
         if (passed, attempts) != (jobs, jobs):
             raise SystemExit(f"scripts/bench farm: {passed} of {jobs} jobs passed, in {attempts} attempts: {why}")
@@ -159,7 +176,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _workers(self) -> Iterator[Engine]:
-        """Yields the engine of Dask workers that share the boards, once all are reached."""
+        """Yields the engine of Dask workers that share the boards, once all boards are reached."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         names, workers = list(self._boards), list[subprocess.Popen[bytes]]()
@@ -183,7 +200,7 @@ class Bench:
                 worker.wait()
 
     def _run(self, dispatcher: Dispatcher, jobs: int) -> str:
-        """Runs so many jobs, each for any of the boards, and returns the id of the run."""
+        """Runs this number of jobs, each on any of the boards, and returns the id of the run."""
         rows: list[NewJob] = [replace(self._job, name=f"{self._job.name} {at}") for at in range(jobs)]
         with self._database.write() as session:
             project = ensure_project(session).id
@@ -195,19 +212,20 @@ class Bench:
 
 
 def _after_first_look(ended: Callable[[], bool]) -> Callable[[], bool]:
-    """Returns a function that is true when `ended` is, after it was not: a run that nobody looked at yet is not ended."""
+    """Returns a function that returns ended(), but only after ended() has been False once: before the dispatcher's
+    first look a run seems to have ended."""
     began = False
 
-    def true() -> bool:
+    def ended_after_beginning() -> bool:
         nonlocal began
         began = began or not ended()
         return began and ended()
 
-    return true
+    return ended_after_beginning
 
 
 def figures(boards: int, jobs: int, wall: float) -> dict[str, Any]:
-    """Returns the figures of so many jobs, in seconds of wall."""
+    """Returns the figures of this number of jobs. wall: their wall time in seconds."""
     return {
         "boards": boards,
         "jobs": jobs,
@@ -219,7 +237,7 @@ def figures(boards: int, jobs: int, wall: float) -> dict[str, Any]:
 
 
 def slow_boards(work: Path, count: int) -> dict[str, ReachedBoard]:
-    """Returns boards that each take BOARD_S before they answer, by name."""
+    """Returns boards that wait BOARD_S before they reply, by name."""
     program = work / "slow-qvrt"
     program.write_text(f'#!/bin/sh\nsleep {BOARD_S}\nexec "{runtime_path(host_architecture())}" "$@"\n')
     program.chmod(0o755)
@@ -228,9 +246,9 @@ def slow_boards(work: Path, count: int) -> dict[str, ReachedBoard]:
 
 
 def _cpu_s() -> float:
-    """Returns the processor seconds of this process and of those it waited for."""
+    """Returns the processor seconds of this process and its finished children."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in spent)
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
 
 
 if __name__ == "__main__":

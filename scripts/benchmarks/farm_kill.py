@@ -1,4 +1,4 @@
-"""A suite whose processes are killed, one after the other, while it runs: every result must be there, exactly once."""
+"""Kills the processes of a suite one after the other while it runs; every result must be recorded exactly once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ DEADLINE_S = 900.0
 
 @dataclass(slots=True)
 class Killed:
-    """What a suite is put through. jobs, boards: numbers. kills: how often each component was killed."""
+    """A suite whose processes are killed.
+
+    jobs, boards: their numbers. kills: how often each component was killed.
+    """
 
     work: Path
     jobs: int
@@ -40,8 +43,8 @@ class Killed:
     _scheduler: str = ""
 
     def run(self, plan: list[str]) -> dict[str, Any]:
-        """Runs the suite; at even parts of its jobs the next component of the plan is killed: suite, agent, worker,
-        scheduler. Returns the figures."""
+        """Runs the suite and returns the figures. After equal shares of its jobs, the next component of the plan is
+        killed: suite, agent, worker, scheduler."""
         self._write()
         start, run = time.monotonic(), ""
         try:
@@ -60,7 +63,7 @@ class Killed:
         return self._figures(run, time.monotonic() - start)
 
     def _running(self, run: str, with_workers: bool) -> str:
-        """Has a process work on the suite, with workers or without; returns the run's id."""
+        """Starts a process that works on the suite, with or without workers, and returns the run's id."""
         if self._suite is not None and self._with_workers != with_workers and self._suite.poll() is None:
             self._suite.kill()
             self._suite.wait()
@@ -89,8 +92,8 @@ class Killed:
 
     @property
     def _environment(self) -> dict[str, str]:
-        own = {"XDG_STATE_HOME": str(self.work / "state"), "XDG_CACHE_HOME": str(self.work / "cache")}
-        return {**os.environ, **own, "QVERIFY_BOARDS": str(self.work / "boards.toml")}
+        folders = {"XDG_STATE_HOME": str(self.work / "state"), "XDG_CACHE_HOME": str(self.work / "cache")}
+        return {**os.environ, **folders, "QVERIFY_BOARDS": str(self.work / "boards.toml")}
 
     def _qverify(self, *words: str) -> subprocess.Popen[bytes]:
         with (self.work / "log").open("ab") as log:
@@ -142,7 +145,7 @@ class Killed:
             self._suite.wait()
 
     def _targets(self, component: str) -> list[int]:
-        """Returns the processes of a component, all of them started by this bench."""
+        """Returns the processes of a component; all were started by this bench."""
         assert self._suite is not None
         if component == "suite":
             return [self._suite.pid]
@@ -161,18 +164,18 @@ class Killed:
 
 
 def write_boards(work: Path, boards: int) -> None:
-    """Writes an inventory of so many boards of this host."""
+    """Writes an inventory of this number of boards of this host."""
     rows = [f'[boards.b{n:02d}]\nuri = "local"\ntags = {{ kind = "killed" }}\n' for n in range(boards)]
     (work / "boards.toml").write_text("".join(rows))
 
 
 def figures_of(jobs: Sequence[Job], attempts: Sequence[Attempt], kills: Counter[str], wall_s: float) -> dict[str, Any]:
-    """Returns the figures of a run, every job of which should have passed, once."""
-    good = Counter(one.job for one in attempts if one.ending == "finished" and one.verdict == "PASSED")
+    """Returns the figures of a run, in which every job should have passed exactly once."""
+    passed = Counter(a.job for a in attempts if a.ending == "finished" and a.verdict == "PASSED")
     return {
         "runs": len(jobs),
         "lost": sum(job.state != DONE or job.verdict != "PASSED" for job in jobs),
-        "duplicated": sum(count - 1 for count in good.values() if count > 1),
+        "duplicated": sum(count - 1 for count in passed.values() if count > 1),
         "attempts": len(attempts),
         "killed": dict(kills),
         "wall_s": round(wall_s, 1),
@@ -180,13 +183,13 @@ def figures_of(jobs: Sequence[Job], attempts: Sequence[Attempt], kills: Counter[
 
 
 def below(pid: int, word: str) -> list[int]:
-    """Returns the processes below this one, the nearest first, whose command line has this word."""
-    found, parents = [], [pid]
+    """Returns the descendants of a process whose command line contains this word, the nearest first."""
+    matches, parents = [], [pid]
     while parents:
         children = [child for parent in parents for child in _children(parent)]
-        found += [child for child in children if word in _command(child)]
+        matches += [child for child in children if word in _command(child)]
         parents = children
-    return found
+    return matches
 
 
 def _children(pid: int) -> Iterator[int]:
@@ -205,7 +208,7 @@ def _command(pid: int) -> str:
 
 
 def kill9(work: Path, jobs: int = 1000, boards: int = 8) -> dict[str, Any]:
-    """Returns the figures of a suite of so many jobs whose processes are killed in turn."""
+    """Returns the figures of a suite with this number of jobs whose processes are killed in turn."""
     return Killed(work, jobs, boards).run(["suite", "agent", "agent", "suite", "worker", "scheduler", "suite"])
 
 

@@ -1,5 +1,5 @@
-"""A suite submitted to `qverify serve`, whose processes and database connections are killed, one after the other, while it
-runs: every result must be there, exactly once."""
+"""Submits a suite to `qverify serve` and kills the service's processes and database connections one after the other
+while it runs; every result must be recorded exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qverify_farm.store.jobs import attempts_of, jobs_of
 from scripts.benchmarks.farm_kill import DEADLINE_S, below, figures_of, write_boards
 from tests.farm import postgres
 
-ENGINE = "qverify_farm.engines"  # in the command line of the process that reaches the boards
+ENGINE = "qverify_farm.engines"  # part of the command line of the process that reaches the boards
 AGENT_S = 30.0
 CONNECTIONS = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -36,7 +36,8 @@ CONNECTIONS = (
 
 @dataclass(slots=True)
 class KilledService:
-    """Runs a suite on a service whose parts are killed. database: its URL. jobs, boards: numbers. kills: how often each was killed."""
+    """Runs a suite on a service whose parts are killed. database: its URL. jobs, boards: numbers. kills: how often each
+    was killed."""
 
     work: Path
     database: str
@@ -47,8 +48,9 @@ class KilledService:
     _service: subprocess.Popen[bytes] | None = None
 
     def run(self, plan: list[str]) -> dict[str, Any]:
-        """Submits the suite; at even parts of its jobs the next of the plan is killed: service, agent, engine, database
-        (every connection to PostgreSQL). A service that has ended is started again. Returns the figures."""
+        """Submits the suite and returns the figures. After equal shares of its jobs, the next component of the plan is
+        killed: service, agent, engine, database (every connection to PostgreSQL). A service that has ended is started
+        again."""
         write_example(str(self.work / "example"))
         write_boards(self.work, self.boards)
         with socket.socket() as free:
@@ -69,20 +71,23 @@ class KilledService:
         return self._figures(run, time.monotonic() - start)
 
     def _start(self) -> None:
-        own = {"XDG_STATE_HOME": str(self.work / "state"), "XDG_CACHE_HOME": str(self.work / "cache")}
-        own |= {"QVERIFY_BOARDS": str(self.work / "boards.toml"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        settings = {"XDG_STATE_HOME": str(self.work / "state"), "XDG_CACHE_HOME": str(self.work / "cache")}
+        settings |= {
+            "QVERIFY_BOARDS": str(self.work / "boards.toml"),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
         words = ["serve", "--port", str(self._port), "--database", self.database, "--quiet", "--triages", "0"]
         with (self.work / "log").open("ab") as log:
             self._service = subprocess.Popen(
                 [sys.executable, "-m", "qverify", *words, "--artifacts", str(self.work / "store")],
                 cwd=self.work,
-                env={**os.environ, **own},
+                env={**os.environ, **settings},
                 stdout=log,
                 stderr=log,
             )
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """Returns the JSON of the service's answer; asks again while there is none, and while it is 503."""
+        """Returns the JSON of the service's reply. Repeats the request while there is no reply or the status is 503."""
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             if self._service is None or self._service.poll() is not None:
@@ -91,11 +96,11 @@ class KilledService:
             with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
                 connection.request(method, f"/api/v1{path}", body, {"Content-Type": "application/json"})
                 reply = connection.getresponse()
-                said = reply.read()
+                text = reply.read()
                 if reply.status < 300:
-                    return json.loads(said)
+                    return json.loads(text)
                 if reply.status not in (429, 503):
-                    raise SystemExit(f"{method} {path}: {reply.status} {said[:300]!r}")
+                    raise SystemExit(f"{method} {path}: {reply.status} {text[:300]!r}")
             time.sleep(0.1)
         raise SystemExit(f"{method} {path}: no answer; the service said {(self.work / 'log').read_text()[-1000:]}")
 
@@ -135,17 +140,18 @@ class KilledService:
             self._start()
 
     def _targets(self, component: str) -> list[int]:
-        """Returns the processes of a component, all of them started by this bench; an agent lives for a moment only."""
+        """Returns the processes of a component; all were started by this bench. Waits for an agent, which runs only
+        briefly."""
         assert self._service is not None
         if component == "service":
             return [self._service.pid]
         word, end = {"agent": "qvrt", "engine": ENGINE}[component], time.monotonic() + AGENT_S
-        while not (found := below(self._service.pid, word)) and time.monotonic() < end:
+        while not (processes := below(self._service.pid, word)) and time.monotonic() < end:
             time.sleep(0.01)
-        return found
+        return processes
 
     def _end_connections(self) -> int:
-        """Ends every connection to the database but its own; returns how many."""
+        """Ends every connection to the database except its own, and returns their number."""
         import psycopg
 
         with psycopg.connect(self.database) as connection:
@@ -162,12 +168,13 @@ class KilledService:
 
 
 def kill9_sqlite(work: Path, jobs: int, boards: int = 8) -> dict[str, Any]:
-    """Returns the figures of a service over an SQLite file, which its own process alone writes."""
+    """Returns the figures of a service with an SQLite file, which only its own process writes."""
     return KilledService(work, str(work / "farm.db"), jobs, boards).run(["service", "engine", "agent", "service"])
 
 
 def kill9_postgresql(work: Path, jobs: int, boards: int = 8) -> dict[str, Any]:
-    """Returns the figures of a service over a PostgreSQL server that is started for it; {} where there is none."""
+    """Returns the figures of a service with a PostgreSQL server started for it, or {} if PostgreSQL is not
+    installed."""
     if not postgres.PROGRAMS:
         return {}
     with postgres.running() as server, server.database() as url:

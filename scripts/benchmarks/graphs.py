@@ -1,4 +1,4 @@
-"""Random graphs of every style, each verified on this machine's board and computed by the boards of other architectures."""
+"""Verifies random graphs of every style on this machine's board, and runs them on boards of other architectures."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from tests.graphs.made import STYLES, random_graph, style_of
 
 
 def main(words: list[str]) -> int:
-    """Returns 1 where a graph is neither PASSED nor refused."""
+    """Returns 1 if a graph is neither PASSED nor refused."""
     parser = argparse.ArgumentParser(prog="scripts/bench graphs", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="of the first graph; the next ones have the next numbers")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the first graph; the following graphs use the following numbers"
+    )
     parser.add_argument("--count", type=int, default=2000, help="graphs to make")
     parser.add_argument("--style", choices=list(STYLES), default="", help="only this one")
     parser.add_argument(
         "--arch",
         nargs="*",
         default=sorted({*QEMU} - {"x86_64"}),
-        help="other architectures, all that QEMU runs by default",
+        help="other architectures; by default all that QEMU runs",
     )
-    parser.add_argument("--keep", type=Path, help="a folder that keeps the graphs that are bad or refused")
+    parser.add_argument("--keep", type=Path, help="a folder in which bad and refused graphs are kept")
     parser.add_argument("--json", dest="path", type=Path, metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
-    there = tuple(a for a in options.arch if emulator(a) is not None)
-    missing = [a for a in options.arch if a not in there]
+    emulated = tuple(a for a in options.arch if emulator(a) is not None)
+    missing = [a for a in options.arch if a not in emulated]
     begun, rows = time.process_time(), list[dict[str, Any]]()
     for seed in range(options.seed, options.seed + options.count):
-        outcome, kinds = _judged(seed, options.style, there, options.keep)
+        outcome, kinds = _judge_graph(seed, options.style, emulated, options.keep)
         rows.append(
             {
                 "seed": seed,
@@ -49,7 +51,7 @@ def main(words: list[str]) -> int:
         if outcome.bad:
             print(f"{seed} {rows[-1]['style']}: {outcome.word}: {outcome.said[-300:]}", file=sys.stderr, flush=True)
     result = _summary(rows) | {
-        "architectures": ["x86_64", *there],
+        "architectures": ["x86_64", *emulated],
         "skipped": missing,
         "processor_s": round(time.process_time() - begun),
     }
@@ -59,7 +61,8 @@ def main(words: list[str]) -> int:
     return int(any(row["outcome"] in BAD for row in rows) or not rows)
 
 
-def _judged(seed: int, style: str, architectures: tuple[str, ...], keep: Path | None) -> tuple[Outcome, list[str]]:
+def _judge_graph(seed: int, style: str, architectures: tuple[str, ...], keep: Path | None) -> tuple[Outcome, list[str]]:
+    """Makes and judges the graph of a seed; returns the outcome and its operators."""
     graph = random_graph(seed, style)
     model = graph.model()
     with tempfile.TemporaryDirectory(prefix="qverify-graphs-") as folder:

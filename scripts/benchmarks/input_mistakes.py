@@ -1,4 +1,5 @@
-"""Seeded mistakes in inputs, single and double, over real photos: does `inputs diff` name them, and never what does not fit."""
+"""Plants single and double mistakes, drawn by a seed, in inputs made from real photos, and measures whether `inputs
+diff` names them and nothing that does not fit."""
 
 from __future__ import annotations
 
@@ -52,14 +53,18 @@ CHECKED: list[dict[str, Any]] = [
     {"format": "nv12"},
     {"format": "featuremap", "train": "rgb", **IMAGENET},
 ]
-INDEPENDENT = 0.25  # of the mistakes, planted by input_oracle
-SECONDS = 600.0  # of a search: a slow machine's figures are the same
-GOAL = 0.95
+INDEPENDENT = 0.25  # share of the mistakes that input_oracle plants
+SEARCH_S = 600.0  # limit of a search; so high that slow machines have the same results
+GOAL = 0.95  # share of the mistakes that must be named
 
 
 @dataclass(slots=True)
 class Planted:
-    """causes: what they should be called, in any order. recipe: None where the oracle made the bytes."""
+    """Inputs with planted mistakes.
+
+    start: the correct input. data: the bytes with the mistakes. causes, families: names of the mistakes and of their
+    families. recipe: how qverify made the bytes; None if the oracle made them.
+    """
 
     start: Start
     data: bytes
@@ -67,15 +72,21 @@ class Planted:
     families: tuple[str, ...]
     recipe: Recipe | None
 
-    def named(self, found: Difference) -> bool:
-        said = Counter(self.causes)
-        listed = [one for group in found.exact for one in group]
-        return any(one.recipe == self.recipe or Counter(c.said for c in one.causes) == said for one in listed)
+    def is_named(self, difference: Difference) -> bool:
+        """Returns whether one of the exact explanations is the planted one."""
+        causes = Counter(self.causes)
+        listed = [explanation for group in difference.exact for explanation in group]
+        return any(e.recipe == self.recipe or Counter(c.said for c in e.causes) == causes for e in listed)
 
 
 @dataclass(slots=True)
 class Score:
-    """named: among the exact causes. by_one: of doubles, those whose very bytes one mistake gives."""
+    """Results of all plantings of one kind.
+
+    named: plantings whose mistakes are among the exact explanations. by_one: double mistakes that have the same bytes
+    as a single one. independent, families: planted and named, of the oracle's mistakes and by family. groups, listed:
+    number of answers and of explanations in each result.
+    """
 
     planted: int = 0
     named: int = 0
@@ -86,15 +97,16 @@ class Score:
     seconds: list[float] = field(default_factory=list)
     families: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, planted: Planted, found: Difference, seconds: float) -> bool:
-        by_one = len(planted.causes) == 2 and any(len(e.causes) == 1 for group in found.exact for e in group)
-        good = planted.named(found) or by_one
+    def add(self, planted: Planted, difference: Difference, seconds: float) -> bool:
+        """Counts a result and returns whether the mistakes were named."""
+        by_one = len(planted.causes) == 2 and any(len(e.causes) == 1 for group in difference.exact for e in group)
+        good = planted.is_named(difference) or by_one
         self.planted, self.named, self.by_one = self.planted + 1, self.named + good, self.by_one + by_one
         rows = [self.families.setdefault(name, [0, 0]) for name in planted.families]
         for row in [*rows, *([self.independent] if planted.recipe is None else [])]:
             row[0], row[1] = row[0] + 1, row[1] + good
-        self.groups.append(len(found.exact))
-        self.listed.append(sum(len(group) for group in found.exact))
+        self.groups.append(len(difference.exact))
+        self.listed.append(sum(len(group) for group in difference.exact))
         self.seconds.append(seconds)
         return good
 
@@ -112,44 +124,53 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Planter:
+    """Draws mistakes by a seed."""
+
     seed: int
     photos: list[tuple[str, Any, Any]]  # name, RGB, gray
 
     def draw(self, kind: str, number: int) -> Planted:
+        """Returns the planting of this kind (single or double) and number."""
         rng = random.Random(f"{self.seed} {kind} {number}")
-        made = None
-        while made is None:
+        planted = None
+        while planted is None:
             from_oracle = rng.random() < INDEPENDENT
-            made = (self._independent if from_oracle else self._own)(rng, 2 if kind == "double" else 1)
-        return made
+            planted = (self._plant_with_oracle if from_oracle else self._plant_variant)(
+                rng, 2 if kind == "double" else 1
+            )
+        return planted
 
     def start(self, rng: random.Random, table: dict[str, Any]) -> Start:
-        wanted = described(table, "bench")
+        """Returns a photo as the correct input for a description."""
+        description = described(table, "bench")
         _, rgb, gray = rng.choice(self.photos)
-        return Start("picture", gray, wanted, rgb) if wanted.gray else Start("picture", rgb, wanted)
+        return Start("picture", gray, description, rgb) if description.gray else Start("picture", rgb, description)
 
-    def _own(self, rng: random.Random, count: int) -> Planted | None:
-        """By the hypotheses' own variants; None where one of them changes nothing."""
+    def _plant_variant(self, rng: random.Random, count: int) -> Planted | None:
+        """Plants variants of the hypotheses; returns None if one of them changes nothing."""
         start = self.start(rng, _varied(rng))
-        captured = int(start.wanted.size_bytes * rng.choice([0, 0.8, 1.1]))  # what `length` may make of it
+        captured = int(
+            start.wanted.size_bytes * rng.choice([0, 0.8, 1.1])
+        )  # may differ from the full size, for the hypothesis `length`
         recipe, causes = start.intended(captured), list[Mistake]()
-        seen = {Reproduction(start).made(recipe)}
+        previous = {Reproduction(start).made(recipe)}
         for _ in range(count):
             options = [
                 (p.NAME, *v) for p in pages() if p.NAME not in {c.family for c in causes} for v in p.variants(recipe)
             ]
             family = rng.choice(sorted({o[0] for o in options}))
-            _, said, recipe = rng.choice([o for o in options if o[0] == family])
-            causes.append(Mistake(family, said))
+            _, cause, recipe = rng.choice([o for o in options if o[0] == family])
+            causes.append(Mistake(family, cause))
             data = _made(start, recipe)
-            if data in seen or not data:
+            if data in previous or not data:
                 return None
-            seen.add(data)
+            previous.add(data)
         if "length" in {c.family for c in causes} and len(data) != captured:
             return None
         return Planted(start, data, tuple(c.said for c in causes), tuple(c.family for c in causes), recipe)
 
-    def _independent(self, rng: random.Random, count: int) -> Planted | None:
+    def _plant_with_oracle(self, rng: random.Random, count: int) -> Planted | None:
+        """Plants mistakes made by input_oracle; returns None if they exclude each other or change nothing."""
         table = dict(rng.choice(CHECKED)) | {"size": rng.choice(SIZES), "interpolation": rng.choice(["linear", "area"])}
         if table["format"] not in ("nv12", "gray"):
             table["layout"] = rng.choice(["NHWC", "NCHW"])
@@ -157,25 +178,27 @@ class Planter:
         plain = input_oracle.fed(start.values, table, {})
         if plain != Reproduction(start).made(start.intended(0)):
             raise SystemExit(f"the oracle and qverify make other bytes of {table}")
-        known, did, causes, families = input_oracle.mistakes(table), dict[str, Any](), list[str](), list[str]()
-        for said in rng.sample(sorted(known), count):
-            family, changes = known[said]
-            if family in families or did.keys() & changes.keys():
+        mistakes, changed, causes, families = input_oracle.mistakes(table), dict[str, Any](), list[str](), list[str]()
+        for cause in rng.sample(sorted(mistakes), count):
+            family, changes = mistakes[cause]
+            if family in families or changed.keys() & changes.keys():
                 return None
-            did, causes, families = did | changes, [*causes, said], [*families, family]
-        data = input_oracle.fed(start.values, table, did)
-        parts = [input_oracle.fed(start.values, table, known[said][1]) for said in causes]
+            changed, causes, families = changed | changes, [*causes, cause], [*families, family]
+        data = input_oracle.fed(start.values, table, changed)
+        parts = [input_oracle.fed(start.values, table, mistakes[cause][1]) for cause in causes]
         if data == plain or (count > 1 and data in parts):
             return None
         return Planted(start, data, tuple(causes), tuple(families), None)
 
 
 def _made(start: Start, recipe: Recipe) -> bytes:
+    """Returns the bytes that a recipe makes."""
     with np.errstate(all="ignore"):
         return Reproduction(start).made(recipe)
 
 
 def _varied(rng: random.Random) -> dict[str, Any]:
+    """Returns a random description."""
     table: dict[str, Any] = dict(rng.choice(FORMATS)) | {"size": rng.choice(SIZES)}
     table |= {"interpolation": rng.choice(["nearest", "linear", "linear", "cubic", "area"])}
     table |= {
@@ -189,56 +212,61 @@ def _varied(rng: random.Random) -> dict[str, Any]:
 
 
 def _photos(folder: Path) -> list[tuple[str, Any, Any]]:
-    """The real ones; where they are not, three seeded pictures, smooth and noisy."""
-    found = sorted(p for p in folder.glob("*") if p.suffix in (".jpg", ".png")) if folder.is_dir() else []
-    if found:
-        return [(p.name, picture.read(str(p)), picture.read(str(p), gray=True)) for p in found]
+    """Returns name, RGB and gray of the photos in the folder, or of three generated pictures if there are none."""
+    files = sorted(p for p in folder.glob("*") if p.suffix in (".jpg", ".png")) if folder.is_dir() else []
+    if files:
+        return [(p.name, picture.read(str(p)), picture.read(str(p), gray=True)) for p in files]
     generator = np.random.Generator(np.random.PCG64(0))
-    made = []
+    generated = []
     for at in range(3):
         small = generator.integers(0, 256, (6 + at, 8, 3), np.uint8)
         rgb = np.clip(np.kron(small, np.ones((60, 64, 1))) + generator.normal(0, 12, (360 + 60 * at, 512, 3)), 0, 255)
-        made.append((f"seeded {at}", rgb.astype(np.uint8), rgb[..., 1:2].astype(np.uint8)))
-    return made
+        generated.append((f"seeded {at}", rgb.astype(np.uint8), rgb[..., 1:2].astype(np.uint8)))
+    return generated
 
 
-def _false(planted: Planted, found: Difference) -> Iterator[MistakeExplanation]:
-    """Claimed as exact, and not so when it is made anew, nothing kept from the search."""
-    for one in (e for group in found.exact for e in group):
-        if _made(planted.start, one.recipe) != planted.data:
-            yield one
+def _false_explanations(planted: Planted, difference: Difference) -> Iterator[MistakeExplanation]:
+    """Yields explanations that claim to be exact but do not reproduce the bytes when computed again from scratch."""
+    for explanation in (e for group in difference.exact for e in group):
+        if _made(planted.start, explanation.recipe) != planted.data:
+            yield explanation
 
 
 @dataclass(slots=True)
 class Campaign:
+    """All runs of the bench. false_exact: number of wrong explanations that claim to be exact."""
+
     planter: Planter
     scores: dict[str, Score] = field(default_factory=lambda: {"single": Score(), "double": Score()})
     false_exact: int = 0
     missed: list[str] = field(default_factory=list)
 
     def run(self, kind: str, count: int) -> None:
+        """Makes the plantings of one kind and counts the results."""
         for number in range(count):
             planted, begun = self.planter.draw(kind, number), time.monotonic()
-            found = explain_difference(planted.start, planted.data, SECONDS)
-            good = self.scores[kind].add(planted, found, time.monotonic() - begun)
-            self.false_exact += sum(1 for _ in _false(planted, found))
+            difference = explain_difference(planted.start, planted.data, SEARCH_S)
+            good = self.scores[kind].add(planted, difference, time.monotonic() - begun)
+            self.false_exact += sum(1 for _ in _false_explanations(planted, difference))
             if not good:
-                listed = [one.said for group in found.exact for one in group][:4]
+                listed = [e.said for group in difference.exact for e in group][:4]
                 self.missed.append(f"{kind} {number}: {' + '.join(planted.causes)}; listed {listed}")
                 print(self.missed[-1], file=sys.stderr, flush=True)
             if sys.stderr.isatty():
                 print(f"\r{kind} {number + 1} of {count}", end="", file=sys.stderr)
 
     def unknown(self, count: int) -> dict[str, int]:
-        """Bytes that no known mistake makes: the intended ones, every tenth replaced by noise."""
-        called = 0
+        """Counts exact explanations of bytes that no known mistake makes: correct bytes with every tenth replaced by
+        noise."""
+        called_exact = 0
         for number in range(count):
             rng = random.Random(f"{self.planter.seed} unknown {number}")
             start = self.planter.start(rng, _varied(rng))
             data = np.frombuffer(_made(start, start.intended(0)), np.uint8).copy()
             data[::10] = np.frombuffer(rng.randbytes(len(data[::10])), np.uint8)
-            called += bool((found := explain_difference(start, data.tobytes(), SECONDS)).exact or found.equal)
-        return {"planted": count, "called_exact": called}
+            difference = explain_difference(start, data.tobytes(), SEARCH_S)
+            called_exact += bool(difference.exact or difference.equal)
+        return {"planted": count, "called_exact": called_exact}
 
 
 def main(words: list[str]) -> int:
@@ -250,7 +278,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--double", type=int, default=200, help="runs with two")
     parser.add_argument("--unknown", type=int, default=10, help="runs with a mistake that no hypothesis knows")
     parser.add_argument(
-        "--pictures", type=Path, default=PHOTOS, help="a folder of photos; those of ../shared/models without it"
+        "--pictures", type=Path, default=PHOTOS, help="a folder of photos; by default those of ../shared/models"
     )
     parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)

@@ -1,4 +1,5 @@
-"""What a board may feed, made of OpenCV, Pillow and numpy calls alone: nothing of qverify, so that its names can be checked."""
+"""Makes correct and mistaken inputs of a board with OpenCV, Pillow and numpy alone, without qverify, so that qverify's
+explanations can be checked independently."""
 
 from __future__ import annotations
 
@@ -17,21 +18,24 @@ PILLOW = {
     "area": Image.Resampling.BOX,
 }
 Change = Callable[[Any], Any]
-Mistake = tuple[str, dict[str, Any]]  # its family, and what fed() is told
+Mistake = tuple[str, dict[str, Any]]  # its family, and the `changes` that fed() applies
 
 
-def fed(rgb: Any, table: dict[str, Any], did: dict[str, Any]) -> bytes:
-    """table: as described() takes it; cv2, uint8 and stretch. did: what the board did otherwise."""
-    x = did.get("before", _same)(rgb)
-    x = did.get("resized", _resized)(x, tuple(int(n) for n in table["size"].split("x")), {**table, **did})
-    x = did.get("after", _same)(x)
-    x = did.get("coloured", COLOUR[table["format"]])(x, {**table, **did})
-    parts = [did.get("element", _same)(p) for p in (x if isinstance(x, list) else [x])]
-    parts = [_aligned(p, int(did.get("width_align", 1))) for p in parts]
-    if did.get("layout", table.get("layout", "NHWC")) == "NCHW" and table["format"] != "nv12":
+def fed(rgb: Any, table: dict[str, Any], changes: dict[str, Any]) -> bytes:
+    """Returns the bytes that a board is fed.
+
+    table: a description as for described(); the library must be cv2, resize_dtype uint8 and fit stretch. changes: the
+    steps and options that the board does differently."""
+    x = changes.get("before", _same)(rgb)
+    x = changes.get("resized", _resized)(x, tuple(int(n) for n in table["size"].split("x")), {**table, **changes})
+    x = changes.get("after", _same)(x)
+    x = changes.get("coloured", COLOUR[table["format"]])(x, {**table, **changes})
+    parts = [changes.get("element", _same)(p) for p in (x if isinstance(x, list) else [x])]
+    parts = [_aligned(p, int(changes.get("width_align", 1))) for p in parts]
+    if changes.get("layout", table.get("layout", "NHWC")) == "NCHW" and table["format"] != "nv12":
         parts = [p.transpose(2, 0, 1) for p in parts]
     data = b"".join(np.ascontiguousarray(p).tobytes() for p in parts)
-    return bytes(did.get("bytes", _same)(data))
+    return bytes(changes.get("bytes", _same)(data))
 
 
 def _same(x: Any) -> Any:
@@ -52,8 +56,8 @@ def _by_pillow(x: Any, size: tuple[int, int], table: dict[str, Any]) -> Any:
 
 
 def _in_float(x: Any, size: tuple[int, int], table: dict[str, Any]) -> Any:
-    made = _resized(np.float32(x), size, table)
-    return made if table["format"] == "featuremap" else np.clip(np.rint(made), 0, 255).astype(np.uint8)
+    resized = _resized(np.float32(x), size, table)
+    return resized if table["format"] == "featuremap" else np.clip(np.rint(resized), 0, 255).astype(np.uint8)
 
 
 def _centre_crop(x: Any, size: tuple[int, int], table: dict[str, Any]) -> Any:
@@ -88,23 +92,24 @@ def _semi_planar(y: Any, u: Any, v: Any, vu: bool = False) -> list[Any]:
 
 
 def _by_matrix(kr: float, kb: float, full: bool, mean: bool) -> Callable[[Any, dict[str, Any]], list[Any]]:
-    """Full: luma and chroma as they are; limited: * 219 / 255 + 16 and * 224 / 255. In the order that INPUTS.md writes:
-    where a sum is an exact half, the order of float64 operations decides how it is rounded."""
+    """Returns a function that converts RGB to NV12. full: luma and chroma unscaled; otherwise * 219 / 255 + 16 and
+    * 224 / 255. The operations are in the order of INPUTS.md, because the order of float64 operations decides how an
+    exact half is rounded."""
 
-    def made(x: Any, _: dict[str, Any]) -> list[Any]:
+    def convert(x: Any, _: dict[str, Any]) -> list[Any]:
         real = x.astype(np.float64)
         small = cv2.resize(real, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA) if mean else real[::2, ::2]
-        (y, _u, _v), (_y, u, v) = one(real), one(small)
+        (y, _u, _v), (_y, u, v) = to_yuv(real), to_yuv(small)
         y, u, v = (np.clip(np.floor(p + 0.5), 0, 255).astype(np.uint8) for p in (y, u, v))
         return _semi_planar(y, u, v)
 
-    def one(real: Any) -> tuple[Any, Any, Any]:
+    def to_yuv(real: Any) -> tuple[Any, Any, Any]:
         r, g, b = np.moveaxis(real, -1, 0)
         y = kr * r + (1 - kr - kb) * g + kb * b
         u, v = (b - y) / (2 * (1 - kb)), (r - y) / (2 * (1 - kr))
         return (y, u + 128, v + 128) if full else (y * 219 / 255 + 16, u * 224 / 255 + 128, v * 224 / 255 + 128)
 
-    return made
+    return convert
 
 
 def _featuremap(x: Any, table: dict[str, Any]) -> Any:
@@ -126,13 +131,13 @@ COLOUR: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 
 def _aligned(x: Any, multiple: int) -> Any:
-    """x: rows, columns and channels, or rows of interleaved chroma."""
+    """Returns x (rows, columns and channels, or rows of interleaved chroma) with rows padded to a multiple."""
     more = -x.shape[1] % multiple
     return np.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
 
 
 def mistakes(table: dict[str, Any]) -> dict[str, Mistake]:
-    """By what qverify should call them."""
+    """Returns the mistakes that are possible with this description, by the name that qverify should report."""
     format_, own = table["format"], table["interpolation"]
     found: dict[str, Mistake] = {
         f"interpolation: {name} instead of {own}": ("interpolation", {"interpolation": name})

@@ -1,4 +1,5 @@
-"""`inputs prepare` beside OpenCV's own calls for the same steps, and its memory for many photos."""
+"""Measures the speed of `inputs prepare` and of OpenCV's own calls for the same steps, and its memory for many
+photos."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ROUNDS = 15
 
 
 def photo(folder: Path, width: int = WIDTH, height: int = HEIGHT) -> str:
-    """A smooth picture with some noise, as JPEG: about what a camera's weighs."""
+    """Writes a smooth picture with some noise as JPEG, about as large as a camera's, and returns its path."""
     import cv2
 
     random = np.random.Generator(np.random.PCG64(1))
@@ -31,7 +32,7 @@ def photo(folder: Path, width: int = WIDTH, height: int = HEIGHT) -> str:
 
 
 def theirs(path: str) -> bytes:
-    """Decode, convert, interleave."""
+    """Returns NV12 made by OpenCV: decodes, converts, interleaves."""
     import cv2
 
     planes = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2YUV_I420).reshape(-1)
@@ -41,6 +42,7 @@ def theirs(path: str) -> bytes:
 
 
 def ours(path: str) -> bytes:
+    """Returns NV12 made by qverify."""
     from qverify.inputs.description import Description
     from qverify.inputs.reading import bytes_of
 
@@ -48,7 +50,8 @@ def ours(path: str) -> bytes:
 
 
 def written(path: str) -> bytes:
-    """The whole command's work: hashed, written, with its manifest."""
+    """Does the work of the whole command, including hashes and manifest, records the time, and returns the written
+    bytes."""
     from qverify.inputs.description import Description
     from qverify.session.inputs.prepared_files import prepare
 
@@ -63,7 +66,7 @@ _written: list[float] = []
 
 
 def nv12_1080p() -> dict[str, float]:
-    """Medians of interleaved rounds, seconds, and the ratio of the same steps. SystemExit where the bytes are not equal."""
+    """Returns the medians of interleaved rounds in seconds, and their ratio. Exits if the bytes are not equal."""
     sides: dict[str, list[float]] = {"ours": [], "theirs": []}
     with tempfile.TemporaryDirectory(prefix="qverify-bench-") as place:
         path = photo(Path(place))
@@ -74,12 +77,17 @@ def nv12_1080p() -> dict[str, float]:
                 sides[name].append(time.perf_counter() - start)
             if written(path) != theirs(path) or ours(path) != theirs(path):
                 raise SystemExit("nv12 of 1080p: our bytes are not OpenCV's")
-    mine, other, whole = (float(np.median(v)) for v in (sides["ours"], sides["theirs"], _written))
-    return {"ours_s": mine, "opencv_s": other, "hashed_and_written_s": whole, "ratio": round(mine / other, 3)}
+    own_s, opencv_s, whole_s = (float(np.median(v)) for v in (sides["ours"], sides["theirs"], _written))
+    return {
+        "ours_s": own_s,
+        "opencv_s": opencv_s,
+        "hashed_and_written_s": whole_s,
+        "ratio": round(own_s / opencv_s, 3),
+    }
 
 
 def peak_mb(photos: int) -> float:
-    """Of a process of its own that prepares so many."""
+    """Returns the peak memory in MB of a process that prepares this number of photos."""
     with tempfile.TemporaryDirectory(prefix="qverify-bench-") as place:
         path = photo(Path(place), 640, 480)
         for k in range(photos):

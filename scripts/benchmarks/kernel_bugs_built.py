@@ -1,4 +1,4 @@
-"""Kernel bugs as edits of the runtime's source (kernel_bugs/*.toml), each built into a runtime of its own."""
+"""Reads kernel bugs, which are edits of the runtime's source (kernel_bugs/*.toml), and builds a runtime with each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ ROOT = Path(__file__).resolve().parents[2]
 BUGS = Path(__file__).with_name("kernel_bugs")
 RUNTIME = ROOT / "board_runtime"
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-I../include", "-I."]
-FLAGS += ["-DQV_WITHOUT_PRODUCTS"]  # the bugs are edits of the kernels that run where there are no blocked products
+FLAGS += ["-DQV_WITHOUT_PRODUCTS"]  # the bugs edit the kernels that run without blocked products
 
 
 class DoesNotApply(Exception):
-    """An edit whose text is not in the source exactly once, or that does not compile."""
+    """Raised if the text of an edit is not in the source exactly once, or the result does not compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBug:
-    """One file. truth: what the kernel does instead, in words. edits: (file below src/, text, its replacement)."""
+    """One bug, read from a file.
+
+    truth: a description of what the kernel does wrong. edits: (file below src/, text, its replacement).
+    """
 
     name: str
     truth: str
@@ -30,7 +33,7 @@ class KernelBug:
 
     @property
     def files(self) -> set[str]:
-        """The files it edits, below src/."""
+        """Returns the files that it edits, relative to src/."""
         return {file for file, _, _ in self.edits}
 
 
@@ -42,7 +45,7 @@ def read_bug(path: Path) -> KernelBug:
 
 
 def list_bugs(folder: Path = BUGS) -> list[KernelBug]:
-    """Every bug below the folder, by name."""
+    """Returns every bug below the folder, sorted by name."""
     return [read_bug(path) for path in sorted(folder.rglob("*.toml"), key=lambda p: p.name) if path.stem != "right"]
 
 
@@ -59,7 +62,7 @@ def edited(bug: KernelBug, source: Path) -> Iterator[tuple[Path, str]]:
 
 
 class Builder:
-    """Builds runtimes below a folder; what a bug does not touch is compiled once."""
+    """Builds runtimes in a folder. Files that a bug does not edit are compiled only once."""
 
     def __init__(self, folder: Path):
         self.source, self.objects = folder / "runtime" / "src", folder / "objects"

@@ -1,5 +1,6 @@
-"""Triage of kernel bugs: each bug of kernel_bugs/ is built into the runtime, the networks whose bytes it changes are found,
-and triage of one of them must detect it, blame a node that the edited file computes, and explain it rightly or not at all."""
+"""Triage of kernel bugs. Each bug of kernel_bugs/ is built into the runtime, and the networks whose bytes it changes
+are determined. Triage of one of these must detect the bug, blame a node that the edited file computes, and explain it
+correctly or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
@@ -28,11 +29,11 @@ from qverify.report.triage_document import Triage
 from qverify.session.triage.run_triage import triage
 from qverify.session.triage.triage_request import TriageRequest
 
-from benchmarks.detection_subjects import REAL, WANTED
+from benchmarks.detection_subjects import MODELS, REAL
 from benchmarks.kernel_bugs_built import BUGS, Builder, DoesNotApply, KernelBug, list_bugs
 
 NETWORKS = {
-    name: WANTED[name] for name in ("digits", "ad_toycar_tfl", "kws_u8s8", "resnet8_u8s8", "mbv1_025_128_qat")
+    name: MODELS[name] for name in ("digits", "ad_toycar_tfl", "kws_u8s8", "resnet8_u8s8", "mbv1_025_128_qat")
 } | {
     "kwt1": REAL / "kwt1" / "kwt1_u8s8_qdq.onnx",
     "kwt1_full": REAL / "kwt1" / "kwt1_full_u8s8_qdq.onnx",
@@ -42,7 +43,7 @@ DEADLINE_S, RUN_S, EXPLAIN_S = 60.0, 20.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """onnx, binary: files. ops: of its nodes."""
+    """A network on which bugs are tried. onnx, binary: its files. ops: the ops of its nodes."""
 
     name: str
     onnx: Path
@@ -53,8 +54,20 @@ class Network:
 
 @dataclass(slots=True)
 class BugResult:
-    """sentences: what triage printed of every node explained. judged: for each confirmed one, right, wrong or new (not
-    judged yet)."""
+    """The outcome of one bug.
+
+    Attributes:
+        truth: what the kernel does wrong, in its author's words.
+        network: the network that was triaged.
+        changed: number of networks whose bytes the bug changes.
+        why: why the bug does not apply.
+        detected: whether simulator and board differ.
+        located: whether the edited file computes a node that is explained.
+        nodes: the explained nodes.
+        sentences: the text that triage prints for each of them.
+        judged: "right", "wrong" or "new" (not judged yet) for each confirmed explanation.
+        seconds: duration of the triage.
+    """
 
     name: str
     truth: str
@@ -70,6 +83,7 @@ class BugResult:
 
     @property
     def outcome(self) -> str:
+        """The outcome in one or two words."""
         if not self.changed:
             return "does not apply" if self.why else "changes nothing"
         if not self.judged:
@@ -91,7 +105,7 @@ def main(words: list[str]) -> int:
     print(f"seed {options.seed}, {len(bugs)} bugs", file=sys.stderr, flush=True)
     results = []
     with tempfile.TemporaryDirectory(prefix="qverify-kernels-") as folder:
-        bench = _Bench(Path(folder), options.seed, _right())
+        bench = _Bench(Path(folder), options.seed, _read_right_patterns())
         for bug in bugs:
             results.append(bench.run(bug))
             print(_line(results[-1]), flush=True)
@@ -100,13 +114,13 @@ def main(words: list[str]) -> int:
     if options.path:
         document = {"seed": options.seed, **table, "bugs": [asdict(r) | {"outcome": r.outcome} for r in results]}
         Path(options.path).write_text(json.dumps(document, indent=1) + "\n")
-    seen = table["changed_bytes"]
-    return 0 if seen and table["detected"] == seen and not table["wrong"] and not table["new"] else 1
+    changed = table["changed_bytes"]
+    return 0 if changed and table["detected"] == changed and not table["wrong"] and not table["new"] else 1
 
 
-def _right() -> dict[str, list[str]]:
-    """Bug to the patterns of sentences that a reader judged right; a confirmed sentence of another is `wrong` where the
-    bug has patterns, and `new` where nobody has judged it."""
+def _read_right_patterns() -> dict[str, list[str]]:
+    """Returns the patterns of the explanations that a reader judged right, by bug. A confirmed explanation that matches
+    none of them is `wrong`, or `new` if the bug has no patterns yet."""
     path = BUGS / "right.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
@@ -125,15 +139,18 @@ def summary(results: list[BugResult]) -> dict[str, Any]:
 
 
 def _line(result: BugResult) -> str:
-    said = "; ".join(dict.fromkeys(result.sentences))
+    """Returns the line printed for a bug."""
+    sentences = "; ".join(dict.fromkeys(result.sentences))
     where = f"{result.network}, {result.seconds:.1f} s"
     marks = "".join(m for m, on in ((" NOT DETECTED", result.detected), (" NOT LOCATED", result.located)) if not on)
     if not result.changed:
         return f"{result.outcome:14} {result.name} {result.why}"
-    return f"{result.outcome:14} {result.name} ({where}){marks}\n    truth: {result.truth}\n    said:  {said}"
+    return f"{result.outcome:14} {result.name} ({where}){marks}\n    truth: {result.truth}\n    said:  {sentences}"
 
 
 class _Bench:
+    """Builds bugs and runs triage on them. right: see _read_right_patterns."""
+
     def __init__(self, folder: Path, seed: int, right: dict[str, list[str]]):
         self.folder, self.seed, self.right = folder, seed, right
         (folder / "base").mkdir()
@@ -177,26 +194,28 @@ class _Bench:
         result.seconds = round(time.perf_counter() - start, 2)
         rung = next((r for r in report.rungs if (r.a, r.b) == ("simulator", "board")), None)
         result.detected = rung is not None and rung.verdict == "FAILED"
-        result.nodes = [one.node for one in report.explained]
+        result.nodes = [explained.node for explained in report.explained]
         stems = {Path(f).stem for f in bug.files if f.startswith("ops/")}
-        blamed = {one.node for one in report.explained}
+        blamed = set(result.nodes)
         ops = {node.op for unit in units(network.graph) if unit.name in blamed for node in unit.nodes}
         shared = any(not f.startswith("ops/") or f.endswith(".h") or Path(f).stem == "window" for f in bug.files)
         result.located = bool(ops) and (shared or bool(ops & stems))
-        for one in report.explained:
-            said = fault_explanation.verdict(one.explanation) if one.explanation is not None else one.why
-            result.sentences.append(f"{one.op} {one.tensor}: {said}")
-            if one.explanation is not None and one.explanation.confirmed:
-                result.judged.append(self._judge(bug.name, said))
+        for node in report.explained:
+            sentence = fault_explanation.verdict(node.explanation) if node.explanation is not None else node.why
+            result.sentences.append(f"{node.op} {node.tensor}: {sentence}")
+            if node.explanation is not None and node.explanation.confirmed:
+                result.judged.append(self._judge(bug.name, sentence))
 
-    def _judge(self, bug: str, said: str) -> str:
+    def _judge(self, bug: str, sentence: str) -> str:
+        """Returns right, wrong or new for a confirmed explanation."""
         if bug not in self.right:
             return "new"
-        statement = said.partition("; confirmed by")[0]
+        statement = sentence.partition("; confirmed by")[0]
         return "right" if any(re.search(p, statement) for p in self.right[bug]) else "wrong"
 
 
 def _digests(binary: Path, network: Network) -> str:
+    """Runs the runtime on the network and returns its digests and exit status as text."""
     inputs = ",".join(map(str, sorted(network.binary.parent.glob(f"{network.name}.in*"))))
     words = [str(binary), "infer", f"--model_file={network.binary}", f"--input_file={inputs}", "--digests"]
     try:
@@ -207,7 +226,7 @@ def _digests(binary: Path, network: Network) -> str:
 
 
 def _networks(folder: Path) -> Iterator[Network]:
-    """The real networks that are there, and every reference case of tests/ops as a network of a few nodes."""
+    """Yields the real networks whose files exist, and every reference case of tests/ops as a network of a few nodes."""
     from tests.ops.case_files import ACTIVATIONS, CASES
     from tests.ops.qdq import Qdq
 
@@ -228,6 +247,6 @@ def _networks(folder: Path) -> Iterator[Network]:
 def _network(folder: Path, name: str, onnx: bytes) -> Network:
     path, binary = folder / f"{name}.onnx", folder / f"{name}.bin"
     path.write_bytes(onnx)
-    graph = compile_model(onnx, path.name, CompileOptions(check=False)).graph
+    graph = compile_model(onnx, path.name, CompilerOptions(check=False)).graph
     binary.write_bytes(encode(graph))
     return Network(name, path, binary, frozenset(n.op for n in graph.nodes), graph)

@@ -1,4 +1,5 @@
-"""Seeded faults of links and boards: every run ends in the right verdict or INCONCLUSIVE, in time, and leaves nothing behind."""
+"""Injects faults of links and boards, drawn by a seed. Every run must end in time with the right verdict or
+INCONCLUSIVE, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from tests.board_kinds import Place, Unavailable, kill_own_children, place  # no
 from tests.conformance.tiny_model import graph, model_bytes, prepared  # noqa: E402
 
 WIRE = ("drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
-# A link, how many of 100 runs go over it, and the deadline of an answer there.
+# link: how many of 100 runs use it, and the deadline of a reply in seconds
 LINKS = {
     "local": (40, 2.5),
     "qemu-user:aarch64": (6, 2.5),
@@ -44,14 +45,15 @@ LINKS = {
     "docker": (2, 10.0),
 }
 GRACE_S, SMALL_KB = 10.0, 2048
+# seconds of a run; kills and reboots happen at a random moment within them
 RUN_S = {
     "local": 0.03,
     "pty": 1.0,
     "noisy-pty": 1.0,
     "qemu-ssh": 2.0,
     "qemu-serial": 5.0,
-}  # what is killed is killed within it
-OTHER = """#!{python}
+}
+OTHER_AGENT = """#!{python}
 import sys
 sys.path[:0] = {path!r}
 from qverify_agents.protocol import frames, messages
@@ -69,25 +71,29 @@ while True:
 
 @dataclass(slots=True)
 class Campaign:
-    """places: that could be started. work: a folder of ours. wanted: the right digests."""
+    """All runs of the bench.
+
+    places: the boards that could be started. work: a temporary folder. expected: the right digests.
+    """
 
     seed: int
     places: dict[str, Place]
     work: Path
-    wanted: dict[str, str] = field(default_factory=lambda: Simulator(graph()).run(prepared()).digests)
+    expected: dict[str, str] = field(default_factory=lambda: Simulator(graph()).run(prepared()).digests)
 
     def kinds(self, at: Place) -> list[str]:
-        found = list(WIRE)
+        """Returns the kinds of faults that are possible at this place."""
+        kinds = list(WIRE)
         if at.there is not None and at.name not in ("container", "docker"):
-            found += ["kill", "kill"]
+            kinds += ["kill", "kill"]
         if _small_folder(at) is not None:
-            found.append("disk-full")
+            kinds.append("disk-full")
         if at.reboot is not None:
-            found.append("reboot")
-        return [*found, "other-version"] if _on_this_machine(at) else found
+            kinds.append("reboot")
+        return [*kinds, "other-version"] if _on_this_machine(at) else kinds
 
-    def one(self, number: int) -> tuple[str, str]:
-        """(kind over link, outcome)."""
+    def run(self, number: int) -> tuple[str, str]:
+        """Makes the run of this number and returns ("KIND over LINK", outcome)."""
         rng = random.Random(f"{self.seed} {number}")
         names = [n for n in LINKS if n in self.places]
         name = rng.choices(names, [LINKS[n][0] for n in names])[0]
@@ -95,18 +101,19 @@ class Campaign:
         kind = rng.choice(self.kinds(at))
         start = time.monotonic()
         with contextlib.ExitStack() as stack:
-            address = self._spoiled(at, kind, rng, stack)
+            address = self._inject(at, kind, rng, stack)
             outcome = self._outcome(address, deadline_s, at, kind, rng)
         took = time.monotonic() - start
-        # a connection is made anew at most three times, each within a deadline of its own
+        # the client reconnects at most three times, each time with a new deadline
         limit = 5 * deadline_s + GRACE_S + (30 if kind == "reboot" else 0)
         return f"{kind} over {name}", "hung" if took > limit else outcome
 
-    def _spoiled(self, at: Place, kind: str, rng: random.Random, stack: contextlib.ExitStack) -> str:
+    def _inject(self, at: Place, kind: str, rng: random.Random, stack: contextlib.ExitStack) -> str:
+        """Prepares the fault and returns the address of the faulty board."""
         if kind in WIRE:
-            often = (0.02, 0.1) if at.slow else (0.05, 0.15, 0.3)
+            probabilities = (0.02, 0.1) if at.slow else (0.05, 0.15, 0.3)
             return at.with_options(
-                link_fault=kind, link_seed=rng.randrange(1 << 30), link_probability=rng.choice(often)
+                link_fault=kind, link_seed=rng.randrange(1 << 30), link_probability=rng.choice(probabilities)
             )
         if kind == "disk-full":
             return stack.enter_context(_filled(at, rng))
@@ -116,8 +123,8 @@ class Campaign:
 
     @contextlib.contextmanager
     def _another_agent(self, at: Place) -> Iterator[None]:
-        """Under the right name, it says HELLO in a protocol of tomorrow."""
-        other = OTHER.format(python=sys.executable, path=[p for p in sys.path if p][:8])
+        """Installs an agent under the right name that replies to HELLO with a future protocol version."""
+        program_text = OTHER_AGENT.format(python=sys.executable, path=[p for p in sys.path if p][:8])
         if at.name == "local":
             folder = self.work / "other"
             folder.mkdir(exist_ok=True)
@@ -129,7 +136,7 @@ class Campaign:
             program = Path(at.cache) / "bin" / f"{real.name}-{hashlib.sha256(real.read_bytes()).hexdigest()[:16]}"
             program.parent.mkdir(parents=True, exist_ok=True)
             program.unlink(missing_ok=True)
-        program.write_text(other)
+        program.write_text(program_text)
         program.chmod(0o755)
         try:
             yield
@@ -140,7 +147,7 @@ class Campaign:
                 os.environ.update({"QVERIFY_BIN_DIR": before} if before is not None else {})
 
     def _outcome(self, address: str, deadline_s: float, at: Place, kind: str, rng: random.Random) -> str:
-        """right, inconclusive or wrong."""
+        """Runs the board and returns right, inconclusive or wrong."""
         meddling = None
         if kind in ("kill", "reboot"):
             meddling = threading.Timer(rng.random() * RUN_S.get(at.name, 0.6), _meddle, (at, kind))
@@ -156,24 +163,27 @@ class Campaign:
         finally:
             if meddling is not None:
                 meddling.join()
-        if any(self.wanted.get(n) != d for n, d in recording.digests.items()):
+        if any(self.expected.get(n) != d for n, d in recording.digests.items()):
             return "wrong"
         return "right" if recording.state == "complete" else "inconclusive"
 
     def stray(self) -> list[str]:
+        """Returns agents that are still running."""
         return [line for at in self.places.values() for line in at.agents()]
 
     def left(self) -> list[str]:
-        """Half-written agents, probes, pieces of a console push; partial contents in a store are there to be resumed."""
-        found = [str(p) for p in Path("/tmp").glob(".qv-*")]
+        """Returns files left behind: half-written agents, probes, pieces of a console push. Partial contents in a store
+        do not count, because they are kept to be resumed."""
+        paths = [str(p) for p in Path("/tmp").glob(".qv-*")]
         for at in self.places.values():
             if at.there is not None and at.cache:
                 inside = at.there(f"ls -A {at.cache}/bin /tmp 2>/dev/null").split()
-                found += [f"{at.name}: {n}" for n in inside if n.startswith((".qv-", ".probe")) or n.endswith(".part")]
-        return found
+                paths += [f"{at.name}: {n}" for n in inside if n.startswith((".qv-", ".probe")) or n.endswith(".part")]
+        return paths
 
 
 def _meddle(at: Place, kind: str) -> None:
+    """Kills the agent or reboots the board."""
     with contextlib.suppress(LinkError):
         if kind == "reboot" and at.reboot is not None:
             at.reboot()
@@ -188,7 +198,7 @@ def _on_this_machine(at: Place) -> bool:
 
 
 def _small_folder(at: Place) -> str | None:
-    """A file system of the board, of SMALL_KB, that may be filled."""
+    """Returns the folder of a file system of SMALL_KB on the board that may be filled, or None."""
     if at.name == "qemu-ssh":
         return "/small"
     folder = f"{at.cache}-small"
@@ -197,8 +207,9 @@ def _small_folder(at: Place) -> str | None:
 
 @contextlib.contextmanager
 def _small_folders(places: dict[str, Place]) -> Iterator[None]:
-    """Memory file systems beside the caches of boards on this machine, where we may mount; others do without disk-full."""
-    made = []
+    """Mounts small memory file systems next to the caches of boards on this machine, if that is permitted. Without one,
+    the fault disk-full is not used."""
+    mounted = []
     try:
         for at in places.values():
             folder = f"{at.cache}-small"
@@ -206,16 +217,17 @@ def _small_folders(places: dict[str, Place]) -> Iterator[None]:
                 os.makedirs(folder, exist_ok=True)
                 words = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_KB}k", "qverify", folder]
                 if subprocess.run(words, capture_output=True, timeout=10, check=False).returncode == 0:
-                    made.append(folder)
+                    mounted.append(folder)
         yield
     finally:
-        for folder in made:
+        for folder in mounted:
             subprocess.run(["umount", "-l", folder], capture_output=True, timeout=10, check=False)
 
 
 @contextlib.contextmanager
 def _filled(at: Place, rng: random.Random) -> Iterator[str]:
-    """The board's small file system, full but for a little: no room for the agent, or for the agent but not for the model."""
+    """Fills the board's small file system, so that there is no room for the agent, or for the agent but not for the
+    model. Yields an address that uses it."""
     folder, agent_kb = _small_folder(at), runtime_path("aarch64").stat().st_size // 1024
     assert at.there is not None and folder is not None
     leave = rng.choice([0, 0, 4] if at.name == "local" else [0, agent_kb // 2, agent_kb + 8, agent_kb + 12])
@@ -227,7 +239,7 @@ def _filled(at: Place, rng: random.Random) -> Iterator[str]:
 
 
 def _elsewhere(at: Place, cache: str) -> str:
-    """Its address with the agent's folder there."""
+    """Returns the address with another folder for the agent."""
     plain = re.sub(r"cache=[^&]*&?", "", at.address).rstrip("&?")
     return f"{plain}{'&' if '?' in plain else '?'}cache={cache}"
 
@@ -238,18 +250,18 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the same number draws the same")
     parser.add_argument("--count", type=int, default=2000, help="faults to plant")
-    parser.add_argument("--links", help=f"comma list of {', '.join(LINKS)}; all that can be started by default")
+    parser.add_argument("--links", help=f"comma list of {', '.join(LINKS)}; by default all that can be started")
     parser.add_argument("--json", dest="path", metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
-    wanted = options.links.split(",") if options.links else list(LINKS)
-    if unknown := [name for name in wanted if name not in LINKS]:
+    names = options.links.split(",") if options.links else list(LINKS)
+    if unknown := [name for name in names if name not in LINKS]:
         parser.error(f"--links {unknown[0]}: known are {', '.join(LINKS)}")
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     rows: dict[str, Counter[str]] = {}
     places, missing = dict[str, Place](), dict[str, str]()
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qverify-faults-")))
-        for name in wanted:
+        for name in names:
             try:
                 places[name] = stack.enter_context(place(name, work))
             except Unavailable as error:
@@ -257,8 +269,8 @@ def main(words: list[str]) -> int:
         stack.enter_context(_small_folders(places))
         campaign, begun = Campaign(options.seed, places, work), time.monotonic()
         for number in range(options.count):
-            name, outcome = campaign.one(number)
-            found[outcome] += 1
+            name, outcome = campaign.run(number)
+            outcomes[outcome] += 1
             rows.setdefault(name, Counter())[outcome] += 1
             if outcome in ("wrong", "hung"):
                 print(f"run {number}: {name}: {outcome}", file=sys.stderr)
@@ -270,7 +282,7 @@ def main(words: list[str]) -> int:
     result = {
         "seed": options.seed,
         "runs": options.count,
-        **{k: found[k] for k in ("right", "inconclusive", "wrong", "hung")},
+        **{k: outcomes[k] for k in ("right", "inconclusive", "wrong", "hung")},
         "stray_processes": len(stray),
         "left_files": len(left),
         "seconds": round(seconds, 1),
@@ -283,4 +295,4 @@ def main(words: list[str]) -> int:
     print(text)
     if options.path:
         Path(options.path).write_text(text + "\n")
-    return 1 if found["wrong"] or found["hung"] or stray or left else 0
+    return 1 if outcomes["wrong"] or outcomes["hung"] or stray or left else 0

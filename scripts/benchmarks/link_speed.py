@@ -1,4 +1,5 @@
-"""Bytes over SSH on loopback, ours beside OpenSSH's scp; and what a run sends and receives when every node agrees."""
+"""Measures transfers over SSH on loopback, by qverify and by OpenSSH's scp, and the bytes that a run sends and receives
+if every node agrees."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ MEGABYTES, ROUNDS = 64, 3
 
 
 def best(action: Callable[[int], None]) -> tuple[float, float]:
-    """Wall and own CPU seconds (children too) of the fastest of some rounds."""
-    found = []
+    """Returns wall seconds, and processor seconds of this process and its children, of the fastest of some rounds."""
+    rounds = []
     for i in range(ROUNDS):
         before, start = _cpu(), time.perf_counter()
         action(i)
-        found.append((time.perf_counter() - start, _cpu() - before))
-    return min(found)
+        rounds.append((time.perf_counter() - start, _cpu() - before))
+    return min(rounds)
 
 
 def _cpu() -> float:
@@ -50,16 +51,20 @@ def _cpu() -> float:
 
 
 def wide_model() -> tuple[bytes, PreparedInputs, str]:
-    """quantize of one tensor of MEGABYTES: model.bin, input, the name of the tensor that is pulled."""
+    """Returns model.bin of a single node on a tensor of MEGABYTES, its input, and the name of the tensor that is
+    pulled."""
     spec = TensorSpec("x", "uint8", (MEGABYTES << 10, 1024), scale=(1.0,), zero_point=(0,))
-    made = TensorSpec("y", "uint8", (1024, MEGABYTES << 10), scale=(1.0,), zero_point=(0,))
-    graph = Graph([Node("y", "transpose", ("x",), ("y",), (1, 0))], {"x": spec, "y": made}, {}, ("x",), ("y",), meta={})
+    output = TensorSpec("y", "uint8", (1024, MEGABYTES << 10), scale=(1.0,), zero_point=(0,))
+    graph = Graph(
+        [Node("y", "transpose", ("x",), ("y",), (1, 0))], {"x": spec, "y": output}, {}, ("x",), ("y",), meta={}
+    )
     values = np.random.Generator(np.random.PCG64(1)).integers(0, 256, spec.shape, np.uint8)
     return encode(graph), PreparedInputs((PreparedInput(spec, values.tobytes(), "random", 1),)), "y"
 
 
 def transfers(server: Server, work: Path) -> dict[str, object]:
-    """Push and pull of MEGABYTES of noise, and scp of as many, each the fastest of ROUNDS; connecting counted on both sides."""
+    """Measures push and pull of MEGABYTES of noise, and scp of as much, each the fastest of ROUNDS, with connecting
+    included."""
     files = [work / f"file{i}" for i in range(ROUNDS)]
     for path in files:
         path.write_bytes(os.urandom(MEGABYTES << 20))
@@ -76,19 +81,19 @@ def transfers(server: Server, work: Path) -> dict[str, object]:
     hashes = [hashlib.sha256(d).hexdigest() for d in (model, prepared.inputs[0].data)]
 
     def ran() -> Agent:
-        agent = connect(f"{server.board}2", 120)  # with a lock of its own: it stays while others come
+        agent = connect(f"{server.board}2", 120)  # has its own lock, so that it stays connected while others connect
         agent.put(hashes[0], model)
         agent.put(hashes[1], prepared.inputs[0].data)
         agent.run(hashes[0], [hashes[1]])
         return agent
 
     def pull(agent: Agent) -> None:
-        with connect(server.board, 120):  # what scp pays too
+        with connect(server.board, 120):  # connecting counts, as for scp
             agent.get(tensor, MEGABYTES << 20)
 
     contents = [path.read_bytes() for path in files]
-    names = [hashlib.sha256(content).hexdigest() for content in contents]  # what every run computes, link or no link
-    connect(server.board, 60).close()  # the agent is there, as scp is
+    names = [hashlib.sha256(content).hexdigest() for content in contents]  # every run computes these, whatever the link
+    connect(server.board, 60).close()  # installs the agent, as scp is installed
     with ran() as agent:
         sides = {
             "push": best(push),
@@ -96,17 +101,18 @@ def transfers(server: Server, work: Path) -> dict[str, object]:
             "pull": best(lambda i: pull(agent)),
             "pull_scp": best(lambda i: copied(f"testboard:{work}/file{i}", str(work / f"here{i}"))),
         }
-    found: dict[str, object] = {"megabytes": MEGABYTES}
+    figures: dict[str, object] = {"megabytes": MEGABYTES}
     for name, (wall, cpu) in sides.items():
-        found |= {f"{name}_s": round(wall, 3), f"{name}_cpu_s": round(cpu, 3)}
+        figures |= {f"{name}_s": round(wall, 3), f"{name}_cpu_s": round(cpu, 3)}
     for way in ("push", "pull"):
-        found[f"{way}_ratio"] = round(sides[way][0] / sides[f"{way}_scp"][0], 2)
-        found[f"{way}_cpu_ratio"] = round(sides[way][1] / sides[f"{way}_scp"][1], 2)
-    return found
+        figures[f"{way}_ratio"] = round(sides[way][0] / sides[f"{way}_scp"][0], 2)
+        figures[f"{way}_cpu_ratio"] = round(sides[way][1] / sides[f"{way}_scp"][1], 2)
+    return figures
 
 
 def traffic(boards: dict[str, str]) -> list[dict[str, object]]:
-    """What a run of the packaged example sends and receives where every node agrees: from nothing, and with all cached."""
+    """Returns the bytes that a run of the packaged example sends and receives if every node agrees: with an empty
+    cache, and with everything cached."""
     source = ROOT / "verifier" / "qverify" / "example" / "digits_quant.onnx"
     models = open_models([str(source)])
     prepared, rows = random_inputs(models.graph, 0), []

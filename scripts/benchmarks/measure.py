@@ -1,4 +1,5 @@
-"""Clocks and peak memory for the benchmarks: median of repeated calls, and a child process's high-water mark."""
+"""Measures time and peak memory for the benchmarks: the median of repeated calls, and the peak memory of a child
+process."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def median_s(call: Callable[[], Any], repeat: int) -> float:
-    """Median wall seconds of `repeat` calls, after one that is not counted."""
+    """Returns the median wall seconds of `repeat` calls, after one call that is not counted."""
     call()
     times = []
     for _ in range(repeat):
@@ -25,12 +26,13 @@ def median_s(call: Callable[[], Any], repeat: int) -> float:
 
 
 def peak_mb() -> float:
-    """High-water mark of this process, MB."""
+    """Returns the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def in_child(module: str, *words: str, timeout_s: float = 1800) -> dict[str, Any]:
-    """The JSON object that `python -m module words...` prints last, so that each side's memory is its own."""
+    """Runs `python -m module words...` and returns the JSON object that it prints last. In a process of its own, the
+    peak memory of one side does not include that of another."""
     done = subprocess.run(
         [sys.executable, "-m", module, *words],
         capture_output=True,
@@ -45,6 +47,6 @@ def in_child(module: str, *words: str, timeout_s: float = 1800) -> dict[str, Any
 
 
 def good_models() -> list[Path]:
-    """The 28 real quantized models beside the project, or none."""
+    """Returns the 28 real quantized models in ../shared/models, or an empty list if they are missing."""
     folder = Path(__file__).resolve().parents[3] / "shared" / "models"
     return sorted(p for p in folder.glob("*/*_q*.onnx") if p.parent.name != "bad")

@@ -1,4 +1,4 @@
-"""Simulator beside reference, compare beside Polygraphy, runtime beside onnxruntime: ratios of one run, and peak memory."""
+"""Measures ratios of run times, and peak memory: simulator / reference, compare / Polygraphy, runtime / onnxruntime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.measure import good_models, in_child
 
 def main(words: list[str]) -> int:
     argparse.ArgumentParser(prog="scripts/bench ratios", description=__doc__).parse_args(words)
-    if find_spec("polygraphy") is None:  # before the minutes of the models
+    if find_spec("polygraphy") is None:  # checked before the models, which take minutes
         print("scripts/bench ratios: polygraphy is not installed here. Next: scripts/setup bench test", file=sys.stderr)
         return 2
     models = good_models()
@@ -20,8 +20,8 @@ def main(words: list[str]) -> int:
     total = {"reference": 0.0, "simulator": 0.0}
     for model in models:
         row = {side: in_child("benchmarks.simulator_speed", str(model), side, "3") for side in total}
-        for side, found in row.items():
-            total[side] += found["seconds"]
+        for side, figures in row.items():
+            total[side] += figures["seconds"]
         ratio = row["simulator"]["seconds"] / row["reference"]["seconds"]
         print(
             f"{model.name:42s} reference {row['reference']['seconds'] * 1e3:8.1f} ms  simulator {row['simulator']['seconds'] * 1e3:8.1f} ms  {ratio:5.1f}x  "

@@ -1,4 +1,5 @@
-"""What a runner's run takes beyond the same command by hand through ssh: connect, send by hash, run, fetch, clean up."""
+"""Measures how much longer a runner's run takes (connect, send by hash, run, fetch, clean up) than the same command by
+hand through ssh."""
 
 from __future__ import annotations
 
@@ -27,30 +28,30 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench runners", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args(words)
-    found: dict[str, dict[str, float]] = {}
+    options = parser.parse_args(words)
+    figures: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         with contextlib.ExitStack() as stack:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qv", ignore_cleanup_errors=True)))
             try:
-                there = stack.enter_context(place(kind, work))
+                board_place = stack.enter_context(place(kind, work))
             except Unavailable as error:
                 print(f"{kind}: not measured: {error}")
                 continue
-            found[kind] = measure(there, work / kind / "config", asked.rounds)
-            row = found[kind]
+            figures[kind] = measure(board_place, work / kind / "config", options.rounds)
+            row = figures[kind]
             print(
                 f"{kind}: by hand {row['by_hand_s']:.2f} s, a runner's run {row['runner_s']:.2f} s "
                 f"({row['runner_s'] - row['by_hand_s']:+.2f} s); on an open connection {row['open_s']:.2f} s"
             )
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
     return 0
 
 
-def measure(there: Place, config: Path, rounds: int) -> dict[str, float]:
-    """Returns the medians in seconds, measured in turns: the same command by hand; connected, run and closed by us; run
-    on a connection that is open."""
+def measure(board_place: Place, config: Path, rounds: int) -> dict[str, float]:
+    """Returns the medians in seconds, measured in turns: of the same command by hand, of a whole run by the runner, and
+    of its part on an open connection."""
     model = bytes(300_000)
     opened: list[float] = []
 
@@ -58,7 +59,7 @@ def measure(there: Place, config: Path, rounds: int) -> dict[str, float]:
         subprocess.run(["ssh", "-F", config, "testboard", TOOL], capture_output=True, check=True)
 
     def by_runner() -> None:
-        board = CommandBoard(there.address, 60)
+        board = CommandBoard(board_place.address, 60)
         try:
             sha256 = board.put(model)
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""qvrt native against onnxruntime with one thread, on one model."""
+"""Measures native qvrt and onnxruntime with one thread on one model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.measure import median_s, peak_mb
 
 
 def onnxruntime_s(model: str, repeat: int) -> float:
+    """Returns the median seconds of a run of onnxruntime."""
     import numpy as np
     import onnxruntime
 
@@ -23,12 +24,12 @@ def onnxruntime_s(model: str, repeat: int) -> float:
 
 
 def runtime_s(model: str, repeat: int) -> float:
-    """Mean seconds a frame, as `qvrt perf` prints it."""
-    from qverify.compiler.compile_model import CompileOptions, compile_model
+    """Returns the mean seconds of a frame that `qvrt perf` prints."""
+    from qverify.compiler.compile_model import CompilerOptions, compile_model
     from qverify.model_bin.records import encode
     from qverify_agents.binaries import runtime_path
 
-    compiled = compile_model(Path(model).read_bytes(), Path(model).name, CompileOptions(check=False))
+    compiled = compile_model(Path(model).read_bytes(), Path(model).name, CompilerOptions(check=False))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.bin"
         path.write_bytes(encode(compiled.graph))

@@ -1,5 +1,6 @@
-"""How soon `qverify serve` answers 100 clients that ask for a run's state each second, and what an upload of 1 GB costs it in
-memory. The service is a process of its own; the clients are in this one, and share the processors with it."""
+"""Measures how fast `qverify serve` replies to 100 clients that request a run's state each second, and how much memory
+it uses for an upload of 1 GB. The service is a separate process; the clients run in this process, on the same
+processors."""
 
 from __future__ import annotations
 
@@ -58,11 +59,11 @@ def measure(work: Path, clients: int, seconds: float, upload_mb: int) -> dict[st
 
 @contextlib.contextmanager
 def service(work: Path) -> Iterator[tuple[int, int, str]]:
-    """Yields port, process and a token of a service with one board."""
+    """Yields port, process id and a token of a service with one board."""
     at = ["--database", str(work / "farm.db")]
     words = [sys.executable, "-m", "qverify", "serve"]
     around = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(work / "cache")}
-    made = subprocess.run(
+    token = subprocess.run(
         [*words, "token", "create", "bench", "--role", "submitter", *at],
         env=around,
         stdout=subprocess.PIPE,
@@ -77,14 +78,14 @@ def service(work: Path) -> Iterator[tuple[int, int, str]]:
         match = re.search(r":(\d+)", process.stdout.readline().partition("//")[2])
         if match is None:
             raise RuntimeError((work / "log").read_text())
-        yield int(match.group(1)), process.pid, made.stdout.strip()
+        yield int(match.group(1)), process.pid, token.stdout.strip()
     finally:
         process.terminate()
         process.wait(60)
 
 
 def ask(port: int, token: str, method: str, path: str, body: Any = None, size: int = 0) -> Any:
-    """Returns the JSON that a request is answered with. body: bytes, pieces of `size` bytes in all, or plain values."""
+    """Returns the JSON of the reply to a request. body: bytes, pieces of `size` bytes in all, or plain values."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     headers = {"Authorization": f"Bearer {token}"}
     if isinstance(body, dict):
@@ -101,7 +102,7 @@ def ask(port: int, token: str, method: str, path: str, body: Any = None, size: i
 
 
 def submit(port: int, token: str, folder: Path) -> str:
-    """Returns a run of the packaged example, which has ended."""
+    """Runs the packaged example to its end and returns the run's id."""
     write_example(str(folder))
     model = (folder / SOURCE).read_bytes()
     sha256 = hashlib.sha256(model).hexdigest()
@@ -114,7 +115,8 @@ def submit(port: int, token: str, folder: Path) -> str:
 
 
 async def read_states(port: int, token: str, run: str, clients: int, seconds: float) -> dict[str, float]:
-    """Returns the times of reads: each client has a connection of its own and asks once a second, at its own moment."""
+    """Returns the times of reads. Each client has its own connection and sends a request each second, at its own
+    offset."""
     request = f"GET /api/v1/runs/{run} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
     times, failed = list[float](), 0
 
@@ -125,17 +127,17 @@ async def read_states(port: int, token: str, run: str, clients: int, seconds: fl
         begin = time.perf_counter()
         for turn in range(int(seconds)):
             await asyncio.sleep(max(0.0, begin + turn - time.perf_counter()))
-            asked = time.perf_counter()
+            start = time.perf_counter()
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head.lower())
             await reader.readexactly(int(length.group(1)) if length else 0)
-            times.append(time.perf_counter() - asked)
+            times.append(time.perf_counter() - start)
             failed += b" 200 " not in head.partition(b"\r\n")[0]
         writer.close()
 
     await asyncio.gather(*(client(number) for number in range(clients)))
-    ordered = sorted(one * 1000 for one in times)
+    ordered = sorted(seconds * 1000 for seconds in times)
     of = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
     figures = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in of.items()}
     return {"count": len(ordered), "failed": failed, **figures}
@@ -156,8 +158,8 @@ def upload(port: int, pid: int, token: str, size_mb: int) -> dict[str, float]:
     return {"mb_per_s": size_mb / seconds, "rss_before_mb": before, "peak_mb": memory(pid, "VmHWM")}
 
 
-def memory(pid: int, what: str) -> float:
-    """Returns the process's memory in MB."""
-    match = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+def memory(pid: int, key: str) -> float:
+    """Returns a memory figure of the process in MB. key: its name in /proc/PID/status."""
+    match = re.search(rf"{key}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert match is not None
     return int(match.group(1)) / 1024

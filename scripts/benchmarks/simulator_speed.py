@@ -1,4 +1,5 @@
-"""Simulator against the reference runs themselves: integer ONNX, all tensors exposed, two threads, one model a child."""
+"""Measures a run of the simulator or of the reference (integer ONNX, all tensors as outputs, two threads) on one
+model."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from benchmarks.measure import median_s, peak_mb
 
 
 def sides(model: str, side: str, repeat: int) -> dict[str, float]:
-    """Median seconds of one side's run on one model, and the peak memory of the process that held only it."""
-    from qverify.compiler.compile_model import CompileOptions, compile_model
+    """Returns the median seconds of one side's run, and the peak memory of this process, which runs only this side."""
+    from qverify.compiler.compile_model import CompilerOptions, compile_model
     from qverify.inputs.prepare import random_inputs
 
     data = Path(model).read_bytes()
-    compiled = compile_model(data, Path(model).name, CompileOptions(check=False))
+    compiled = compile_model(data, Path(model).name, CompilerOptions(check=False))
     prepared = random_inputs(compiled.graph, seed=0)
     if side == "simulator":
         from qverify.sides.simulator import Simulator

@@ -1,4 +1,5 @@
-"""A vision transformer of two layers with random weights, quantized by onnxruntime.quantization: LayerNormalization stays in float."""
+"""Builds a vision transformer of two layers with random weights, quantized by onnxruntime.quantization;
+LayerNormalization stays float."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ DEPTH, HEADS, TOKENS, LAYERS, CLASSES = 48, 3, 17, 2, 10
 
 
 class _Network:
-    """Nodes and constants as they are added; every node is called by its output."""
+    """Collects nodes and constants; every node is named after its output."""
 
     def __init__(self, seed: int):
         self.rng = np.random.default_rng(seed)
@@ -83,7 +84,7 @@ def _float_model(seed: int) -> onnx.ModelProto:
 
 
 def small_vit(path: Path, bits: int, seed: int = 0) -> Path:
-    """Writes the QDQ file: activations of uint8 or uint16, weights of int8 a channel."""
+    """Writes the QDQ file: uint8 or uint16 activations, int8 weights with a scale per channel."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]

@@ -1,4 +1,5 @@
-"""Triage beside one verification, healthy and failing; a reduction; a capture beside zstd on the same bytes."""
+"""Measures triage and a single verification, healthy and failing; a reduction; and a capture and zstd on the same
+bytes."""
 
 from __future__ import annotations
 
@@ -47,53 +48,62 @@ def main(words: list[str]) -> int:
     if not models:
         print("the real models (../shared/models) are not beside the project", file=sys.stderr)
         return 1
-    found: dict[str, Any] = {"ratios": [_ratio(m) for m in models]}
+    figures: dict[str, Any] = {"ratios": [_ratio(m) for m in models]}
     for board in ("healthy", "failing"):
-        found[board] = statistics.median(row[board] for row in found["ratios"])
-    found["reduce"] = _reduced(next(m for m in good_models() if m.name.startswith("mbv2")))
-    found["capture"] = _captured(next(m for m in good_models() if m.name == "ppocr_v3_det_480_s8s8_qdq.onnx"))
-    text = json.dumps(found, indent=1)
+        figures[board] = statistics.median(row[board] for row in figures["ratios"])
+    figures["reduce"] = _measure_reduction(next(m for m in good_models() if m.name.startswith("mbv2")))
+    figures["capture"] = _measure_capture(next(m for m in good_models() if m.name == "ppocr_v3_det_480_s8s8_qdq.onnx"))
+    text = json.dumps(figures, indent=1)
     print(text)
     if options.path:
         Path(options.path).write_text(text + "\n")
     return 0
 
 
-def _spoiled(model: str) -> tuple[str, int]:
-    """A faulty board whose fault is at the convolution nearest to the middle; nodes of the model."""
+def _faulty_board(model: str) -> tuple[str, int]:
+    """Returns the address of a faulty board whose fault is at the convolution nearest to the middle, and the number of
+    nodes of the model."""
     nodes = open_models([model]).graph.nodes
     places = [n.outputs[0] for n in nodes if n.op in ("conv", "fully_connected", "matmul")]
     return f"faulty:local?fault=plus_one@{places[len(places) // 2]}", len(nodes)
 
 
 def _ratio(model: Path) -> dict[str, Any]:
-    """Seconds of triage without a float file over those of one verification, the board healthy and failing."""
+    """Returns the time of triage without a float file divided by that of one verification, for a healthy and a failing
+    board."""
     row: dict[str, Any] = {"model": model.name}
-    for kind, board in (("healthy", "local"), ("failing", _spoiled(str(model))[0])):
-        asked = Request([str(model)], board, options=Options(dump_all=True))
-        climbed = TriageRequest([str(model)], board=board)
-        one = median_s(partial(verify, asked), REPEAT)
-        row[kind] = round(median_s(partial(triage, climbed), REPEAT) / one, 2)
-        row[f"{kind}_s"] = round(one, 3)
+    for kind, board in (("healthy", "local"), ("failing", _faulty_board(str(model))[0])):
+        request = Request([str(model)], board, options=Options(dump_all=True))
+        triage_request = TriageRequest([str(model)], board=board)
+        verification_s = median_s(partial(verify, request), REPEAT)
+        row[kind] = round(median_s(partial(triage, triage_request), REPEAT) / verification_s, 2)
+        row[f"{kind}_s"] = round(verification_s, 3)
     print(row, file=sys.stderr, flush=True)
     return row
 
 
-def _reduced(model: Path) -> dict[str, Any]:
-    board, nodes = _spoiled(str(model))
+def _measure_reduction(model: Path) -> dict[str, Any]:
+    """Measures the reduction of a model with a faulty node."""
+    board, nodes = _faulty_board(str(model))
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        found = reduce(Request([str(model)], board, options=Options(dump_all=True)), f"{folder}/out")
+        reduced = reduce(Request([str(model)], board, options=Options(dump_all=True)), f"{folder}/out")
         seconds = time.perf_counter() - start
-    return {"model": model.name, "of": nodes, "nodes": found.nodes, "runs": found.runs, "seconds": round(seconds, 2)}
+    return {
+        "model": model.name,
+        "of": nodes,
+        "nodes": reduced.nodes,
+        "runs": reduced.runs,
+        "seconds": round(seconds, 2),
+    }
 
 
-def _captured(model: Path) -> dict[str, Any]:
-    """A photo's tensors, which all sides hold alike, captured; against one zstd level 1 of the same bytes."""
+def _measure_capture(model: Path) -> dict[str, Any]:
+    """Measures the capture of a photo's tensors, which are equal on all sides, and zstd level 1 of the same bytes."""
     opened = open_models([str(model)])
     photo = model.parents[1] / PHOTO
-    asked = InputRequest(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
-    prepared = prepared_inputs(opened.graph, asked)
+    request = InputRequest(f"{opened.graph.inputs[0]}:{photo}", tables={"": PPOCR})
+    prepared = prepared_inputs(opened.graph, request)
     ran = HostSides(opened).run(prepared, True)
     ran.recordings["board"] = ran.recordings["simulator"]
     raw = b"".join(np.ascontiguousarray(v).tobytes() for v in ran.recordings["simulator"].tensors.values())

@@ -1,7 +1,7 @@
 """Reads the fenced blocks of the documents: commands to type, files to write, and the output to expect.
 
     ```console            commands after "$ ", each followed by what it prints; run as written
-    ```sh                 commands alone, where their output is of no interest or their machine is not at hand; checked, not run
+    ```sh                 commands without output, or for a machine that is not at hand; checked, not run
     ```toml title="NAME"  a file of that name, written before the blocks below it run
 
 A line `<!-- needs: KIND -->` above a console block names the board it runs on (scripts/documents/boards.py)."""
@@ -19,8 +19,15 @@ NEEDS = re.compile(r"^<!-- needs: (\w+) -->$")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """kind: console, sh or another language. first, last: indices of its first line and of the line after its last one.
-    title: the file it is, "" for none. needs: the kind of board, "" for none."""
+    """A fenced block of a document.
+
+    Attributes:
+        kind: console, sh or another language.
+        first, last: indices of its first line and of the line after its last one.
+        lines: its lines.
+        title: name of the file that it contains, or "".
+        needs: the kind of board that its commands need, or "".
+    """
 
     kind: str
     first: int
@@ -41,8 +48,9 @@ def pages() -> list[Path]:
 
 
 def blocks(text: str) -> list[Block]:
-    """Returns a document's blocks in order. Raises ValueError for a fence that is not closed or not of the form above."""
-    found, lines, number = [], text.split("\n"), 0
+    """Returns a document's blocks in order. Raises ValueError for a fence that is not closed or not of the form
+    above."""
+    parsed, lines, number = [], text.split("\n"), 0
     while number < len(lines):
         line = lines[number]
         if not line.startswith("```"):
@@ -57,20 +65,20 @@ def blocks(text: str) -> list[Block]:
         above = next((x for x in reversed(lines[:number]) if x.strip()), "")
         needs = NEEDS.match(above)
         body = tuple(lines[number + 1 : last])
-        found.append(Block(match[1], number + 1, last, body, match[2] or "", needs[1] if needs else ""))
+        parsed.append(Block(match[1], number + 1, last, body, match[2] or "", needs[1] if needs else ""))
         number = last + 1
-    return found
+    return parsed
 
 
 def commands(block: Block) -> list[str]:
-    """Returns the commands of a block, each with the lines that a backslash continues: in a console block the lines after
-    "$ ", in an sh block every line."""
-    found: list[str] = []
+    """Returns the commands of a block: in a console block the lines after "$ ", in an sh block every line. A line that
+    ends with a backslash is joined with the next."""
+    result: list[str] = []
     for line in block.lines:
-        if found and found[-1].endswith("\\"):
-            found[-1] += "\n" + line
+        if result and result[-1].endswith("\\"):
+            result[-1] += "\n" + line
         elif block.kind == "sh":
-            found += [line] if line.strip() and not line.startswith("#") else []
+            result += [line] if line.strip() and not line.startswith("#") else []
         elif line.startswith("$ "):
-            found.append(line[2:])
-    return found
+            result.append(line[2:])
+    return result

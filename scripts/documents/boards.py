@@ -1,4 +1,4 @@
-"""Starts boards on loopback for the pages that show one, under the address that the page shows."""
+"""Starts boards on loopback for pages that show a board, and maps the addresses that the page shows to theirs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ KINDS = ("ssh", "serial", "aarch64", "labgrid")
 
 
 def available() -> frozenset[str]:
-    """Returns the kinds of boards that this machine can start; ssh and labgrid need sshd, and root to start it, aarch64
+    """Returns the kinds of boards that this machine can start: ssh and labgrid need sshd and root, aarch64 needs
     QEMU."""
     from qverify_agents.emulation.user_mode import emulator
 
     from tests.links.servers import SSHD
 
-    lacking = set() if SSHD is not None and os.geteuid() == 0 else {"ssh", "labgrid"}
-    return frozenset(KINDS) - (lacking if emulator("aarch64") else lacking | {"aarch64"})
+    impossible = set() if SSHD is not None and os.geteuid() == 0 else {"ssh", "labgrid"}
+    return frozenset(KINDS) - (impossible if emulator("aarch64") else impossible | {"aarch64"})
 
 
 @contextlib.contextmanager
 def board(kind: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Yields environment variables for the commands, and a map from each address that the page shows to that of this run."""
+    """Starts a board. Yields environment variables for the commands, and the address that the page shows to the real
+    one."""
     if kind not in KINDS:
         raise ValueError(f"no board of kind {kind!r}; there are: {', '.join(KINDS)}")
     start = {"ssh": _ssh, "serial": _serial, "aarch64": _aarch64, "labgrid": _labgrid}[kind]
-    with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as found:
-        yield found
+    with tempfile.TemporaryDirectory(prefix="qverify-board-") as folder, start(Path(folder).resolve()) as started:
+        yield started
 
 
 @contextlib.contextmanager
@@ -40,11 +41,11 @@ def _aarch64(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 @contextlib.contextmanager
 def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Starts this machine's OpenSSH server, which the client's configuration calls 10.0.0.5."""
+    """Starts an OpenSSH server on this machine, which the client's configuration calls 10.0.0.5."""
     from tests.links.servers import Server
 
-    class OwnCache(Server):
-        """Puts agents and contents into a folder of this run instead of the user's cache."""
+    class ServerWithOwnCache(Server):
+        """A server whose agents and contents are in a temporary folder instead of the user's cache."""
 
         def _command(self) -> list[str]:
             command = super()._command()
@@ -52,7 +53,7 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
                 config.write(f"SetEnv XDG_CACHE_HOME={folder}/cache\n")
             return command
 
-    server = OwnCache("openssh", folder)
+    server = ServerWithOwnCache("openssh", folder)
     try:
         server.trust()
         text = server.config.read_text().replace("Host testboard", "Host 10.0.0.5 testboard")
@@ -64,8 +65,8 @@ def _ssh(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 @contextlib.contextmanager
 def _labgrid(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Starts a coordinator, which the page calls lab:20408, and an exporter whose boards are this machine's OpenSSH server;
-    somebody holds the shelf."""
+    """Starts a coordinator, which the page calls lab:20408, and an exporter whose two places are this machine's OpenSSH
+    server. The place "shelf" is acquired by another user."""
     from qverify_agents.this_user import cache_folder
 
     from tests.labgrid_lab import lab, labgrid_python
@@ -78,10 +79,10 @@ def _labgrid(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
         service = {"NetworkService": {"address": "127.0.0.1", "username": "root", "port": port}}
         places = {"desk": ("desk", {"soc": "j5", "fw": "1.2"}), "shelf": ("shelf", {"soc": "j5", "fw": "1.1"})}
         python = labgrid_python(cache_folder() / "labgrid")
-        with lab(python, folder / "lab", places, {"desk": service, "shelf": service}) as made:
-            made.client("-p", "shelf", "acquire", user="ann", host="lab2")
-            environment |= {"LG_COORDINATOR": made.coordinator, "QVERIFY_LABGRID_PYTHON": str(python)}
-            yield environment | {"XDG_CACHE_HOME": f"{folder}/cache"}, {"lab:20408": made.coordinator}
+        with lab(python, folder / "lab", places, {"desk": service, "shelf": service}) as running:
+            running.client("-p", "shelf", "acquire", user="ann", host="lab2")
+            environment |= {"LG_COORDINATOR": running.coordinator, "QVERIFY_LABGRID_PYTHON": str(python)}
+            yield environment | {"XDG_CACHE_HOME": f"{folder}/cache"}, {"lab:20408": running.coordinator}
 
 
 @contextlib.contextmanager
@@ -89,8 +90,8 @@ def _serial(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Starts a shell on a pseudo terminal that is as slow as a line of 921600 baud."""
     from tests.links.pty_board import PtyBoard
 
-    one = PtyBoard(baud=921600, home=folder)
+    pty_board = PtyBoard(baud=921600, home=folder)
     try:
-        yield {}, {"/dev/ttyUSB0": one.path}
+        yield {}, {"/dev/ttyUSB0": pty_board.path}
     finally:
-        one.close()
+        pty_board.close()

@@ -14,7 +14,8 @@ from scripts.documents.escaped import escaped
 
 
 def page() -> str:
-    """Returns a section per command, in the order of `qverify --help`; a group has a section for each of its commands."""
+    """Returns a section for each command, in the order of `qverify --help`, with subsections for the commands of a
+    group."""
     sections = []
     for name, summary in COMMANDS.items():
         command = load_command(name)
@@ -23,6 +24,7 @@ def page() -> str:
 
 
 def _section(command: click.Command, path: str, summary: str, level: int) -> list[str]:
+    """Returns the section of a command, with those of its subcommands. level: of the heading."""
     context = click.Context(command, info_name=path)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     lines = [f"{'#' * level} {path}", "", *_prose(command.help or summary), "```text", usage, "```", ""]
@@ -45,7 +47,8 @@ def _prose(text: str) -> list[str]:
 
 
 def _entry(parameter: click.Parameter, context: click.Context) -> list[str]:
-    """Returns an option's entry in a definition list; "" for --help and for arguments that the usage line fully describes."""
+    """Returns an option's entry in a definition list; [] for --help and for arguments that the usage line fully
+    describes."""
     record = parameter.get_help_record(context)
     if record is None or parameter.name == "help" or (isinstance(parameter, click.Argument) and not record[1]):
         return []

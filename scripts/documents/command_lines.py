@@ -13,7 +13,19 @@ from qverify.cli.normalize_options import normalize_options
 
 from scripts.documents.blocks import ROOT
 
-OTHERS = {".", "cd", "cp", "echo", "export", "grep", "head", "mkdir", "python", "sh", "tail"}  # a POSIX system's own
+SYSTEM_COMMANDS = {
+    ".",
+    "cd",
+    "cp",
+    "echo",
+    "export",
+    "grep",
+    "head",
+    "mkdir",
+    "python",
+    "sh",
+    "tail",
+}  # present on every POSIX system
 
 
 def problem(line: str) -> str:
@@ -26,26 +38,34 @@ def problem(line: str) -> str:
             commands.append([])
         else:
             commands[-1].append(word)
-    return "; ".join(found for one in commands if one and (found := _of_command(one[0], one[1:])))
+    return "; ".join(error for words in commands if words and (error := _command_problem(words[0], words[1:])))
 
 
-def _of_command(program: str, words: list[str]) -> str:
+def _command_problem(program: str, words: list[str]) -> str:
+    """Returns the error in one command, "" if there is none."""
     if program == "qverify":
-        return _of_qverify(words)
+        return _qverify_problem(words)
     if program in ("hb_verifier", "hb_model_verifier"):
         from qverify.cli.vendor_commands import translate_model_verifier, translate_verifier
 
         translate = translate_verifier if program == "hb_verifier" else translate_model_verifier
-        return _of_qverify(["verify", *translate(normalize_options(words))[0]])
+        return _qverify_problem(["verify", *translate(normalize_options(words))[0]])
     if program.startswith("scripts/"):
         return "" if Path(ROOT, program).is_file() else f"{program}: no such file"
-    if program in OTHERS or program in (".venv/bin/python", ".venv/bin/mkdocs", "pip", "~/labgrid/bin/pip", "pytest"):
+    if program in SYSTEM_COMMANDS or program in (
+        ".venv/bin/python",
+        ".venv/bin/mkdocs",
+        "pip",
+        "~/labgrid/bin/pip",
+        "pytest",
+    ):
         return ""
     return f"{program}: not a program that these pages use"
 
 
-def _of_qverify(words: list[str]) -> str:
-    """Parses options and values as click does, without requiring that files exist."""
+def _qverify_problem(words: list[str]) -> str:
+    """Parses options and values as click does, without requiring that files exist. Returns the error, "" if there is
+    none."""
     words = normalize_options(words)
     name = words.pop(0) if words and words[0] in COMMANDS else "verify"
     command = load_command(name)
@@ -59,9 +79,9 @@ def _of_qverify(words: list[str]) -> str:
         command, words = inner, words[1:]
     context = click.Context(command)
     try:
-        values, rest, _ = command.make_parser(context).parse_args(list(words))
-        if rest:
-            return f"qverify {name}: {rest[0]}: one argument too many"
+        values, surplus, _ = command.make_parser(context).parse_args(list(words))
+        if surplus:
+            return f"qverify {name}: {surplus[0]}: one argument too many"
         for parameter in command.params:
             value = values.get(parameter.name or "")
             missing = value is None or repr(value) == "Sentinel.UNSET" or value == ()

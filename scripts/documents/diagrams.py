@@ -13,7 +13,7 @@ FLOORS = test_layering.FLOORS
 
 
 def every() -> dict[Path, str]:
-    """Returns, by path in docs/images/, the current text of every diagram."""
+    """Returns the current text of every diagram, by path in docs/images/."""
     runtime = tuple(tuple(room.removeprefix("src/") for room in rooms) for rooms in test_layering_c.FLOORS)
     return {
         IMAGES / "floors.svg": floors_diagram.draw_host_tool(FLOORS["qverify"], test_layering.SPEAK_TO_BOARDS),

@@ -6,15 +6,18 @@ from scripts.documents import svg
 
 Floors = tuple[tuple[str, ...], ...]
 LEFT, ROW, BOX, GAP = 76, 50, 34, 8
-BESIDE, WIDE = 470, 700  # where the rooms of the host tool end, and the trees beside it
+ROOMS_RIGHT, WIDE = 470, 700  # right edges of the host tool's rooms, and of the picture
 
 
 def draw_host_tool(floors: Floors, speak_to_boards: tuple[str, ...]) -> str:
     """Returns the host tool's floors as SVG. floors: rooms, lowest floor first. speak_to_boards: rooms that may import
     agents/."""
     count, height = len(floors), 40 + len(floors) * ROW
-    parts = [svg.text(LEFT, 24, "verifier/qverify", "soft"), svg.text(BESIDE + 60, 24, "agents/qverify_agents", "soft")]
-    parts += _stack(floors, BESIDE, speak_to_boards)
+    parts = [
+        svg.text(LEFT, 24, "verifier/qverify", "soft"),
+        svg.text(ROOMS_RIGHT + 60, 24, "agents/qverify_agents", "soft"),
+    ]
+    parts += _stack(floors, ROOMS_RIGHT, speak_to_boards)
     rows = [count - 1 - n for n, rooms in enumerate(floors) if set(rooms) & set(speak_to_boards)]
     parts += _other_trees([36 + row * ROW + BOX / 2 for row in rows])
     return svg.document(WIDE, height, "The floors of the host tool, the highest first, and the trees beside it", parts)
@@ -49,10 +52,12 @@ def _shares(rooms: tuple[str, ...], width: float) -> list[float]:
 
 
 def _other_trees(speaking: list[float]) -> list[str]:
-    """Returns the shapes of agents/ beside the floors that use it, with the board's runtime below."""
-    x, width, middle = BESIDE + 60, WIDE - BESIDE - 68, (BESIDE + 60 + WIDE - 8) / 2
+    """Returns the shapes of agents/ next to the floors that use it, with the board's runtime below.
+
+    speaking: heights of the floors that may speak to boards."""
+    x, width, middle = ROOMS_RIGHT + 60, WIDE - ROOMS_RIGHT - 68, (ROOMS_RIGHT + 60 + WIDE - 8) / 2
     top, bottom = min(speaking) - BOX / 2, max(speaking) + BOX / 2
-    parts = [svg.arrow(BESIDE + 4, y, x - 4, y) for y in speaking]
+    parts = [svg.arrow(ROOMS_RIGHT + 4, y, x - 4, y) for y in speaking]
     parts.append(svg.box(x, top, width, bottom - top, "links and boards", "box"))
     runtime = bottom + 84
     parts.append(svg.arrow(middle, bottom + 4, middle, runtime - 4))

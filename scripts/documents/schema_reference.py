@@ -16,19 +16,19 @@ from scripts.documents.escaped import escaped
 
 def page(kind: Literal["report", "triage", "diff"]) -> str:
     """Returns a table of fields for the document and for each object in it."""
-    whole = schema.SCHEMAS[kind]()
-    name = str(whole["title"])
-    lines = _table(name, {"report": "Report", "triage": "Triage", "diff": "Difference"}[kind], whole, kind)
-    for part, body in whole["$defs"].items():
+    schema_of_document = schema.SCHEMAS[kind]()
+    name = str(schema_of_document["title"])
+    lines = _table(name, {"report": "Report", "triage": "Triage", "diff": "Difference"}[kind], schema_of_document, kind)
+    for part, body in schema_of_document["$defs"].items():
         lines += _table(part, part, body, kind)
     return "\n".join(lines)
 
 
-def _table(name: str, of: str, body: dict[str, Any], kind: str) -> list[str]:
-    """of: the dataclass that the object is made of."""
+def _table(name: str, dataclass: str, body: dict[str, Any], kind: str) -> list[str]:
+    """Returns the section of an object: its meaning and a table of its fields. dataclass: the class it is made from."""
     lines = [f"### {name} {{ #{anchor(kind, name)} }}", ""]
-    general, meanings = of_fields(_meaning(of), list(body.get("properties", {})))
-    meanings = (_metrics() if of == "TensorRow" else {}) | _comments(of) | meanings
+    general, meanings = split_docstring(_docstring(dataclass), list(body.get("properties", {})))
+    meanings = (_metrics() if dataclass == "TensorRow" else {}) | _comments(dataclass) | meanings
     lines += [escaped(general), ""] if general else []
     lines += ["| field | type | meaning |", "|---|---|---|"]
     required = set(body.get("required", []))
@@ -38,22 +38,23 @@ def _table(name: str, of: str, body: dict[str, Any], kind: str) -> list[str]:
     return [*lines, ""]
 
 
-def of_fields(text: str, fields: list[str]) -> tuple[str, dict[str, str]]:
-    """Splits a docstring of the form `What it is. field: its meaning. other, third: theirs.` into summary and fields."""
+def split_docstring(text: str, fields: list[str]) -> tuple[str, dict[str, str]]:
+    """Splits a docstring of the form `What it is. field: its meaning. other, third: theirs.` into summary and
+    fields."""
     names = "|".join(fields)
     parts = re.split(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*): ", text)
     meanings = {}
     for group, meaning in zip(parts[1::2], parts[2::2], strict=True):
-        said = meaning.strip().rstrip(";")
-        meanings |= {name: said[0].upper() + said[1:] for name in group.split(", ") if said}
+        sentence = meaning.strip().rstrip(";")
+        meanings |= {name: sentence[0].upper() + sentence[1:] for name in group.split(", ") if sentence}
     return parts[0].strip(), meanings
 
 
 def type_text(value: dict[str, Any], kind: str) -> str:
-    """Returns in words what a schema allows: `list of Pair`, `text or null`."""
+    """Returns the type that a schema allows as text, such as `list of Pair` or `text or null`."""
     if not value:
         return "anything"
-    if value == schema.NUMBER:  # the page says what stands for those that are not finite
+    if value == schema.NUMBER:  # the page explains how values that are not finite are written
         return "number"
     if value == schema._REAL:
         return "number or null"
@@ -66,13 +67,14 @@ def type_text(value: dict[str, Any], kind: str) -> str:
         return ", ".join("null" if v is None else f"`{v}`" for v in value["enum"])
     if "anyOf" in value:
         return " or ".join(type_text(v, kind) for v in value["anyOf"])
-    return _of_type(value, kind)
+    return _plain_type_text(value, kind)
 
 
-def _of_type(value: dict[str, Any], kind: str) -> str:
+def _plain_type_text(value: dict[str, Any], kind: str) -> str:
+    """Returns the text of a schema with a `type`."""
     plain = value["type"]
     if isinstance(plain, list):
-        return " or ".join(_of_type({**value, "type": t}, kind) for t in plain)
+        return " or ".join(_plain_type_text({**value, "type": t}, kind) for t in plain)
     if plain == "array":
         return f"list of {type_text(value.get('items', {}), kind)}"
     if plain == "object":
@@ -84,11 +86,12 @@ def _of_type(value: dict[str, Any], kind: str) -> str:
 
 
 def anchor(kind: str, name: str) -> str:
+    """Returns the anchor of an object's section."""
     return f"{kind}-{name}".lower().replace("/", "-").replace(".", "-")
 
 
-def _meaning(name: str) -> str:
-    """Returns the docstring of the dataclass with that name, "" if it has none; for a row also those of the metrics."""
+def _docstring(name: str) -> str:
+    """Returns the docstring of the dataclass with that name on one line, "" if it has none."""
     kind = _dataclass(name)
     if kind is None or not kind.__doc__ or kind.__doc__.startswith(f"{name}("):
         return ""
@@ -96,22 +99,23 @@ def _meaning(name: str) -> str:
 
 
 def _comments(name: str) -> dict[str, str]:
-    """Returns, by field, the comment that follows it in the source."""
+    """Returns the comment that follows each field in the source, by field."""
     kind = _dataclass(name)
     lines = inspect.getsource(kind).splitlines() if kind is not None else []
-    found = [re.match(r"    (\w+): .*?  # (.+)$", line) for line in lines]
-    return {m[1]: m[2][0].upper() + m[2][1:] for m in found if m is not None}
+    matches = [re.match(r"    (\w+): .*?  # (.+)$", line) for line in lines]
+    return {m[1]: m[2][0].upper() + m[2][1:] for m in matches if m is not None}
 
 
 def _metrics() -> dict[str, str]:
-    """Returns, by field, the first line of each metric's docstring."""
+    """Returns the first line of each metric's docstring, by field."""
     pages = [import_module(f"{metrics.__name__}.{page.name}") for page in iter_modules(metrics.__path__)]
     return {page.NAME: str(page.__doc__).splitlines()[0] for page in pages if hasattr(page, "NAME")}
 
 
 def _dataclass(name: str) -> type | None:
+    """Returns the class of the report with that name, or None."""
     for module in (document, triage_document, spread, difference):
-        found = vars(module).get(name)
-        if inspect.isclass(found):
-            return found
+        member = vars(module).get(name)
+        if inspect.isclass(member):
+            return member
     return None

@@ -17,25 +17,26 @@ from scripts.documents.boards import board
 EXAMPLE = ROOT / "verifier" / "qverify" / "example"
 MARK = "\x01"
 TIMEOUT_S = 300
-VARIES = (  # from run to run, or from machine to machine: compared as if they were the same
+VARYING = (  # patterns of text that differs between runs or machines, and what replaces it before comparing
     (r"\b\d+(\.\d+)? (s|ms|us)\b", "TIME"),
     (r"^qverify \d[\w.]*;", "qverify VERSION;"),
     (r"^(note: )?spot check: .*$", "SPOT CHECK"),
     (r" \(\d+ of them by digest\)", " (N of them by digest)"),
-    (r"^link: bytes sent .*$", "LINK"),  # what the spot check pulls is another tensor in each run
-    (r"^(original ONNX on default onnxruntime, [^:]*): .*$", r"\1"),  # by the processor
+    (r"^link: bytes sent .*$", "LINK"),  # the spot check pulls a different tensor in each run
+    (r"^(original ONNX on default onnxruntime, [^:]*): .*$", r"\1"),  # depends on the processor
     (r"\bonnxruntime \d[\w.]*", "onnxruntime VERSION"),
     (r"\b\d+(\.\d+)? ?(B|kB|MB|MiB)\b", "SIZE"),
     (r"\b\d{5,} bytes\b", "SIZE"),
     (r"Linux \d\S*", "Linux VERSION"),
     (r"/usr/\S*qemu-\S+", "EMULATOR"),
-    (r" {2,}|-{3,}", " "),  # the widths of columns follow what stands in them
+    (r" {2,}|-{3,}", " "),  # column widths depend on their contents
 )
 
 
 def page_with_output(path: Path, needs: frozenset[str] = frozenset()) -> tuple[str, list[str]]:
-    """Returns the page's text with current output, and a line per block whose output differed. needs: the kinds of boards
-    that may be started; blocks that need another keep what they show."""
+    """Runs the page's commands. Returns its text with current output, and a line for each block whose output differed.
+
+    needs: the kinds of boards that may be started; blocks that need another kind are left unchanged."""
     text = path.read_text()
     lines, differences = text.split("\n"), []
     mended = {}
@@ -65,17 +66,20 @@ def page_with_output(path: Path, needs: frozenset[str] = frozenset()) -> tuple[s
 
 
 def run(block: Block, work: Path, environment: dict[str, str], stands_for: dict[str, str]) -> list[str]:
-    """Returns the block's lines as they are now: each command, then what it prints (both streams, in order).
-    stands_for: text that the page shows to the text in this run."""
+    """Runs the block's commands and returns its lines: each command, then its output (both streams, in order).
+
+    stands_for: text that the page shows to the real text in this run."""
     words = commands(block)
     script = "".join(f"(exit $qv_status)\n{_put(word, stands_for)}\nqv_status=$?; echo '{MARK}'\n" for word in words)
-    keep = {name: value for name, value in os.environ.items() if not name.startswith(("QVERIFY_", "PYTEST", "COLUMNS"))}
-    own = {"PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}", "HOME": str(work), "COLUMNS": "120", "TERM": "dumb"}
-    own |= {"QVERIFY_CLOCK": "2026-01-31T12:00:00Z"}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("QVERIFY_", "PYTEST", "COLUMNS"))
+    }
+    fixed = {"PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}", "HOME": str(work), "COLUMNS": "120", "TERM": "dumb"}
+    fixed |= {"QVERIFY_CLOCK": "2026-01-31T12:00:00Z"}
     done = subprocess.run(
         ["bash", "-c", "qv_status=0\n" + script],
         cwd=work,
-        env=keep | own | environment,
+        env=inherited | fixed | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -94,17 +98,17 @@ def run(block: Block, work: Path, environment: dict[str, str], stands_for: dict[
 
 
 def compared(lines: tuple[str, ...] | list[str]) -> list[str]:
-    """Returns the lines without the parts that differ between runs or machines."""
-    found = []
+    """Returns the lines with the parts that differ between runs or machines replaced."""
+    result = []
     for line in lines:
-        for pattern, instead in VARIES:
-            line = re.sub(pattern, instead, line)
-        found.append(line.strip())
-    return found
+        for pattern, replacement in VARYING:
+            line = re.sub(pattern, replacement, line)
+        result.append(line.strip())
+    return result
 
 
 def first_difference(shown: tuple[str, ...] | list[str], printed: list[str]) -> str:
-    """Returns one line with what the page shows and what is printed."""
+    """Returns a description of the first difference between the shown and the printed lines, on one line."""
     for a, b, x, y in zip(compared(shown), compared(printed), shown, printed, strict=False):
         if a != b:
             return f"shown: {x!r}, printed: {y!r}"
@@ -112,11 +116,12 @@ def first_difference(shown: tuple[str, ...] | list[str], printed: list[str]) -> 
 
 
 def _put(text: str, stands_for: dict[str, str]) -> str:
+    """Returns the text with shown text replaced by the real text."""
     for shown, real in stands_for.items():
         text = text.replace(shown, real)
     return text
 
 
 def needed(path: Path) -> Iterator[str]:
-    """Returns the kinds of boards that a page's blocks need; "" stands for blocks that need none."""
+    """Yields the kinds of boards that a page's console blocks need, "" for blocks that need none."""
     yield from {b.needs for b in blocks(path.read_text()) if b.kind == "console"}

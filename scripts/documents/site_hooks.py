@@ -1,5 +1,5 @@
-"""MkDocs hooks: documents that live beside the code become pages, links between documents are valid on a code host and on
-the site, and references are generated from the code."""
+"""MkDocs hooks: documents stored next to the code become pages, links between documents work on a code host and on the
+site, and references are generated from the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE_THE_CODE = (
     "farm/*.md",
     "verifier/*.md",
 )
-GENERATED = {  # a marker in a page: what takes its place
+GENERATED = {  # marker in a page to the function that generates the text for it
     "<!-- generated: command line -->": cli_reference.page,
     "<!-- generated: report -->": lambda: schema_reference.page("report"),
     "<!-- generated: triage -->": lambda: schema_reference.page("triage"),
@@ -41,7 +41,7 @@ CODE = re.compile(r"^(?: {4}|```)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds to the site the documents kept beside the code, under the same path."""
+    """Adds the documents stored next to the code to the site, under the same path."""
     for pattern in BESIDE_THE_CODE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -50,7 +50,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """Returns the page with its generated parts and with links as the site needs them."""
+    """Returns the page with its generated parts inserted and with links in the form that the site needs."""
     for marker, make in GENERATED.items():
         if marker in markdown:
             markdown = markdown.replace(marker, make())
@@ -68,7 +68,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
             if not line.startswith("#"):
                 line = _link_names(line, page.file.src_uri, pages, named)
             if LIST.match(line) and lines and lines[-1].strip() and not LIST.match(lines[-1]) and lines[-1][:1] != " ":
-                lines.append("")  # a list may follow its paragraph at once, which Python's Markdown does not know
+                lines.append("")  # Python's Markdown needs a blank line before a list
         lines.append(line)
     return "\n".join(lines)
 
@@ -111,6 +111,6 @@ def _link_names(line: str, source: str, pages: dict[str, str], named: dict[str, 
             return match[0]
         return f"[{match[0]}]({_relative(pages[path], source)})"
 
-    parts = re.split(r"(\[[^\]]*\]\([^)]*\))", line)  # what is a link already stays
+    parts = re.split(r"(\[[^\]]*\]\([^)]*\))", line)  # existing links stay as they are
     pattern = r"`((?:\w+/)*[A-Z_]+\.md)`|(?<![\w/`.(])([A-Z_]+\.md)(?![\w`])"
     return "".join(part if number % 2 else re.sub(pattern, link, part) for number, part in enumerate(parts))

@@ -1,5 +1,5 @@
-"""Draws the shapes of the diagrams. Colours are names that the site sets for light and dark; opened alone, a
-diagram follows the system's setting."""
+"""Draws the shapes of the diagrams. Colours are CSS variables that the site sets for light and dark; a diagram opened
+by itself follows the system's setting."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def document(width: int, height: int, title: str, parts: list[str]) -> str:
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    """Returns a text whose position is its start, middle or end, according to `anchor`."""
     kinds = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{kinds}>{html.escape(words)}</text>'
 
@@ -32,6 +33,7 @@ def box(x: float, y: float, width: float, height: float, words: str, kind: str =
 
 
 def line(x1: float, y1: float, x2: float, y2: float, dashed: bool = False) -> str:
+    """Returns a straight line."""
     dashes = ' stroke-dasharray="3 4"' if dashed else ""
     return f'<path class="line" d="M{x1:g} {y1:g}L{x2:g} {y2:g}"{dashes}/>'
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin import container
@@ -66,7 +66,7 @@ def test_both_sides_refuse_the_same(source: Path, tmp_path: Path) -> None:
 
 def test_a_faulty_board_is_never_passed(digits: Path, tmp_path: Path) -> None:
     """A flag on each tensor of the example alone, and on all at once; the board is wrong there."""
-    data = encode(compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompileOptions()).graph)
+    data = encode(compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompilerOptions()).graph)
     graph = decode(data)
     makers, names = graph.producers(), list(graph.tensors)
     for places in [[i] for i, n in enumerate(names) if n in makers] + [list(range(len(names)))]:

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from lying_agent import lying_board
 from qverify.capture.reader import open_capture
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.records import encode
 from qverify.report.schema import report_schema
@@ -95,7 +95,7 @@ def test_the_spot_check_takes_another_tensor_each_run(digits: Path, tmp_path: Pa
     """And the one that a seed names."""
     binary = tmp_path / "digits.bin"
     source = (digits / "digits_quant.onnx").read_bytes()
-    binary.write_bytes(encode(compile_model(source, "digits", CompileOptions()).graph))
+    binary.write_bytes(encode(compile_model(source, "digits", CompilerOptions()).graph))
 
     def spot(*more: str) -> str:
         held = run(str(binary), tmp_path / "r.json", *more)[1]

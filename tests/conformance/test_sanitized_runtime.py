@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin import container
@@ -45,7 +45,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def graph(digits: Path) -> Graph:
-    return compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompileOptions()).graph
+    return compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompilerOptions()).graph
 
 
 def test_a_report_would_be_seen(reports: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.records import encode
@@ -23,7 +23,7 @@ ARCHITECTURES = [
 
 
 def digests_agree(source: Path, rounding: str, uri: str) -> None:
-    compiled = compile_model(source.read_bytes(), source.name, CompileOptions(rounding, check=False))
+    compiled = compile_model(source.read_bytes(), source.name, CompilerOptions(rounding, check=False))
     prepared = random_inputs(compiled.graph, 3)
     simulated = Simulator(compiled.graph).run(prepared)
     board = Board(uri, encode(compiled.graph), compiled.graph, 300)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.records import encode
@@ -64,7 +64,7 @@ def judge(
 def _on_others(model: onnx.ModelProto, feed: dict[str, Array], folder: Path, architectures: tuple[str, ...]) -> Outcome:
     if not architectures:
         return Outcome("PASSED")
-    graph = compile_model(model.SerializeToString(), "graph.onnx", CompileOptions(check=False)).graph
+    graph = compile_model(model.SerializeToString(), "graph.onnx", CompilerOptions(check=False)).graph
     (folder / "model.bin").write_bytes(encode(graph))
     for i, name in enumerate(graph.inputs):
         (folder / f"{i}.bin").write_bytes(np.ascontiguousarray(feed[name]).tobytes())

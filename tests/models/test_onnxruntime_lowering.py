@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model.open_exposed import open_exposed
@@ -22,7 +22,7 @@ FUSED = ("QLinear", "QGemm")
 @pytest.mark.parametrize("path", real_models(), ids=lambda p: p.stem)
 def test_every_fused_unit_has_our_bits(path: Path, tmp_path: Path):
     source = path.read_bytes()
-    graph = compile_model(source, path.name, CompileOptions(check=False)).graph
+    graph = compile_model(source, path.name, CompilerOptions(check=False)).graph
     lowered = lowered_by_onnxruntime(source, tmp_path)
     fused = {o for n in lowered.graph.node if n.op_type.startswith(FUSED) for o in n.output}
     assert fused

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.session import models as session_models
 
 from tests.conftest import MODELS, need_models
@@ -27,10 +27,10 @@ DUMPS = ("ad_toycar_tfl_opt", "ad_toycar_tfl_ref", "kws_mlperf_int8_tfl_ref", "r
          "resnet8_cifar10_tfl_ref", "vww_96_tfl_ref")  # fmt: skip
 
 
-_compiled: dict[tuple[str, str, str], Compiled] = {}
+_compiled: dict[tuple[str, str, str], CompiledModel] = {}
 
 
-def _compile_once(source: bytes, name: str, options: CompileOptions, *known: object) -> Compiled:
+def _compile_once(source: bytes, name: str, options: CompilerOptions, *known: object) -> CompiledModel:
     """compile_model, and for a file that was compiled before a copy of what it gave then. known: what only saves time."""
     key = (hashlib.sha256(source).hexdigest(), name, repr(options))
     if key not in _compiled:

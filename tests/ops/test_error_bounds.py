@@ -11,7 +11,7 @@ from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, is_stepwise, missing
 from qverify.compare.limits import float_inside, limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
@@ -37,7 +37,7 @@ def judged_by_ties(graph: Graph) -> list[Unit]:
 
 def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, Held, list[Array]]]:
     """Every such output: its float64 value and bound, and what onnxruntime and the simulator make of the same inputs."""
-    compiled = compile_model(built.model().SerializeToString(), "m", CompileOptions(check=False))
+    compiled = compile_model(built.model().SerializeToString(), "m", CompilerOptions(check=False))
     graph, prepared = compiled.graph, random_inputs(compiled.graph, seed)
     reference, simulator = Reference(compiled.integer_onnx, graph), Simulator(graph)
     recorded = {**reference.run(prepared).tensors, **prepared.arrays()}
@@ -202,7 +202,7 @@ def test_a_bias_whose_scale_is_not_quite_that_of_the_products() -> None:
 def test_the_multipliers_of_an_integer_mode_have_no_evaluation() -> None:
     built = Qdq("uint16", seed=1)
     CASES["conv_relu"][0](built)
-    graph = compile_model(built.model().SerializeToString(), "m", CompileOptions("mul15", check=False)).graph
+    graph = compile_model(built.model().SerializeToString(), "m", CompilerOptions("mul15", check=False)).graph
     whys = {missing(u, graph) for u in units(graph) if u.op == "conv"}
     assert whys == {"no float64 evaluation of conv with mul15's multipliers"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.graph import Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
@@ -32,7 +32,7 @@ class Spoilt:
         build(m)
         onnx_path, binary = folder / "m.onnx", folder / "m.bin"
         onnx_path.write_bytes(m.model().SerializeToString())
-        graph = compile_model(onnx_path.read_bytes(), "m", CompileOptions(check=False)).graph
+        graph = compile_model(onnx_path.read_bytes(), "m", CompilerOptions(check=False)).graph
         binary.write_bytes(encode(graph))
         self.node = [n.name for n in graph.nodes if chosen(n)][-1]
         self.unit = next(u for u in units(graph) if any(n.name == self.node for n in u.nodes))
@@ -70,7 +70,7 @@ def test_every_kind_is_blamed(name: str, tmp_path: Path) -> None:
 
 def test_of_two_faults_the_first_is_blamed_and_both_fail_forced(digits: Path) -> None:
     path = digits / "digits_quant.onnx"
-    graph = compile_model(path.read_bytes(), "m", CompileOptions(check=False)).graph
+    graph = compile_model(path.read_bytes(), "m", CompilerOptions(check=False)).graph
     first, second = (n.name for n in [n for n in graph.nodes if n.op in ("conv", "fully_connected")][:2])
     board = f"faulty:local?fault=bit_flips:7@{first}|channel_swap:1@{second}"
     report = verify(Request([str(path)], board, options=Options(dump_all=True))).report

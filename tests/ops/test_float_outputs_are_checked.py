@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 
@@ -71,7 +71,7 @@ def run(graph: Graph, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_each_is_refused_at_load(op: str, tmp_path: Path):
     m = Qdq(seed=2)
     CASES[OPS[op]][0](m)
-    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    graph = compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False)).graph
     assert run(graph, tmp_path).returncode == 0
     for what, (change, said) in WRONG.items():
         done = run(change(graph), tmp_path)
@@ -81,7 +81,7 @@ def test_each_is_refused_at_load(op: str, tmp_path: Path):
 def test_a_float_bias_beside_a_quantized_output_is_refused(tmp_path: Path):
     m = Qdq(seed=2)
     CASES["gemm_transposed_weight"][0](m)
-    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    graph = compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False)).graph
     bias = graph.constants[_node(graph).inputs[2] or ""]
     done = run(_constant(graph, 2, bias.astype(np.float32)), tmp_path)
     assert done.returncode and "wanted a constant int32 bias" in done.stderr + done.stdout

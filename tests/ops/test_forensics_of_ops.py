@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
@@ -41,7 +41,7 @@ def compiled(name: str) -> Graph:
     build, _, _ = CASES[name]
     m = Qdq("uint8", seed=sum(map(ord, name)))
     build(m)
-    return compile_model(m.model().SerializeToString(), name, CompileOptions(check=False)).graph
+    return compile_model(m.model().SerializeToString(), name, CompilerOptions(check=False)).graph
 
 
 def values(graph: Graph) -> Mapping[str, Array]:
@@ -54,7 +54,7 @@ def network(path: str) -> tuple[Graph, Mapping[str, Array]]:
         file = MODELS / path
         if not file.is_file():
             pytest.skip(f"{file} is not there")
-        graph = compile_model(file.read_bytes(), path, CompileOptions(check=False)).graph
+        graph = compile_model(file.read_bytes(), path, CompilerOptions(check=False)).graph
         _ran[path] = graph, values(graph)
     return _ran[path]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError, QVerifyError
 from qverify.inputs.prepare import index_range, random_inputs
 from qverify.inputs.sources import InputRequest
@@ -23,7 +23,7 @@ from tests.ops.qdq import Qdq
 def built(build=gathered_from_a_table) -> tuple[Qdq, Graph]:
     m = Qdq("uint8")
     build(m)
-    return m, compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    return m, compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False)).graph
 
 
 def test_random_indices_reach_every_row_of_the_table() -> None:
@@ -118,6 +118,6 @@ def test_the_lowest_integer_by_minus_one_ends_nothing(tmp_path: Path) -> None:
     sign = m.op("Sub", [m.op("ArgMax", [m.input((2, 3))], axis=1, keepdims=0), m.constant("four", np.array(4))])
     by = m.op("Div", [sign, m.op("Abs", [sign])])  # -1
     m.output(m.op("Div", [m.constant("lowest", np.array(np.iinfo(np.int64).min)), by]))
-    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    graph = compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False)).graph
     made = Simulator(graph).run(random_inputs(graph, 0)).tensors
     assert made[graph.outputs[1]].tolist() == [np.iinfo(np.int64).min] * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.inputs.prepare import random_inputs
 from qverify.session.job import verify
@@ -40,7 +40,9 @@ def test_the_original_is_compared_in_the_rows_that_it_has(tmp_path: Path) -> Non
 
 
 def test_rows_that_are_not_kept_are_minus_one() -> None:
-    graph = compile_model(detector(value=2**63 - 1).model().SerializeToString(), "m", CompileOptions(check=False)).graph
+    graph = compile_model(
+        detector(value=2**63 - 1).model().SerializeToString(), "m", CompilerOptions(check=False)
+    ).graph
     kept = next(n.name for n in graph.nodes if n.op == "non_max_suppression")
     rows = Simulator(graph).run(random_inputs(graph, 1)).tensors[kept]
     count = int((rows[:, 0] >= 0).sum())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError
 from qverify.sides.simulator import Simulator
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -81,7 +81,7 @@ def computed(case: Any) -> tuple[list[Any], list[Any]]:
     inputs, outputs = case.data_sets[0]
     values = {i.name: np.asarray(v) for i, v in zip(case.model.graph.input, inputs, strict=True)}
     graph = compile_model(
-        quantized(case.model, values).SerializeToString(), case.name, CompileOptions(check=False)
+        quantized(case.model, values).SerializeToString(), case.name, CompilerOptions(check=False)
     ).graph
     feed = {**values, "beside": np.zeros(2, np.float32)}
     given = [PreparedInput(graph.spec(n), np.ascontiguousarray(feed[n]).tobytes(), "onnx") for n in graph.inputs]

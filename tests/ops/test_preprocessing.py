@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError, UsageError
 from qverify.inputs import buffers
 from qverify.inputs.described_inputs import described_inputs
@@ -53,7 +53,7 @@ def network(layout: str = "NCHW", channels: int = 3, dtype: int = onnx.TensorPro
 
 
 def compiled(table: dict[str, object], source: bytes | None = None, align: int = 1) -> Graph:
-    options = CompileOptions(inputs={"x": table}, align=align)
+    options = CompilerOptions(inputs={"x": table}, align=align)
     return compile_model(source or network(), "net.onnx", options).graph
 
 

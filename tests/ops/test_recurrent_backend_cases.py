@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case import node as node_cases
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError
 from qverify.ops import simulate_node
 
@@ -52,9 +52,9 @@ def test_as_onnx_computes_it(name: str) -> None:
     source = quantized(model).SerializeToString()
     if "batchwise" in name:  # layout=1
         with pytest.raises(QVerifyError, match=r"layout|Batchwise"):
-            compile_model(source, "m", CompileOptions(check=False))
+            compile_model(source, "m", CompilerOptions(check=False))
         return
-    graph = compile_model(source, "m", CompileOptions(check=False)).graph
+    graph = compile_model(source, "m", CompilerOptions(check=False)).graph
     (node,) = [n for n in graph.nodes if n.op in ("lstm", "gru", "rnn")]
     inputs = dict(zip((i.name for i in model.graph.input), given, strict=True))
     made = simulate_node(graph, node, inputs)

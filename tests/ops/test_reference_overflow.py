@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.units import units
 from qverify.report.document import Report
@@ -69,7 +69,7 @@ SIZES = (9.0, 1e7, 1e19, 1e20, 3e37, 1e-19, 1e-30)
 def judged(build: Build, size: float, fault: bool = False) -> Report:
     m = Qdq("uint8", seed=3)
     m.output(build(m, m.input((1, 6, 4, 4), -size, size)))
-    compiled = compile_model(m.model().SerializeToString(), "m", CompileOptions(check=False))
+    compiled = compile_model(m.model().SerializeToString(), "m", CompilerOptions(check=False))
     graph, prepared = compiled.graph, random_inputs(compiled.graph, 1)
     reference, simulator = Reference(compiled.integer_onnx, graph), Simulator(graph)
     sides = {"reference": reference.run(prepared), "simulator": simulator.run(prepared)}

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.onnx_model import canary
 from qverify.onnx_model.canary_models import CANARIES
 from qverify.sides.simulator import Simulator
@@ -31,13 +31,13 @@ def test_known_answer_is_the_simulators(name: str) -> None:
     elif "MatMul" in name or "Gemm" in name:
         dims = [8, 16]
     model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", kind, dims))
-    graph = compile_model(model.SerializeToString(), name, CompileOptions(check=False)).graph
+    graph = compile_model(model.SerializeToString(), name, CompilerOptions(check=False)).graph
     prepared = PreparedInputs((PreparedInput(graph.spec(source), graph.spec(source).aligned_bytes(x), "canary", 0),))
-    assert tensor_digest(Simulator(graph).run(prepared).tensors["y"]) == canary.KNOWN[name]
+    assert tensor_digest(Simulator(graph).run(prepared).tensors["y"]) == canary.KNOWN_DIGESTS[name]
 
 
 def test_all_are_right_here_or_named() -> None:
-    found = canary.canary(use_cache=False)
+    found = canary.run_canaries(use_cache=False)
     assert found["checked"] == list(CANARIES) and set(found["failing"]) <= set(CANARIES)
 
 
@@ -62,7 +62,7 @@ def test_a_wrong_kernel_is_named_marked_and_blamed(
         return {n: np.where(v > 100, v - 1, v).astype(v.dtype) if "relu1_Q" in n else v for n, v in values.items()}
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(canary.KNOWN, "QLinearConv u8u8", "0" * 16)
+    monkeypatch.setitem(canary.KNOWN_DIGESTS, "QLinearConv u8u8", "0" * 16)
     report = tmp_path / "r.json"
     words = ["-m", str(digits / "digits_quant.onnx"), "-b", "local", "-r", "--json", str(report)]
     assert main(words) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify.tflite_model.convert import convert
-from qverify.tflite_model.read import read_tflite
+from qverify.tflite_model.read_tflite import read_tflite
 
 from tests.plain.captured_run import changed, judged_again, report
 from tests.tflite_files import dense

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import UnsupportedError
 from qverify.model_bin.records import encode
 from qverify.session.job import verify
@@ -30,7 +30,7 @@ def block(act: str, symmetric: bool) -> bytes:
     return m.model().SerializeToString()
 
 
-def verified(tmp_path: Path, source: bytes, options: CompileOptions):
+def verified(tmp_path: Path, source: bytes, options: CompilerOptions):
     compiled = compile_model(source, "q.onnx", options)
     (tmp_path / "q.onnx").write_bytes(source)
     (tmp_path / "m.bin").write_bytes(encode(compiled.graph))
@@ -41,8 +41,8 @@ def verified(tmp_path: Path, source: bytes, options: CompileOptions):
 @pytest.mark.parametrize(("act", "symmetric"), [("int8", True), ("int16", True)])
 def test_activations_stay_nodes(act: str, symmetric: bool, tmp_path: Path):
     source = block(act, symmetric)
-    fused = compile_model(source, "q.onnx", CompileOptions(check=False)).graph
-    graph, report = verified(tmp_path, source, CompileOptions(fuse=False))
+    fused = compile_model(source, "q.onnx", CompilerOptions(check=False)).graph
+    graph, report = verified(tmp_path, source, CompilerOptions(fuse=False))
     split = {n.name.removesuffix("/preactivation"): n for n in graph.nodes if n.name.endswith("/preactivation")}
     assert split
     assert len(graph.nodes) == len(fused.nodes) + len(split)
@@ -60,7 +60,7 @@ def test_activations_stay_nodes(act: str, symmetric: bool, tmp_path: Path):
 @pytest.mark.parametrize(("act", "symmetric"), [("int8", True), ("uint8", False)])
 def test_integer_ends(act: str, symmetric: bool, tmp_path: Path):
     with exact_default():
-        graph, report = verified(tmp_path, block(act, symmetric), CompileOptions(strip_io_quant=True))
+        graph, report = verified(tmp_path, block(act, symmetric), CompilerOptions(strip_io_quant=True))
     assert [graph.spec(n).dtype for n in (*graph.inputs, *graph.outputs)] == [act, act]
     assert all(graph.spec(n).scale for n in (*graph.inputs, *graph.outputs))
     assert not {"quantize", "dequantize"} & {n.op for n in graph.nodes}
@@ -69,9 +69,9 @@ def test_integer_ends(act: str, symmetric: bool, tmp_path: Path):
 
 
 def test_nothing_to_strip_is_said(tmp_path: Path):
-    source = compile_model(block("uint8", False), "q.onnx", CompileOptions(strip_io_quant=True)).integer_onnx
+    source = compile_model(block("uint8", False), "q.onnx", CompilerOptions(strip_io_quant=True)).integer_onnx
     with pytest.raises(UnsupportedError, match="finds no QuantizeLinear"):
-        compile_model(source, "i.onnx", CompileOptions(strip_io_quant=True))
+        compile_model(source, "i.onnx", CompilerOptions(strip_io_quant=True))
 
 
 def test_progress_is_told_to_the_end_and_a_pipe_sees_none(tmp_path: Path):

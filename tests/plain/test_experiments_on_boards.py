@@ -15,7 +15,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
@@ -39,7 +39,7 @@ Array = Any
 
 @pytest.fixture(scope="module")
 def graph(digits: Path) -> Graph:
-    return compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompileOptions(check=False)).graph
+    return compile_model((digits / "digits_quant.onnx").read_bytes(), "digits", CompilerOptions(check=False)).graph
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import units
@@ -26,7 +26,7 @@ def conv(act: str = "uint8", bias: str = "int32") -> Qdq:
 
 
 def compiled(m: Qdq, rounding: str = "ref-exact") -> Graph:
-    return compile_model(m.model().SerializeToString(), "m", CompileOptions(rounding)).graph
+    return compile_model(m.model().SerializeToString(), "m", CompilerOptions(rounding)).graph
 
 
 @pytest.mark.parametrize("rounding", ["ref-exact", "gemmlowp", "pow2-floor"])
@@ -85,7 +85,7 @@ def test_one_unit_in_the_last_place_is_too_much_for_us_and_not_for_the_reference
 
 def test_a_float_output_has_no_activation_to_make_a_node_of():
     m = conv()
-    graph = compile_model(m.model().SerializeToString(), "m", CompileOptions(fuse=False)).graph
+    graph = compile_model(m.model().SerializeToString(), "m", CompilerOptions(fuse=False)).graph
     assert [n.op for n in graph.nodes] == ["quantize", "conv", "elementwise_float"]
 
 

@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType
-from qverify.compiler.compile_model import CompileOptions, compile_model
-from qverify.onnx_model.view import View
+from qverify.compiler.compile_model import CompilerOptions, compile_model
+from qverify.onnx_model.graph_view import GraphView
 from qverify.triage.float_pairing import FloatPairs, pair_ends, pair_float
 from qverify.triage.loss import Losses, make_switches, quantized_range
 
@@ -49,10 +49,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def views(folder: Path, floats: str, kind: str) -> tuple[View, View, Any]:
+def views(folder: Path, floats: str, kind: str) -> tuple[GraphView, GraphView, Any]:
     data = (folder / f"{kind}.onnx").read_bytes()
-    graph = compile_model(data, kind, CompileOptions(check=False)).graph
-    return View(onnx.load(folder / f"{floats}.onnx"), floats), View(onnx.load_from_string(data), kind), graph
+    graph = compile_model(data, kind, CompilerOptions(check=False)).graph
+    return GraphView(onnx.load(folder / f"{floats}.onnx"), floats), GraphView(onnx.load_from_string(data), kind), graph
 
 
 def paired(folder: Path, floats: str = "float", kind: str = "qdq") -> FloatPairs:
@@ -65,7 +65,7 @@ def test_each_tensor_has_its_own(folder: Path, kind: str) -> None:
     assert found.unpaired == {} and found.inputs == {"x": "x"} and found.outputs == {"y": "y"}
     pairs = {p.tensor: p for p in found.pairs}
     assert list(pairs) == [n for n in NAMES if n in pairs] and {"x", "r1", "r2", "c3", "a", "p", "y"} <= pairs.keys()
-    held = View(onnx.load(folder / "float.onnx"), "float")
+    held = GraphView(onnx.load(folder / "float.onnx"), "float")
     for name, pair in pairs.items():
         node, op, constants = NAMES[name]
         assert (pair.node, pair.op) == (node, op) and list(pair.weights) == constants, name
@@ -94,11 +94,11 @@ def test_tensors_of_other_names_are_found_by_their_place(folder: Path, kind: str
     assert found.notes == [f"{len(structural)} tensors paired by position in the graph, their names differ"]
 
 
-def changed(folder: Path, change: Any) -> View:
+def changed(folder: Path, change: Any) -> GraphView:
     model = onnx.load(folder / "other.onnx")
     change(model.graph)
     del model.graph.value_info[:]
-    return View(model, "changed")
+    return GraphView(model, "changed")
 
 
 def test_of_two_nodes_in_one_place_the_weights_decide(folder: Path) -> None:

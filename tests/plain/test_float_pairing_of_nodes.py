@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.triage.float_pairing import (
     FloatPair,
     FloatPairs,
@@ -28,11 +28,11 @@ Array = Any
 assert folder  # a fixture
 
 
-def model(nodes: list[Any], *constants: tuple[str, Array]) -> View:
+def model(nodes: list[Any], *constants: tuple[str, Array]) -> GraphView:
     """Reads x, makes y, both [4]."""
     ends = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4]) for n in "xy"]
     held = [numpy_helper.from_array(value, name) for name, value in constants]
-    return View(helper.make_model(helper.make_graph(nodes, "made", ends[:1], ends[1:], held)), "made")
+    return GraphView(helper.make_model(helper.make_graph(nodes, "made", ends[:1], ends[1:], held)), "made")
 
 
 def test_an_activation_belongs_to_the_node_before_it() -> None:

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.cli.main import main
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError, UnsupportedError
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
@@ -118,7 +118,7 @@ def run(path: Path, board: str = "local") -> Report:
 
 
 def compiled(build: Callable[[Qdq], None] = between) -> Graph:
-    return compile_model(model(build).SerializeToString(), "q.onnx", CompileOptions(host=True)).graph
+    return compile_model(model(build).SerializeToString(), "q.onnx", CompilerOptions(host=True)).graph
 
 
 @pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
@@ -322,7 +322,7 @@ def test_wrong_numbers_are_refused_and_never_computed_on_the_host():
         if constant.name == "conv4_scale":
             constant.CopyFrom(numpy_helper.from_array(np.float32(-1), constant.name))
     with pytest.raises(UnsupportedError, match="a scale is not finite and positive"):
-        compile_model(broken.SerializeToString(), "q.onnx", CompileOptions(host=True))
+        compile_model(broken.SerializeToString(), "q.onnx", CompilerOptions(host=True))
 
 
 def test_a_board_that_computes_nothing_is_not_verified():

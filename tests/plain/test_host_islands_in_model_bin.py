@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from qverify.compare.node_by_node import after_float, agree_recomputed
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import Graph, Node
@@ -74,7 +74,7 @@ def test_islands_pass_on_what_is_known_of_their_inputs():
 
 
 def test_what_the_host_makes_must_be_what_the_model_says():
-    result = compile_model(model(between).SerializeToString(), "q.onnx", CompileOptions(host=True))
+    result = compile_model(model(between).SerializeToString(), "q.onnx", CompilerOptions(host=True))
     island, graph = result.graph.islands[0], result.graph
     values = {"conv4_dq": np.zeros(SHAPE, np.float32)}
     assert HostIslands(result.integer_onnx, graph).run(island, values)["gridsample7"].shape == SHAPE

@@ -27,7 +27,7 @@ from qverify.onnx_model.expose_tensors import expose_tensors
 from qverify.onnx_model.light_model import LARGE, LightModel, light_model
 from qverify.onnx_model.load import load
 from qverify.onnx_model.open_exposed import open_exposed
-from qverify.onnx_model.sliced_engine import NODES, SlicedEngine, open_long
+from qverify.onnx_model.sliced_engine import NODES_PER_SLICE, SlicedEngine, open_long
 from qverify.sides import simulator
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
@@ -144,7 +144,7 @@ def ladder(count: int) -> onnx.ModelProto:
 
 
 def test_a_long_model_in_slices_gives_the_same_values():
-    model = ladder(NODES)
+    model = ladder(NODES_PER_SLICE)
     names = [o for node in model.graph.node for o in node.output]
     sliced, whole = open_long(model, names), open_exposed(model, names)
     assert isinstance(sliced, SlicedEngine) and isinstance(whole, Engine)
@@ -155,7 +155,7 @@ def test_a_long_model_in_slices_gives_the_same_values():
 
 
 def test_a_long_model_without_shapes_is_one_session():
-    model = ladder(NODES)
+    model = ladder(NODES_PER_SLICE)
     del model.graph.value_info[:]
     assert isinstance(open_long(model, ["q2"]), Engine)
 
@@ -174,9 +174,9 @@ def test_checking_a_long_model_opens_no_session_of_all_of_it(monkeypatch: pytest
     def watch(*step: Any) -> None:
         steps.append(step)
 
-    graph = compile_model(ladder(NODES).SerializeToString(), "ladder.onnx", watch=watch).graph
-    assert graph.meta["check"]["units"] == NODES + 2 and not graph.meta["check"]["not_checked"]
-    assert len(sizes) > 3 and max(sizes) == NODES
+    graph = compile_model(ladder(NODES_PER_SLICE).SerializeToString(), "ladder.onnx", watch=watch).graph
+    assert graph.meta["check"]["units"] == NODES_PER_SLICE + 2 and not graph.meta["check"]["not_checked"]
+    assert len(sizes) > 3 and max(sizes) == NODES_PER_SLICE
     assert [step for step in steps if step[0] == "opening"] == [
         ("opening", k + 1, len(sizes)) for k in range(len(sizes))
     ]

@@ -16,11 +16,11 @@ import qverify
 from onnx import TensorProto, helper, numpy_helper
 from qverify.compare.options import Options
 from qverify.compare.pairing import pair_names
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.renderers import terminal
 from qverify.session.job import verify
 from qverify.session.request import Request
@@ -82,15 +82,15 @@ def sources() -> dict[int, bytes]:
     return found
 
 
-@pytest.mark.parametrize("options", [CompileOptions(), CompileOptions(fuse=False, strip_io_quant=True)])
-def test_compiling(options: CompileOptions, sources: dict[int, bytes]):
+@pytest.mark.parametrize("options", [CompilerOptions(), CompilerOptions(fuse=False, strip_io_quant=True)])
+def test_compiling(options: CompilerOptions, sources: dict[int, bytes]):
     at_most_linear(lambda count: lambda: encode(compile_model(sources[count], "c.onnx", options).graph))
 
 
 def test_the_main_job(sources: dict[int, bytes], tmp_path: Path):
     for count, source in sources.items():
         (tmp_path / f"{count}.onnx").write_bytes(source)
-        compiled = compile_model(source, "c.onnx", CompileOptions(rounding="pow2-floor"))
+        compiled = compile_model(source, "c.onnx", CompilerOptions(rounding="pow2-floor"))
         (tmp_path / f"{count}.bin").write_bytes(encode(compiled.graph))
 
     def job(count: int) -> None:
@@ -106,7 +106,7 @@ def test_the_main_job(sources: dict[int, bytes], tmp_path: Path):
 def test_forcing_a_unit_costs_the_same_in_any_model(sources: dict[int, bytes]):
     costs = []
     for count in (SMALL, LARGE):
-        compiled = compile_model(sources[count], "c.onnx", CompileOptions(check=False))
+        compiled = compile_model(sources[count], "c.onnx", CompilerOptions(check=False))
         reference, every = Reference(compiled.integer_onnx, compiled.graph), units(compiled.graph)
         given = {n: np.zeros((4, 4), np.uint8) for n in ("q1", "q2")}
         reference.run_unit(every[1], {"q0": given["q1"]})  # the index is made once
@@ -133,6 +133,6 @@ def test_nodes_of_one_name_get_names_of_their_own():
     model = chain(LARGE)
     for node in model.graph.node:
         node.name = "same"
-    view = View(model, "same.onnx")
+    view = GraphView(model, "same.onnx")
     assert len({n.name for n in view.nodes}) == len(view.nodes)
     assert max(len(n.name) for n in view.nodes) < 20

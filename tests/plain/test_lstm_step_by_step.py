@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.inputs.prepare import random_inputs
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
@@ -14,7 +14,7 @@ from tests.ops.qdq import Qdq
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 5, 6
 
 
-def compiled(step_by_step: bool) -> Compiled:
+def compiled(step_by_step: bool) -> CompiledModel:
     m = Qdq("uint8", seed=4)
     x = m.input((STEPS, BATCH, INPUTS), -2.0, 2.0)
     shapes = {"w": (1, 4 * HIDDEN, INPUTS), "r": (1, 4 * HIDDEN, HIDDEN), "b": (1, 8 * HIDDEN)}
@@ -22,7 +22,7 @@ def compiled(step_by_step: bool) -> Compiled:
     if not step_by_step:
         m.nodes.append(onnx.helper.make_node("LSTM", [x, *weights], ["y", "h", "c"], name="whole", hidden_size=HIDDEN))
         m.output("c")
-        return compile_model(m.model().SerializeToString(), "m.onnx", CompileOptions())
+        return compile_model(m.model().SerializeToString(), "m.onnx", CompilerOptions())
     h, c = (m.constant(n, np.zeros((1, BATCH, HIDDEN), np.float32)) for n in ("h", "c"))
     axis = m.constant("axis", np.array([0]))
     for t in range(STEPS):
@@ -33,7 +33,7 @@ def compiled(step_by_step: bool) -> Compiled:
         )
         _, h, c = made
     m.output(c)
-    return compile_model(m.model().SerializeToString(), "m.onnx", CompileOptions())
+    return compile_model(m.model().SerializeToString(), "m.onnx", CompilerOptions())
 
 
 def test_c_of_every_step_is_a_tensor_with_the_bits_of_the_whole():

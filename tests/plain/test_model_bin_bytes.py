@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin import container
 from qverify.model_bin.records import decode, encode
@@ -21,7 +21,7 @@ def data() -> bytes:
     from qverify import example
 
     source = (Path(example.__file__).parent / "digits_quant.onnx").read_bytes()
-    return encode(compile_model(source, "digits", CompileOptions(check=False)).graph)
+    return encode(compile_model(source, "digits", CompilerOptions(check=False)).graph)
 
 
 def test_round_trip(data):

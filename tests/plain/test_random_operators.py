@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from qverify.cli.main import main
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import UnsupportedError
 
 from tests.ops.qdq import Qdq
@@ -79,7 +79,7 @@ def model(build: Build) -> bytes:
 def test_what_is_drawn_is_refused_by_name(case: str, host: bool):
     build, why = DRAWN[case]
     with pytest.raises(UnsupportedError) as caught:
-        compile_model(model(build), "q.onnx", CompileOptions(host=host))
+        compile_model(model(build), "q.onnx", CompilerOptions(host=host))
     said = str(caught.value)
     assert why in said and "No two runs of the model agree" in said and "\n" not in said
 

@@ -70,10 +70,10 @@ def test_a_broken_board_is_no_culprit(kind: str, digits: Path, tmp_path: Path) -
 BUILD = """
 import sys
 import numpy as np
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.model_bin.records import encode
 onnx, binary, node = sys.argv[1:4]
-graph = compile_model(open(onnx, "rb").read(), "quant.onnx", CompileOptions(check=False)).graph
+graph = compile_model(open(onnx, "rb").read(), "quant.onnx", CompilerOptions(check=False)).graph
 for one in graph.nodes:
     if one.name == node:  # the bug: its output channels, or its table, are one too far
         graph.constants[one.inputs[1]] = np.roll(graph.constants[one.inputs[1]], 1, axis=0)

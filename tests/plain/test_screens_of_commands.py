@@ -116,7 +116,7 @@ def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) 
     said = capsys.readouterr().out
     assert re.match(r"ok     \d+ of \d+ kernels of onnxruntime \S+ compute known values\n", said)
     found = {"checked": ["a", "b u8s8"], "failing": ["b u8s8"], "engine": "onnxruntime"}
-    monkeypatch.setattr("qverify.onnx_model.canary.canary", lambda use_cache: found)
+    monkeypatch.setattr("qverify.onnx_model.canary.run_canaries", lambda use_cache: found)
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert (
@@ -124,7 +124,7 @@ def test_doctor_counts_what_is_right_and_lists_what_is_not(capsys, monkeypatch) 
         and "ok     the others: this processor's products of uint8 by int8 saturate" in said
     )
     found = {"checked": ["a", "b", "c"], "failing": ["b"], "engine": "onnxruntime"}
-    monkeypatch.setattr("qverify.onnx_model.canary.canary", lambda use_cache: found)  # no kernel here errs
+    monkeypatch.setattr("qverify.onnx_model.canary.run_canaries", lambda use_cache: found)  # no kernel here errs
     assert main(["doctor"]) == 1
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.startswith("FAILED b on onnxruntime") and second.startswith("FAILED 2 of 3 kernels")

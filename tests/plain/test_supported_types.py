@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.supported_types import QUANTIZED, supported_types
 from qverify.errors import UnsupportedError
 
@@ -31,7 +31,7 @@ def refusal(kind: str, dtype: int, *shapes: tuple[int, ...], **attrs: Any) -> st
     graph = helper.make_graph(nodes, "g", [*ends, *made], finals, [numpy_helper.from_array(np.float32(0.1), "scale")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(UnsupportedError) as caught:
-        compile_model(model.SerializeToString(), "q.onnx", CompileOptions())
+        compile_model(model.SerializeToString(), "q.onnx", CompilerOptions())
     return str(caught.value)
 
 

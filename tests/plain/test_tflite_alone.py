@@ -18,7 +18,7 @@ from qverify.session.models import Models, open_models
 from qverify.session.tflite_alone import open_tflite
 from qverify.sides.simulator import Simulator
 from qverify.tflite_model.convert import convert
-from qverify.tflite_model.read import read_tflite
+from qverify.tflite_model.read_tflite import read_tflite
 
 from tests.tflite_files import File, conv, dense
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from qverify.model_bin.units import Unit, units
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.report.document import Forced
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from_all
@@ -24,14 +24,14 @@ from tests.plain.forensic_units import Small
 Array = Any
 
 
-def view() -> View:
+def view() -> GraphView:
     """x -> Relu a -> Add(a, c) b -> Add(b, a) d -> y; c a constant; Add(d, z) y."""
     info = helper.make_tensor_value_info
     nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "c"], ["b"]),
              helper.make_node("Add", ["b", "a"], ["d"]), helper.make_node("Add", ["d", "z"], ["y"])]  # fmt: skip
     const = helper.make_tensor("c", TensorProto.FLOAT, [1], [1.0])
     ends = [info(n, TensorProto.FLOAT, [4]) for n in "xzy"]
-    return View(helper.make_model(helper.make_graph(nodes, "g", ends[:2], ends[2:], [const])), "made")
+    return GraphView(helper.make_model(helper.make_graph(nodes, "g", ends[:2], ends[2:], [const])), "made")
 
 
 @pytest.mark.parametrize(

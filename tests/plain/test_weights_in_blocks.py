@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import Compiled, compile_model
+from qverify.compiler.compile_model import CompiledModel, compile_model
 from qverify.errors import UnsupportedError
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.load import read_model
@@ -22,7 +22,7 @@ from tests.ops.qdq import Qdq
 from tests.plain.verified_model import passes
 
 
-def compiled(m: Qdq) -> Compiled:
+def compiled(m: Qdq) -> CompiledModel:
     return compile_model(m.model().SerializeToString(), "q.onnx")
 
 
@@ -31,7 +31,7 @@ def refused(m: Qdq, said: str) -> None:
         compiled(m)
 
 
-def held(result: Compiled) -> np.ndarray:
+def held(result: CompiledModel) -> np.ndarray:
     """The weight of the only matmul_float."""
     node = next(n for n in result.graph.nodes if n.op == "matmul_float")
     return result.graph.constants[node.inputs[1] or ""]

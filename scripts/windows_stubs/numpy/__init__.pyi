@@ -1,5 +1,5 @@
-# numpy as far as the check for Windows' names needs it: types of which everything may be asked. scripts/check reads numpy's own
-# stubs where it checks types, for Linux; mypy takes three times as long with them.
+# Minimal stubs of numpy for the check for names that Windows lacks: types with arbitrary attributes and methods. The check
+# of types for Linux uses numpy's own stubs, with which mypy takes three times as long.
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 

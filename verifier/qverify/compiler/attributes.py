@@ -1,4 +1,4 @@
-"""Attributes that the lowerings read. Any other attribute of a node is refused by name, never ignored."""
+"""Declares the attributes that lowerings read. Any other attribute of a node is refused by name, never ignored."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from qverify.compiler.blockers import Blockers
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.next_step import next_step
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
-ANY: frozenset[Any] | None = None  # every value is read
+ANY: frozenset[Any] | None = None  # every value is supported
 
 
 def only(*values: Any) -> frozenset[Any]:
@@ -27,7 +27,7 @@ WINDOW: dict[str, frozenset[Any] | None] = {
 }
 QUANTIZE: dict[str, frozenset[Any] | None] = {
     "axis": ANY,
-    "block_size": ANY,  # View.parameters refuses blocks
+    "block_size": ANY,  # GraphView.parameters refuses blocks
     "output_dtype": ANY,
     "saturate": ANY,
     "precision": ANY,
@@ -35,9 +35,9 @@ QUANTIZE: dict[str, frozenset[Any] | None] = {
 CHANNELS: dict[str, frozenset[Any] | None] = {"channels_last": only(0)}
 
 
-def check_attributes(view: View, blockers: Blockers) -> None:
-    """Refuses nodes with an attribute that no lowering reads, an unsupported value, or a further output that is
-    used."""
+def check_attributes(view: GraphView, blockers: Blockers) -> None:
+    """Refuses nodes with an attribute that no lowering reads, with an unsupported value, or with a second output that
+    is used although only the first can be compiled."""
     needed = _needed(view)
     for node in view.nodes:
         if node.name in blockers.nodes:
@@ -46,7 +46,9 @@ def check_attributes(view: View, blockers: Blockers) -> None:
             _check_node(view, node, node.name in needed)
 
 
-def _check_node(view: View, node: Any, needed: bool) -> None:
+def _check_node(view: GraphView, node: Any, needed: bool) -> None:
+    """Raises UnsupportedError for an unsupported attribute or output. needed: whether a graph output depends on the
+    node."""
     pages = lowerings()
     read = pages.read.get(node.op_type)
     for name, value in attributes(node).items():
@@ -62,10 +64,10 @@ def _check_node(view: View, node: Any, needed: bool) -> None:
                 f"{node.name} ({node.op_type}): {name}={shown} is not supported; export without it, or cut the model before it"
             )
     if read is not None and len(node.output) > 1 and node.op_type not in pages.several_outputs:
-        _single_output(view, node)
+        _keep_first_output(view, node)
 
 
-def _needed(view: View) -> set[str]:
+def _needed(view: GraphView) -> set[str]:
     """Returns the names of the nodes that a graph output depends on."""
     nodes, todo = set[str](), list(view.outputs)
     while todo:
@@ -76,7 +78,8 @@ def _needed(view: View) -> set[str]:
     return nodes
 
 
-def _single_output(view: View, node: Any) -> None:
+def _keep_first_output(view: GraphView, node: Any) -> None:
+    """Removes the outputs after the first from the node. Raises UnsupportedError if one of them is used."""
     for name in node.output[1:]:
         if name and (view.consumers[name] or name in view.ends):
             raise UnsupportedError(

@@ -22,8 +22,10 @@ MOVEMENTS = (
 
 
 class Builder:
-    """What lowerings write to. rounding decides the form of every `rq`. taken: names in the ONNX, which no new name may
-    equal."""
+    """Collects what lowerings write.
+
+    rounding: the rounding mode, which decides the form of every `rq` constant. taken: names in the ONNX, which no new
+    tensor may get."""
 
     def __init__(self, rounding: str, taken: Container[str] = frozenset()):
         self.rounding, self._taken = rounding, taken
@@ -32,8 +34,8 @@ class Builder:
         self.constants: dict[str, Array] = {}
 
     def tensor(self, spec: TensorSpec) -> str:
-        """Declares a tensor and returns its name. The first spec is kept, except that a graph input gets the scale its
-        first reader declares."""
+        """Declares a tensor and returns its name. If it was declared before, the first spec is kept, except that a
+        graph input without a scale gets the scale that its first reader declares."""
         before = self.tensors.get(spec.name)
         if before is None:
             self.tensors[spec.name] = spec
@@ -41,15 +43,14 @@ class Builder:
             self.tensors[spec.name] = replace(spec, layout=before.layout)
         return spec.name
 
-    def made(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """Adds a dense constant made by the compiler and returns its name, with `~` appended where the name is
-        taken."""
+    def new_constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
+        """Adds a new constant and returns its name, which is `name` with `~` appended while that is taken."""
         while name in self._taken or name in self.constants:
             name += "~"
         return self.constant(name, value, None if spec is None else replace(spec, name=name))
 
     def constant(self, name: str, value: Array, spec: TensorSpec | None = None) -> str:
-        """Adds a constant of the ONNX, dense, under its own name and returns that. spec: given for a quantized
+        """Adds a constant of the ONNX under its own name and returns that name. spec: the spec of a quantized
         constant."""
         if name not in self.constants:
             value = np.ascontiguousarray(value).reshape(np.shape(value))
@@ -66,7 +67,7 @@ class Builder:
         covers: tuple[str, ...] = (),
         integer_reference: bool = True,
     ) -> None:
-        """Appends a node, named after its first output."""
+        """Appends a node, named after its first output. covers: names of the ONNX nodes that it stands for."""
         self.nodes.append(
             Node(outputs[0], op, tuple(inputs), tuple(outputs), tuple(int(w) for w in words), covers, integer_reference)
         )
@@ -75,8 +76,11 @@ class Builder:
                 self.tensors[name] = replace(self.tensors[name], integer_reference=False)
 
     def scales(self, output: str, exact: Array, real: Array, has_kernel: bool, wide: bool) -> str:
-        """Adds the `rq` constant of a node and returns its name. exact: float32 S of onnxruntime's kernel; real:
-        float64 S. Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot
+        """Adds the `rq` constant of a node and returns its name.
+
+        exact: the requantization scale S in float32, as onnxruntime's kernel computes it. real: S in float64.
+        has_kernel: whether onnxruntime has an integer kernel for the node. wide: whether a tensor of the node has 16
+        bits. Raises NotOnHostError for a scale that is not finite and positive or that the rounding mode cannot
         represent."""
         if self.rounding == "ref-exact":
             value: Array = np.atleast_1d(exact.astype(np.float32) if has_kernel else real.astype(np.float64))
@@ -90,7 +94,7 @@ class Builder:
                 value = parameters(self.rounding, real, wide)
             except ValueError as error:
                 raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
-        return self.made(f"{output}/rq", value)
+        return self.new_constant(f"{output}/rq", value)
 
     def real_scales(self, output: str, real: Array) -> str:
         """Adds the `rq` constant of a node with a float output, float64 in every rounding mode, and returns its name.
@@ -98,18 +102,19 @@ class Builder:
         value = np.atleast_1d(real.astype(np.float64))
         if not (np.isfinite(value) & (value > 0)).all():
             raise NotOnHostError(f"{output}: its scale (input scale * weight scale) is not finite and positive")
-        return self.made(f"{output}/rq", value)
+        return self.new_constant(f"{output}/rq", value)
 
     def add_scales(self, output: str, ratio_a: float, ratio_b: float) -> str:
-        """Adds the `rq` constant of an addition in an integer mode and returns its name. Raises NotOnHostError."""
+        """Adds the `rq` constant of an addition in an integer rounding mode and returns its name. Raises NotOnHostError
+        if the mode cannot represent the ratios."""
         try:
-            return self.made(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
+            return self.new_constant(f"{output}/rq", add_parameters(self.rounding, ratio_a, ratio_b))
         except ValueError as error:
             raise NotOnHostError(f"{output}: {error}; choose another --rounding") from None
 
     def carry_scales_back(self) -> None:
-        """Gives integers without a scale that are only moved the scale that the moved ones are read with, as a table that
-        Gather reads before its DequantizeLinear."""
+        """Gives the input of a movement that has no scale the scale of the movement's result. An example is an integer
+        table that Gather reads, with the DequantizeLinear after the Gather."""
         for node in reversed(self.nodes):
             if node.op not in MOVEMENTS or node.inputs[0] is None:
                 continue

@@ -17,10 +17,10 @@ from qverify.compiler.check_units import check_against_original
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.host_islands import HostNodes, check_host_runs, check_something_is_left
 from qverify.compiler.integer_model import IntegerModel, Piece, address
-from qverify.compiler.match import Matched, Watch, lower_node, match
+from qverify.compiler.match import MatchedModel, Watch, lower_node, match
 from qverify.compiler.preprocessing import add_preprocessing
 from qverify.compiler.step_over_movements import check_same_bits, step_over_movements
-from qverify.compiler.strip_quantization import strip_quantization
+from qverify.compiler.strip_quantization import Ends, strip_quantization
 from qverify.compiler.unfuse_activations import unfuse_activations
 from qverify.compiler.unit import LoweredUnit
 from qverify.compiler.unpack_weights import (
@@ -33,20 +33,29 @@ from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.check import check_graph
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.onnx_model.decompose import check_same_values, decompose
+from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.load import is_quantized, load, parse
-from qverify.onnx_model.view import View
 from qverify.tensors.spec import TensorSpec
 
-KEPT = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")  # options that model.bin stores
+STORED_OPTIONS = ("rounding", "align", "fuse", "strip_io_quant", "inputs", "host")
 
 
 @dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """rounding: a name of ROUNDINGS. align: the innermost dim is stored in multiples of it. shapes: dims of dynamic
-    inputs. fuse: activations are part of the node before them. strip_io_quant: integer inputs and outputs. folder: of
-    external data. inputs: network input to the description (INPUTS.md) of the bytes the board receives for it. host:
-    nodes that no kernel serves are computed on the host."""
+class CompilerOptions:
+    """Options of compile_model.
+
+    Attributes:
+        rounding: a name in ROUNDINGS.
+        align: the innermost dim of every tensor is stored in multiples of this many elements.
+        check: whether to check every unit against the original ONNX.
+        fuse: whether an activation is part of the node before it.
+        strip_io_quant: whether inputs and outputs are integers.
+        shapes: dims of dynamic inputs.
+        folder: the folder with external data.
+        inputs: network input to the description (INPUTS.md) of the bytes that the board receives for it.
+        host: whether nodes that no kernel serves are computed on the host.
+    """
 
     rounding: str = "ref-exact"
     align: int = 1
@@ -59,34 +68,40 @@ class CompileOptions:
     host: bool = False
 
     def stored(self) -> dict[str, Any]:
-        """Returns the options that decide the bytes of model.bin, for its meta section."""
+        """Returns the options that affect the bytes of model.bin, for its meta section."""
         options = {k: v for k, v in asdict(self).items() if k not in ("check", "folder")}
         return {k: v for k, v in options.items() if v or k not in ("inputs", "host")}
 
     @staticmethod
-    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompileOptions:
-        """Returns the options a model.bin was compiled with, plus shapes, without the check. Raises BadFileError."""
+    def restored(stored: dict[str, Any], folder: str, shapes: dict[str, tuple[int, ...]]) -> CompilerOptions:
+        """Returns the options that a model.bin stores, with `shapes` added and without the check. Raises BadFileError
+        if they cannot be read."""
         try:
-            options = {k: stored[k] for k in KEPT if k in stored}
+            options = {k: stored[k] for k in STORED_OPTIONS if k in stored}
             dims = {k: tuple(int(d) for d in v) for k, v in stored.get("shapes", {}).items()}
-            return CompileOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
+            return CompilerOptions(**options, check=False, shapes={**dims, **shapes}, folder=folder)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadFileError(f"model.bin: its stored options cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
-class Compiled:
-    """The result of compile_model. made: the integer ONNX; serialized where the host computes nodes of it. notes: what a
-    report says of the arithmetic."""
+class CompiledModel:
+    """The result of compile_model.
+
+    Attributes:
+        graph: the graph that model.bin contains.
+        integer_source: the integer ONNX; serialized if the host computes nodes of it.
+        notes: remarks about the arithmetic for reports.
+    """
 
     graph: Graph
-    made: IntegerModel | bytes
+    integer_source: IntegerModel | bytes
     notes: list[str] = field(default_factory=list)
 
     @property
     def integer(self) -> list[Piece]:
         """Returns the pieces of the integer ONNX's file."""
-        return [self.made] if isinstance(self.made, bytes) else self.made.pieces()
+        return [self.integer_source] if isinstance(self.integer_source, bytes) else self.integer_source.pieces()
 
     @property
     def integer_onnx(self) -> bytes:
@@ -94,34 +109,45 @@ class Compiled:
         return b"".join(self.integer)
 
     def integer_model(self) -> LightModel:
-        """Returns the integer ONNX, whose large constants are the compiler's arrays."""
-        return light_model(onnx.ModelProto.FromString(self.made)) if isinstance(self.made, bytes) else self.made.light()
+        """Returns the integer ONNX as a LightModel, whose large constants are the compiler's arrays."""
+        return (
+            light_model(onnx.ModelProto.FromString(self.integer_source))
+            if isinstance(self.integer_source, bytes)
+            else self.integer_source.light()
+        )
 
     def adopt(self, graph: Graph) -> None:
-        """Gives up the graph for model.bin's, which is run instead, and large constants for equal ones in it, so that they
-        are in memory once."""
-        if not isinstance(self.made, bytes):
-            own, theirs = self.graph.constants, graph.constants
-            self.made = self.made.sharing({address(own[n]): theirs[n] for n in own.keys() & theirs.keys()})
+        """Replaces the graph by the one read from model.bin, which is run instead. Large constants of the integer ONNX
+        are replaced by equal ones of the new graph, so that they are in memory only once."""
+        if not isinstance(self.integer_source, bytes):
+            old, new = self.graph.constants, graph.constants
+            self.integer_source = self.integer_source.sharing(
+                {address(old[n]): new[n] for n in old.keys() & new.keys()}
+            )
         self.graph = graph
 
 
 def compile_model(
     source: bytes,
     name: str,
-    options: CompileOptions | None = None,
+    options: CompilerOptions | None = None,
     watch: Watch | None = None,
     parsed: onnx.ModelProto | None = None,
     sha256: str = "",
-) -> Compiled:
-    """Compiles the bytes of an ONNX file. watch: called with the progress of matching, lowering and checking. parsed,
-    sha256: what parse() makes of these bytes, which is changed, and their digest, where they are known. Raises
-    BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
-    options = options or CompileOptions()
-    if options.rounding not in ROUNDINGS:
-        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
-    if not 1 <= options.align <= 4096:
-        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+) -> CompiledModel:
+    """Compiles an ONNX file.
+
+    Args:
+        source: the bytes of the file.
+        name: the name of the file in messages.
+        options: None for the defaults.
+        watch: called with the progress of matching, lowering and checking.
+        parsed: the model that parse() returned for `source`, if the caller has it; it is changed.
+        sha256: the digest of `source`, if the caller has it.
+
+    Raises BadFileError for a damaged or unquantized file, UnsupportedError for a node that cannot be compiled."""
+    options = options or CompilerOptions()
+    _check_options(options)
     parsed = parse(source, name) if parsed is None else parsed
     in_blocks, quantized = stores_weights_in_blocks(parsed), is_quantized(parsed)
     notes = notes_on_levels(parsed) if in_blocks else []
@@ -131,7 +157,7 @@ def compile_model(
             f"{name}: not quantized (no QuantizeLinear, no QLinear operator). Quantize it first: qverify quantize {name} -i PICTURES -o quant.onnx"
         )
     source_sha256 = submit(partial(_sha256, [source]) if not sha256 else partial(str, sha256), inline=bool(sha256))
-    del source, parsed  # a caller that does not keep the file's bytes either need not hold them beside the model
+    del source, parsed  # frees the file's bytes, unless the caller keeps them
     decomposed = decompose(model, name, options.shapes)
     if options.check:
         check_same_values(decomposed)
@@ -139,23 +165,18 @@ def compile_model(
     model = step_over_movements(loaded)
     if options.check and loaded is not model:
         check_same_bits(loaded, model)
-    ends: dict[str, dict[str, str]] = {}
-    if options.strip_io_quant:
-        model, ends = strip_quantization(model, name)
-    on_host = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
-    if on_host and not options.strip_io_quant:
-        model, ends = strip_quantization(model, name, on_host)
+    model, ends = _strip_ends(model, name, options)
     lowered = _lower(unpack_weights(model), name, options, decomposed.refused, watch)
     graph = lowered.graph
     original = light_model(model, lowered.matched.view.constants) if options.check else None
-    del model, loaded, decomposed  # the constants of these are not needed again
+    del model, loaded, decomposed  # frees their constants
     notes += [
         f"{n.name}: NonMaxSuppression has the {graph.spec(n.name).shape[0]} rows that it may keep; those it does not keep are -1"
         for n in graph.nodes
         if n.op == "non_max_suppression"
     ]
-    check_graph(graph)  # what model.bin cannot contain is refused before it is run
-    compiled = Compiled(graph, _integer(lowered), notes)
+    check_graph(graph)  # refuse what model.bin cannot contain before anything is run
+    compiled = CompiledModel(graph, _integer(lowered), notes)
     integer_sha256 = submit(partial(_sha256, compiled.integer))
     graph.meta = {
         "source_name": name.replace("\\", "/").rsplit("/", 1)[-1],
@@ -164,12 +185,12 @@ def compile_model(
         "options": replace(options, host=lowered.host is not None).stored(),
         **({"stripped": ends} if ends else {}),
     }
-    if original is not None:  # of the lowering: another rounding mode is the user's choice, not an error
+    if original is not None:  # the check is always of ref-exact: other rounding modes differ by the user's choice
         exact = replace(options, rounding="ref-exact")
-        plain = graph if options.rounding == exact.rounding else lowered.again(exact)
-        graph.meta["check"] = check_against_original(plain, original, watch)
+        exact_graph = graph if options.rounding == exact.rounding else lowered.lower_again(exact)
+        graph.meta["check"] = check_against_original(exact_graph, original, watch)
     graph.meta["integer_sha256"] = integer_sha256.result()
-    lowered.matched.view.constants = {}  # units refer to the view and it to them, so that it stays for a while
+    lowered.matched.view.constants = {}  # units and view refer to each other, so that the view is freed late
     if not options.fuse:
         compiled.graph = unfuse_activations(graph)
     renamed = {real: whole for whole, real in ends.get("inputs", {}).items()}
@@ -177,8 +198,24 @@ def compile_model(
     return compiled
 
 
+def _check_options(options: CompilerOptions) -> None:
+    """Raises UnsupportedError for an unknown rounding mode or alignment."""
+    if options.rounding not in ROUNDINGS:
+        raise UnsupportedError(f"unknown rounding {options.rounding!r}; known: {', '.join(ROUNDINGS)}")
+    if not 1 <= options.align <= 4096:
+        raise UnsupportedError(f"--align {options.align}: wanted 1 to 4096 elements")
+
+
+def _strip_ends(model: onnx.ModelProto, name: str, options: CompilerOptions) -> tuple[onnx.ModelProto, Ends]:
+    """Strips the quantization at inputs and outputs as the options require. Returns the model, and the stripped ends."""
+    if options.strip_io_quant:
+        return strip_quantization(model, name)
+    featuremaps = [n for n, table in options.inputs.items() if table.get("format") == "featuremap"]
+    return strip_quantization(model, name, featuremaps) if featuremaps else (model, {})
+
+
 def _sha256(pieces: list[Piece]) -> str:
-    """Returns the digest of the pieces one after the other, in hexadecimal."""
+    """Returns the SHA-256 digest of the concatenated pieces, in hexadecimal."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
@@ -187,26 +224,29 @@ def _sha256(pieces: list[Piece]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Lowered:
-    """A lowered model. host: the nodes that the host computes; None where there are none."""
+    """A lowered model.
 
-    matched: Matched
+    host: the nodes that the host computes, None if there are none."""
+
+    matched: MatchedModel
     graph: Graph
     blockers: Blockers
     host: HostNodes | None
 
-    def again(self, options: CompileOptions) -> Graph:
-        """Returns the graph with other options."""
+    def lower_again(self, options: CompilerOptions) -> Graph:
+        """Lowers the matched model with other options and returns the graph."""
         return _with_islands(_graph(self.matched, options, self.blockers), self.host)
 
 
 def _lower(
-    model: Any, name: str, options: CompileOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
+    model: Any, name: str, options: CompilerOptions, refused: list[tuple[Any, UnsupportedError]], watch: Watch | None
 ) -> _Lowered:
-    """Lowers the model. Nodes that are refused are taken out for the host, where the options allow it, until none is.
-    refused: nodes that could not be written out as others, each with the reason."""
+    """Lowers the model. If options.host is set, refused nodes are moved to the host until none is refused.
+
+    refused: nodes that could not be decomposed, each with the reason."""
     part, host = model, None
     while True:
-        view = View(part, name, () if host is None else host.names())
+        view = GraphView(part, name, () if host is None else host.names())
         blockers = Blockers(view)
         for node, error in refused:
             if node.output[0] in view.producer:
@@ -225,6 +265,7 @@ def _lower(
 
 
 def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
+    """Returns the graph with the host islands added, if there are any."""
     if host is None:
         return graph
     graph = replace(graph, inputs=host.inputs(), islands=host.islands())
@@ -233,8 +274,8 @@ def _with_islands(graph: Graph, host: HostNodes | None) -> Graph:
 
 
 def _integer(lowered: _Lowered) -> IntegerModel | bytes:
-    """Returns the integer ONNX, with the islands' nodes as they are."""
-    assert lowered.matched.integer is not None  # nothing is refused
+    """Returns the integer ONNX; nodes of islands are in it unchanged."""
+    assert lowered.matched.integer is not None  # no node is refused at this point
     if lowered.host is None:
         return lowered.matched.integer
     model = lowered.host.whole(onnx.ModelProto.FromString(b"".join(lowered.matched.integer.pieces())))
@@ -242,13 +283,15 @@ def _integer(lowered: _Lowered) -> IntegerModel | bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _check_outputs(view: View) -> None:
+def _check_outputs(view: GraphView) -> None:
+    """Raises UnsupportedError for a graph output that is a constant."""
     for name in view.outputs:
         if name in view.constants:
             raise UnsupportedError(f"{view.file}: graph output {name!r} is a constant; remove that output")
 
 
-def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Graph:
+def _graph(matched: MatchedModel, options: CompilerOptions, blockers: Blockers) -> Graph:
+    """Writes the matched model as a graph. Raises UnsupportedError for the nodes that are refused."""
     view, builder = matched.view, Builder(options.rounding, matched.view.tensors)
     floats = FloatStream(builder, view, _interior(matched))
     for name in view.inputs:
@@ -272,23 +315,25 @@ def _graph(matched: Matched, options: CompileOptions, blockers: Blockers) -> Gra
 
 
 def _layout(shape: tuple[int, ...]) -> str:
+    """Returns the layout of a graph input of this shape, "" for other ranks."""
     return {4: "NCHW", 3: "NCW", 2: "NC"}.get(len(shape), "")
 
 
 def _aligned(spec: TensorSpec, align: int) -> TensorSpec:
+    """Returns the spec with its innermost dim stored in a multiple of `align` elements."""
     if not spec.shape:
         return spec
     return replace(spec, aligned_shape=(*spec.shape[:-1], -(-spec.shape[-1] // align) * align))
 
 
-def _interior(matched: Matched) -> set[str]:
-    """Returns DequantizeLinear outputs and floats that only QuantizeLinear reads, without graph outputs. Nodes of which
-    nothing is read are no readers: they are left out of model.bin."""
+def _interior(matched: MatchedModel) -> set[str]:
+    """Returns the tensors that no comparison expects: outputs of DequantizeLinear, and floats that only QuantizeLinear
+    reads, except graph outputs. Nodes that are left out of model.bin do not count as readers."""
     view, names = matched.view, set()
-    made = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
+    computed = {o for step in matched.steps for o in ([step.output] if isinstance(step, LoweredUnit) else step.output)}
     for node in view.nodes:
         for name in node.output:
-            users = [u for u in view.consumers[name] if made.intersection(u.output)]
+            users = [u for u in view.consumers[name] if computed.intersection(u.output)]
             only_quantized = (
                 bool(users) and all(u.op_type == "QuantizeLinear" for u in users) and node.op_type != "QuantizeLinear"
             )

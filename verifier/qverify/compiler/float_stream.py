@@ -1,5 +1,5 @@
-"""Float nodes that stay: DequantizeLinear, QuantizeLinear, and operators on float32 streams between quantized
-tensors."""
+"""Lowers nodes that belong to no unit: DequantizeLinear, QuantizeLinear, and operators on tensors that are not
+quantized."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.next_step import next_step
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.tensors.spec import TensorSpec
 
 
 class FloatStream:
-    """What a page's lower_float writes to. interior: names that no comparison expects. covered: names of nodes that are
-    written already, as part of one before them."""
+    """The interface through which a page's lower_float writes nodes.
 
-    def __init__(self, builder: Builder, view: View, interior: set[str]):
+    interior: names of tensors that no comparison expects. covered: names of nodes already written as part of an earlier
+    node."""
+
+    def __init__(self, builder: Builder, view: GraphView, interior: set[str]):
         self.builder, self.view, self.interior = builder, view, interior
         self.covered: set[str] = set()
         self._constants: dict[str, str] = {}  # dequantized constant to its name in model.bin
 
     def source(self, name: str) -> str:
-        """Returns the name of the model.bin tensor for an ONNX tensor; constants, also dequantized ones, become
-        constants."""
+        """Returns the name of the model.bin tensor for an ONNX tensor. Dequantized constants become float constants."""
         view = self.view
         constant = view.float_constant(name)
         if constant is not None:
             if name in view.constants:
                 return self.builder.constant(name, constant)
             if name not in self._constants:
-                self._constants[name] = self.builder.made(f"{name}/constant", constant)
+                self._constants[name] = self.builder.new_constant(f"{name}/constant", constant)
             return self._constants[name]
         if name not in self.builder.tensors:
             self.builder.tensor(TensorSpec(name, view.dtype(name), view.shape(name), interior=name in self.interior))
         return name
 
     def declare(self, node: Any, like: str = "") -> list[str]:
-        """Declares the node's outputs and returns their names. like: the tensor whose quantization a movement keeps."""
+        """Declares the node's outputs and returns their names. like: the tensor whose scale the outputs of a movement
+        keep."""
         source = self.builder.tensors.get(like)
-        carried: dict[str, Any] = (
+        quantization: dict[str, Any] = (
             {"scale": source.scale, "zero_point": source.zero_point}
             if source is not None and len(source.scale) == 1
             else {}
@@ -49,16 +51,21 @@ class FloatStream:
             if name:
                 self.builder.tensor(
                     TensorSpec(
-                        name, self.view.dtype(name), self.view.shape(name), interior=name in self.interior, **carried
+                        name,
+                        self.view.dtype(name),
+                        self.view.shape(name),
+                        interior=name in self.interior,
+                        **quantization,
                     )
                 )
         return [n for n in node.output if n]
 
-    def scalar(self, node: Any, at: int, what: str) -> float:
-        """Returns a constant input that is one number. Raises UnsupportedError for any other input."""
+    def scalar(self, node: Any, at: int, description: str) -> float:
+        """Returns the value of a constant input with one element. Raises UnsupportedError, which contains the
+        description, for any other input."""
         value = self.view.float_constant(node.input[at])
         if value is None or value.size != 1:
-            raise UnsupportedError(f"{node.name} ({node.op_type}): {what} is not one constant number")
+            raise UnsupportedError(f"{node.name} ({node.op_type}): {description} is not one constant number")
         return float(value.reshape(-1)[0])
 
     def check_float32(self, node: Any) -> None:

@@ -1,5 +1,7 @@
-"""Takes the nodes that no kernel serves out of a model: they become islands that onnxruntime computes on the host, and
-what remains is compiled as a model whose further inputs are what the islands make."""
+"""Moves the nodes that no kernel serves out of a model, to the host.
+
+They become islands that onnxruntime computes on the host. The rest is compiled as a model that has the islands' results
+as additional inputs."""
 
 from __future__ import annotations
 
@@ -14,70 +16,74 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.islands import HostIsland, HostNode
 from qverify.onnx_model.complete_shapes import pin_shapes
 from qverify.onnx_model.engine import Engine
+from qverify.onnx_model.graph_view import ELEMENT, GraphView
 from qverify.onnx_model.node_order import graphs_of, inner_nodes, reads, sort_nodes
-from qverify.onnx_model.view import ELEMENT, View
 from qverify.plural import count
 
-ONLY_STEPS = {"quantize", "dequantize", "reshape", "transpose", "cast"}  # they compute nothing
+CONVERSIONS = {"quantize", "dequantize", "reshape", "transpose", "cast"}  # ops that leave nothing to verify
 
 
 class HostNodes:
-    """The nodes of one model that the host computes. why: node name to what keeps it from being compiled."""
+    """The nodes of one model that the host computes.
+
+    why: node name to the reason why it cannot be compiled."""
 
     def __init__(self, model: onnx.ModelProto, name: str):
-        """model: nodes in running order, its value_info complete."""
+        """model: its nodes are in running order and its value_info is complete."""
         self._model, self.why = onnx.ModelProto(), dict[str, str]()
         self._model.CopyFrom(model)
-        named = iter(View(model, name).nodes)
+        named = iter(GraphView(model, name).nodes)
         for node in self._model.graph.node:
             if node.op_type != "Constant":
-                node.name = next(named).name  # parts of the model must not be numbered anew
+                node.name = next(named).name  # unnamed nodes keep the same name in every part of the model
         _drop_unread(self._model.graph)
         pin_shapes(self._model, name)
-        self._view = view = View(self._model, name)
+        self._view = view = GraphView(self._model, name)
         self._reads = {node.name: [n for n in dict.fromkeys(reads(node)) if n in view.tensors] for node in view.nodes}
         self._readers: dict[str, set[str]] = {}
         for name, read in self._reads.items():
             for tensor in read:
                 self._readers.setdefault(tensor, set()).add(name)
         self._ends = {*view.inputs, *view.outputs}
-        self._fixed = set(view.constants)  # and what is dequantized of them, which both parts have
+        self._fixed = set(view.constants)  # constants and dequantized constants, which both parts contain
         for node in view.nodes:
             if node.op_type == "DequantizeLinear" and self._fixed.issuperset(self._reads[node.name]):
                 self._fixed.update(node.output)
 
     def take(self, refused: Mapping[str, str]) -> None:
-        """Adds the refused nodes, and those that read a tensor of them that model.bin cannot describe. refused: node
-        name to the reason."""
-        self.why |= self._first_of(refused)
+        """Adds refused nodes, and those that read one of their outputs whose type or shape model.bin cannot describe.
+
+        refused: node name to the reason."""
+        self.why |= self._select_first(refused)
         for node in self._view.nodes:
             if node.name in self.why:
                 continue
-            lost = [n for n in self._reads[node.name] if self._by_host(n) and n not in self._view.types]
-            if lost:
+            undescribed = [n for n in self._reads[node.name] if self._by_host(n) and n not in self._view.types]
+            if undescribed:
                 self.why[node.name] = (
-                    f"{node.name} ({node.op_type}): reads {lost[0]!r}, whose shape or type is only known when the model runs"
+                    f"{node.name} ({node.op_type}): reads {undescribed[0]!r}, whose shape or type is only known when the model runs"
                 )
 
-    def _first_of(self, refused: Mapping[str, str]) -> dict[str, str]:
-        """Returns the reasons of those nodes that are refused for what they are themselves: no page has their operator,
-        or nothing before them is refused. Once those are taken out, others may not be refused any more."""
-        behind, first, known = set[str](), dict[str, str](), lowerings().read
+    def _select_first(self, refused: Mapping[str, str]) -> dict[str, str]:
+        """Returns the refusals that are due to the node itself: no page has its operator, or no node before it is
+        refused. Once these nodes are on the host, the others may no longer be refused."""
+        affected, first, known_operators = set[str](), dict[str, str](), lowerings().read
         for node in self._view.nodes:
-            follows = not behind.isdisjoint(self._reads[node.name])
-            if node.name in refused and (node.op_type not in known or not follows):
+            follows = not affected.isdisjoint(self._reads[node.name])
+            if node.name in refused and (node.op_type not in known_operators or not follows):
                 start, text = f"{node.name} ({node.op_type}): ", refused[node.name]
                 first[node.name] = text if text.startswith(start) else start + text
             if node.name in refused or follows:
-                behind.update(node.output)
+                affected.update(node.output)
         return first
 
     def _by_host(self, name: str) -> bool:
+        """Returns whether the host computes the tensor."""
         maker = self._view.producer.get(name)
         return maker is not None and maker.name in self.why and name not in self._fixed
 
     def names(self) -> set[str]:
-        """Returns the tensors that the taken nodes make, also inside their graphs."""
+        """Returns the names of all tensors that the host's nodes compute, also inside their subgraphs."""
         inner = [n for node in self._view.nodes if node.name in self.why for n in inner_nodes(node)]
         graphs = [graph for node in inner for graph in graphs_of(node)]
         constants = (i.name for graph in graphs for i in graph.initializer)
@@ -88,27 +94,30 @@ class HostNodes:
         }
 
     def islands(self) -> tuple[HostIsland, ...]:
-        """Returns the connected regions of the taken nodes, cut where one would wait for a node that waits for it."""
-        found = []
+        """Returns the connected regions of the host's nodes, split where a region would depend on its own results
+        through the board."""
+        islands = []
         for nodes in self._regions():
-            own = {o for node in nodes for o in node.output if o}
+            made = {o for node in nodes for o in node.output if o}
             inside = {node.name for node in nodes}
             read = dict.fromkeys(n for node in nodes for n in self._reads[node.name])
-            inputs = tuple(n for n in read if n not in own and n not in self._fixed)
-            found.append(
+            inputs = tuple(n for n in read if n not in made and n not in self._fixed)
+            islands.append(
                 HostIsland(
                     inputs,
                     tuple(n for n in inputs if n not in self._ends and not self._by_host(n)),
                     tuple(o for node in nodes for o in node.output if self._readers.get(o, set()) - inside),
-                    tuple(n for n in self._view.outputs if n in own),
+                    tuple(n for n in self._view.outputs if n in made),
                     tuple(HostNode(node.name, node.op_type, self.why[node.name]) for node in nodes),
                 )
             )
-        return tuple(found)
+        return tuple(islands)
 
     def _regions(self) -> list[list[onnx.NodeProto]]:
-        """Returns the nodes of each island, in running order. A node's round is the number of times that board and host
-        have taken turns until it can be computed; nodes of one round that read one another are one island."""
+        """Returns the nodes of each island, in running order.
+
+        The round of a node is the number of times that the host must have taken over from the board before it can be
+        computed. Connected nodes of the same round form one island."""
         rounds, label = dict[str, int](), dict[str, str]()
         regions: dict[str, list[onnx.NodeProto]] = {}
         for node in self._view.nodes:
@@ -117,51 +126,56 @@ class HostNodes:
             here = max([int(by_host), *(rounds[n] + (by_host and not self._by_host(n)) for n in read)])
             rounds |= {o: here for o in node.output if o not in self._fixed}
             if by_host:
-                beside = {label[self._view.producer[n].name] for n in read if self._by_host(n) and rounds[n] == here}
-                regions[node.name] = [n for other in sorted(beside) for n in regions.pop(other)] + [node]
+                neighbours = {
+                    label[self._view.producer[n].name] for n in read if self._by_host(n) and rounds[n] == here
+                }
+                regions[node.name] = [n for neighbour in sorted(neighbours) for n in regions.pop(neighbour)] + [node]
                 label |= {n.name: node.name for n in regions[node.name]}
         return [sorted(region, key=lambda n: self._view.order[n.name]) for region in regions.values()]
 
     def board_part(self) -> onnx.ModelProto:
-        """Returns the model without the taken nodes: what the islands make for it are its further inputs, and what they
-        read of it its further outputs."""
+        """Returns the model without the host's nodes. The islands' results that it reads are additional inputs, and the
+        tensors that the islands read from it are additional outputs."""
         part, islands = onnx.ModelProto(), self.islands()
         part.CopyFrom(self._model)
         graph = part.graph
         kept = [node for node in self._model.graph.node if node.name not in self.why or node.op_type == "Constant"]
         read = {n for node in kept for n in reads(node)}
-        made = dict.fromkeys(n for island in islands for n in island.outputs if n in read)
-        wanted = [o.name for o in self._model.graph.output if not self._by_host(o.name)]
-        wanted += [n for island in islands for n in island.pulled]
+        further_inputs = dict.fromkeys(n for island in islands for n in island.outputs if n in read)
+        outputs = [o.name for o in self._model.graph.output if not self._by_host(o.name)]
+        outputs += [n for island in islands for n in island.pulled]
         del graph.node[:], graph.output[:]
         graph.node.extend(kept)
-        graph.input.extend(self._info(n) for n in made)
-        graph.output.extend(self._info(n) for n in dict.fromkeys(wanted))
+        graph.input.extend(self._info(n) for n in further_inputs)
+        graph.output.extend(self._info(n) for n in dict.fromkeys(outputs))
         return part
 
     def _info(self, name: str) -> onnx.ValueInfoProto:
+        """Returns the tensor's declaration, with type and shape if they are known."""
         if name not in self._view.types:
             return onnx.ValueInfoProto(name=name)
         dtype, shape = self._view.types[name]
         return onnx.helper.make_tensor_value_info(name, ELEMENT[dtype], shape)
 
     def whole(self, integer: onnx.ModelProto) -> onnx.ModelProto:
-        """Returns the integer ONNX of the board's part with the islands in it again, between the network's inputs and
-        outputs."""
+        """Returns the integer ONNX of the board's part with the islands' nodes inserted again, so that it has the
+        network's inputs and outputs."""
         model = onnx.ModelProto()
         model.CopyFrom(integer)
         graph, source = model.graph, self._model.graph
-        there = {o for node in graph.node for o in node.output}
-        back = [node for node in self._view.nodes if node.name in self.why]
-        read = {n for node in back for n in self._reads[node.name]}
-        back += [n for n in self._view.nodes if read & self._fixed & {*n.output} and not there.intersection(n.output)]
-        read |= {n for node in back for n in self._reads[node.name]}
-        graph.node.extend(back)
+        present = {o for node in graph.node for o in node.output}
+        inserted = [node for node in self._view.nodes if node.name in self.why]
+        read = {n for node in inserted for n in self._reads[node.name]}
+        inserted += [
+            n for n in self._view.nodes if read & self._fixed & {*n.output} and not present.intersection(n.output)
+        ]
+        read |= {n for node in inserted for n in self._reads[node.name]}
+        graph.node.extend(inserted)
         sort_nodes(graph, self._view.file)
-        known = {i.name for i in graph.initializer}
+        initializers = {i.name for i in graph.initializer}
         graph.initializer.extend(
             numpy_helper.from_array(self._view.constants[n], n)
-            for n in sorted(read & self._view.constants.keys() - known)
+            for n in sorted(read & self._view.constants.keys() - initializers)
         )
         del graph.input[:], graph.output[:]
         graph.input.extend(i for i in source.input if i.name in self._view.inputs)
@@ -169,12 +183,12 @@ class HostNodes:
         return model
 
     def inputs(self) -> tuple[str, ...]:
-        """Returns the network's inputs."""
+        """Returns the names of the network's inputs."""
         return tuple(self._view.inputs)
 
 
 def _drop_unread(graph: onnx.GraphProto) -> None:
-    """Takes out the nodes that no output depends on: what is refused of them needs no host."""
+    """Removes the nodes that no output depends on, in place, so that they are not moved to the host."""
     needed, kept = {o.name for o in graph.output}, list[onnx.NodeProto]()
     for node in reversed(graph.node):
         if needed.intersection(node.output):
@@ -185,7 +199,7 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
 
 
 def check_host_runs(integer: onnx.ModelProto, islands: tuple[HostIsland, ...]) -> None:
-    """Raises UnsupportedError naming the islands' nodes where onnxruntime refuses them."""
+    """Raises UnsupportedError that names the islands' nodes if onnxruntime refuses the model with them."""
     try:
         Engine(integer.SerializeToString())
     except BadFileError as error:
@@ -196,8 +210,8 @@ def check_host_runs(integer: onnx.ModelProto, islands: tuple[HostIsland, ...]) -
 
 
 def check_something_is_left(graph: Graph) -> None:
-    """Raises UnsupportedError where the board would compute no operator at all."""
-    if graph.islands and all(node.op in ONLY_STEPS for node in graph.nodes):
+    """Raises UnsupportedError if the board would compute nothing but conversions."""
+    if graph.islands and all(node.op in CONVERSIONS for node in graph.nodes):
         nodes = [node for island in graph.islands for node in island.nodes]
         raise UnsupportedError(
             f"{nodes[0].why}. Computed on the host ({count(len(nodes), 'node')}), nothing would be left to verify"

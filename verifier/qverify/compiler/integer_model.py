@@ -1,5 +1,5 @@
-"""The integer ONNX as the pieces of its file: the constants are views of arrays, so that it exists whole only where
-somebody needs it."""
+"""The integer ONNX as pieces of its serialized form. Constants are views of arrays, so that the whole file is in memory
+only if a caller joins the pieces."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from qverify.onnx_model.node_order import reads
 
 Array = npt.NDArray[Any]
 Piece = bytes | memoryview
-VIEWED = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64")  # stored as raw data in their own order
-LARGE = 1 << 12  # bytes of an array that is worth a view
+VIEWED = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64")  # dtypes whose memory equals ONNX's raw data
+LARGE = 1 << 12  # bytes; smaller arrays are copied
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerModel:
-    """The integer ONNX in parts. before, after: the model's fields below and above `graph`. nodes, ends: the graph's
-    fields below and above `initializer`. constants: the initializers in their order."""
+    """The integer ONNX, split by protobuf field number.
+
+    Attributes:
+        before, after: the model's fields with lower and with higher numbers than `graph`.
+        nodes, ends: the graph's fields with lower and with higher numbers than `initializer`.
+        constants: the initializers, in the order of the file.
+    """
 
     before: onnx.ModelProto
     nodes: onnx.GraphProto
@@ -34,13 +39,17 @@ class IntegerModel:
     after: onnx.ModelProto
 
     def pieces(self) -> list[Piece]:
-        """Returns the pieces of the model as protobuf serializes it deterministically, which is by field number."""
+        """Returns the pieces of the serialized model, in the order of protobuf's deterministic serialization."""
         initializers = (p for n, v in self.constants.items() for p in _initializer(n, v))
         graph = [_bytes(self.nodes), *initializers, _bytes(self.ends)]
-        return [_bytes(self.before) + _head(onnx.ModelProto.GRAPH_FIELD_NUMBER, graph), *graph, _bytes(self.after)]
+        return [
+            _bytes(self.before) + _field_header(onnx.ModelProto.GRAPH_FIELD_NUMBER, graph),
+            *graph,
+            _bytes(self.after),
+        ]
 
     def light(self) -> LightModel:
-        """Returns the model as light_model() makes it of the pieces, which never exist whole."""
+        """Returns what light_model() would return for the joined pieces, without joining them."""
         model, lent = onnx.ModelProto(), dict[str, Array]()
         model.CopyFrom(self.before)
         model.graph.CopyFrom(self.nodes)
@@ -56,40 +65,43 @@ class IntegerModel:
         return LightModel(model, lent)
 
     def sharing(self, others: Mapping[int, Array]) -> IntegerModel:
-        """Returns the same model with arrays of `others`, by the address of the constant's first element, for large
-        constants of integers that are equal to them."""
+        """Returns the same model in which large integer constants are replaced by equal arrays of `others`.
+
+        others: the address of a constant's first element to the array that may replace it."""
         constants = {
             n: _shared(v, others[address(v)]) if address(v) in others else v for n, v in self.constants.items()
         }
         return replace(self, constants=constants)
 
 
-def _shared(value: Array, other: Array) -> Array:
-    """Returns other in value's shape where both have the same bytes, else value."""
-    alike = other.dtype == value.dtype and other.size == value.size and value.flags.c_contiguous
-    if not alike or not is_large(value) or not other.flags.aligned or not other.flags.c_contiguous:
+def _shared(value: Array, candidate: Array) -> Array:
+    """Returns `candidate` in the shape of `value` if both have the same dtype and bytes, else `value`."""
+    comparable = candidate.dtype == value.dtype and candidate.size == value.size and value.flags.c_contiguous
+    if not comparable or not is_large(value) or not candidate.flags.aligned or not candidate.flags.c_contiguous:
         return value
-    other = other.reshape(value.shape)
-    return other if np.array_equal(other, value) else value
+    candidate = candidate.reshape(value.shape)
+    return candidate if np.array_equal(candidate, value) else value
 
 
 def address(value: Array) -> int:
-    """Returns where an array's first element is in memory."""
+    """Returns the memory address of an array's first element."""
     return int(value.__array_interface__["data"][0])
 
 
 def _dense(value: Array) -> Array:
+    """Returns the array in C order, with its rank kept."""
     return np.ascontiguousarray(value).reshape(np.shape(value))
 
 
 def _initializer(name: str, value: Array) -> Iterator[Piece]:
-    """Yields the pieces of one initializer of a graph."""
+    """Yields the pieces of one initializer, with its field header."""
     tensor = [*_tensor(name, value)]
-    yield _head(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, tensor)
+    yield _field_header(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, tensor)
     yield from tensor
 
 
 def _tensor(name: str, value: Array) -> Iterator[Piece]:
+    """Yields the pieces of a TensorProto; the data of a large array is a view."""
     dense = _dense(value)
     if value.nbytes < LARGE or str(value.dtype) not in VIEWED or sys.byteorder != "little" or not name:
         yield _bytes(numpy_helper.from_array(dense, name))
@@ -97,7 +109,7 @@ def _tensor(name: str, value: Array) -> Iterator[Piece]:
     data = dense.reshape(-1).view(np.uint8).data
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
     fields = _bytes(onnx.TensorProto(dims=value.shape, data_type=kind, name=name))
-    yield fields + _head(onnx.TensorProto.RAW_DATA_FIELD_NUMBER, [data])
+    yield fields + _field_header(onnx.TensorProto.RAW_DATA_FIELD_NUMBER, [data])
     yield data
 
 
@@ -105,12 +117,14 @@ def _bytes(message: Any) -> bytes:
     return bytes(message.SerializeToString(deterministic=True))
 
 
-def _head(field: int, pieces: list[Piece]) -> bytes:
-    """Returns what stands before a field of these bytes: its number with wire type 2, and its size."""
+def _field_header(field: int, pieces: list[Piece]) -> bytes:
+    """Returns the header of a length-delimited protobuf field: its number with wire type 2, and the size of the
+    pieces."""
     return _varint(field << 3 | 2) + _varint(sum(map(len, pieces)))
 
 
 def _varint(value: int) -> bytes:
+    """Returns the number as a protobuf varint."""
     groups = bytearray()
     while value > 127:
         groups.append(value & 127 | 128)

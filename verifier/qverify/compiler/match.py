@@ -1,4 +1,5 @@
-"""Matches the nodes of quant.onnx into units: for each its integer ONNX nodes and how to write it to model.bin."""
+"""Matches the nodes of quant.onnx into units: for each, its nodes in the integer ONNX and how to write it to
+model.bin."""
 
 from __future__ import annotations
 
@@ -16,25 +17,30 @@ from qverify.compiler.integer_model import IntegerModel
 from qverify.compiler.lowerings import lowerings
 from qverify.compiler.unit import Activation, LoweredUnit, missing_domain, quantized_limits, standard, whole_range
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
-Watch = Callable[[str, int, int], None]  # the step, how much of it is done, and its total
+Watch = Callable[[str, int, int], None]  # arguments: name of the step, amount done, total amount
 
 
 @dataclass(slots=True)
-class Matched:
-    """A matched model. steps: units and remaining original nodes, in running order. integer: the integer ONNX; None
-    where a node is refused. covers: tensor to the ONNX nodes it stands for."""
+class MatchedModel:
+    """A matched model.
 
-    view: View
+    Attributes:
+        view: the graph that was matched.
+        integer: the integer ONNX, None if a node is refused.
+        steps: units, and original nodes that belong to none, in running order.
+        covers: output tensor of a unit to the names of the ONNX nodes that it stands for.
+    """
+
+    view: GraphView
     integer: IntegerModel | None
     steps: list[LoweredUnit | Any]
     covers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched:
-    """Matches all nodes that are not refused, and refuses those whose unit cannot be made. There is no integer ONNX
-    where a node is refused."""
+def match(view: GraphView, blockers: Blockers, watch: Watch | None = None) -> MatchedModel:
+    """Matches all nodes that are not refused, and adds those whose unit cannot be lowered to the blockers."""
     operators, floats = lowerings().operators, lowerings().match_float
     matched: dict[str, LoweredUnit] = {}
     covers: dict[str, tuple[str, ...]] = {}
@@ -44,7 +50,7 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
             watch("matching", done, len(view.nodes))
         with blockers.at(node):
             if node.op_type == "QuantizeLinear":
-                unit = _unit(view, node, blockers)
+                unit = _match_unit(view, node, blockers)
             elif node.op_type in operators and node.name not in blockers.nodes:
                 unit = operators[node.op_type].from_operator(view, node)
             elif node.op_type in floats and node.name not in blockers.nodes:
@@ -52,12 +58,12 @@ def match(view: View, blockers: Blockers, watch: Watch | None = None) -> Matched
         if unit is not None:
             matched[node.name] = unit
             covers[unit.output] = unit.covers or (node.name,)
-    steps, kept = _alive(view, matched, blockers, watch)
-    return Matched(view, None if blockers else _integer_model(view, kept), steps, covers)
+    steps, kept = _select_needed(view, matched, blockers, watch)
+    return MatchedModel(view, None if blockers else _integer_model(view, kept), steps, covers)
 
 
-def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
-    """Returns the unit that ends in this QuantizeLinear, or None if that stays a node of its own."""
+def _match_unit(view: GraphView, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
+    """Returns the unit that ends in this QuantizeLinear, or None if it stays a node of its own."""
     y = view.parameters(quantize, quantize.output[0])
     producer = view.producer.get(quantize.input[0])
     if producer is None or blockers.nodes & {producer.name, quantize.name}:
@@ -73,7 +79,7 @@ def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
     page = pages.match.get(core.op_type)
     unit: LoweredUnit | None = page.match(view, core, y, act) if page is not None else None
     if unit is None:
-        unit = _movement(view, producer, y)
+        unit = _match_movement(view, producer, y)
     for match_region in pages.regions if unit is None else ():
         unit = unit or match_region(view, quantize.input[0], y)
     if unit is not None and not unit.covers:
@@ -82,7 +88,7 @@ def _unit(view: View, quantize: Any, blockers: Blockers) -> LoweredUnit | None:
 
 
 def lower_node(stream: FloatStream, node: Any) -> None:
-    """Writes a node that belongs to no unit. Raises UnsupportedError for a node that no page lowers."""
+    """Writes a node that belongs to no unit. Raises UnsupportedError if no page lowers it."""
     pages = lowerings()
     if node.name in stream.covered:
         return
@@ -96,19 +102,21 @@ def lower_node(stream: FloatStream, node: Any) -> None:
         raise stream.no_kernel(node)
 
 
-def _activation(view: View, node: Any, y: Quantized) -> Activation:
+def _activation(view: GraphView, node: Any, y: QuantizedTensor) -> Activation:
+    """Returns the limits of a Relu or Clip in units of y."""
     low, high = 0.0, np.inf
     if node.op_type == "Clip":
         attrs = attributes(node)
         bounds = [view.float_constant(n) if n else None for n in [*node.input[1:], "", ""][:2]]
         low = float(bounds[0]) if bounds[0] is not None else float(attrs.get("min", -np.inf))
         high = float(bounds[1]) if bounds[1] is not None else float(attrs.get("max", np.inf))
-    first, last = quantized_limits(y, min(low, high), high)  # of limits that cross, the maximum counts
+    first, last = quantized_limits(y, min(low, high), high)  # if the limits cross, Clip returns the maximum
     return Activation(first, last, (node.name,), node.input[0])
 
 
-def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
-    """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers; None for any other form."""
+def _match_movement(view: GraphView, node: Any, y: QuantizedTensor) -> LoweredUnit | None:
+    """Returns the unit of DQ -> movement -> Q with equal parameters, which moves integers, or None for any other
+    form."""
     if not lowerings().moves(node) or (len(node.output) > 1 and any(node.output[1:])):
         return None
     page = lowerings().move[node.op_type]
@@ -129,11 +137,11 @@ def _movement(view: View, node: Any, y: Quantized) -> LoweredUnit | None:
     return unit
 
 
-def _alive(
-    view: View, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
+def _select_needed(
+    view: GraphView, matched: dict[str, LoweredUnit], blockers: Blockers, watch: Watch | None
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the steps for model.bin and the nodes of the integer ONNX, without those that no output needs and those
-    that are refused."""
+    """Returns the steps for model.bin, without refused ones, and the nodes of the integer ONNX; both without those that
+    no output needs. Units that cannot be lowered are added to the blockers."""
     needed_bin, needed_onnx = set(view.outputs), set(view.outputs)
     steps: list[Any] = []
     kept: list[Any] = []
@@ -144,36 +152,35 @@ def _alive(
         if unit is not None and unit.output in needed_bin:
             probe = Builder("ref-exact")
             with blockers.at(node):
-                unit_inputs(unit, probe)
+                unit.lower(probe)  # shows which tensors the unit reads
                 steps.append((node, unit))
             if node.name in blockers.nodes:
-                needed_bin |= _read_by(view, unit)
-            needed_bin |= {n for made in probe.nodes for n in made.inputs if n is not None and n not in probe.constants}
+                needed_bin |= _outer_inputs(view, unit)
+            needed_bin |= {
+                n for lowered in probe.nodes for n in lowered.inputs if n is not None and n not in probe.constants
+            }
         elif unit is None and needed_bin & set(node.output):
             if node.name not in blockers.nodes:
                 steps.append((node, None))
             needed_bin |= set(node.input)
         if unit is not None and unit.onnx and unit.output in needed_onnx:
             kept.append((node, unit))
-            needed_onnx |= {n for made in unit.onnx for n in made.input}
+            needed_onnx |= {n for lowered in unit.onnx for n in lowered.input}
         elif not (unit is not None and unit.onnx) and needed_onnx & set(node.output):
             kept.append((node, None))
             needed_onnx |= set(node.input)
     return [unit or node for node, unit in reversed(steps)], list(reversed(kept))
 
 
-def _read_by(view: View, unit: LoweredUnit) -> set[str]:
+def _outer_inputs(view: GraphView, unit: LoweredUnit) -> set[str]:
     """Returns the float tensors that the unit's ONNX nodes read from outside it."""
     inside = [view.nodes[view.order[n]] for n in unit.covers if n in view.order]
     return {i for node in inside for i in node.input} - {o for node in inside for o in node.output}
 
 
-def unit_inputs(unit: LoweredUnit, probe: Builder) -> None:
-    """Lowers the unit into a throw-away builder, which then shows the tensors it reads."""
-    unit.lower(probe)
-
-
-def _integer_model(view: View, kept: list[Any]) -> IntegerModel:
+def _integer_model(view: GraphView, kept: list[Any]) -> IntegerModel:
+    """Builds the integer ONNX. kept: pairs of a node and its unit, or None. Raises UnsupportedError for a name
+    clash."""
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Any] = {}
     for node, unit in kept:

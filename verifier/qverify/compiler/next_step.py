@@ -1,4 +1,4 @@
-"""What a user can do about a node that cannot be compiled."""
+"""Suggests what a user can do about a node that cannot be compiled."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from qverify.compiler.lowerings import lowerings
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 
 ENDS = ("QuantizeLinear", "DequantizeLinear")
 
 
-def next_step(view: View, node: Any) -> str:
-    """Returns a sentence: what of the node is not quantized yet, else its replacement; a cut only where an operator
-    comes before it."""
+def next_step(view: GraphView, node: Any) -> str:
+    """Returns a sentence that suggests to quantize what is not quantized yet, to replace the operator, or, if an
+    operator comes before the node, to cut the model there."""
     lacking = _not_quantized(view, node) if node.op_type in lowerings().match else []
     ways = [f"quantize {' and '.join(lacking)}"] if lacking else []
     ways += ["replace the operator", *(["cut the model before it"] if _comes_after_another(view, node) else [])]
@@ -21,33 +21,36 @@ def next_step(view: View, node: Any) -> str:
     return text[0].upper() + text[1:]
 
 
-def _not_quantized(view: View, node: Any) -> list[str]:
-    named = [f"its input {n!r}" for n in node.input[:2] if n and not _quantized(view, n)]
+def _not_quantized(view: GraphView, node: Any) -> list[str]:
+    """Returns descriptions of the node's inputs and output that are not quantized."""
+    inputs = [f"its input {n!r}" for n in node.input[:2] if n and not _is_quantized(view, n)]
     if node.op_type in lowerings().match_float:
-        return named
+        return inputs
     users = view.consumers[node.output[0]]
-    behind = [u for u in users if u.op_type in ("Relu", "Clip")]
-    users = [*users, *(u for b in behind for u in view.consumers[b.output[0]])]
-    return named + ([] if any(u.op_type == "QuantizeLinear" for u in users) else ["its output"])
+    activations = [u for u in users if u.op_type in ("Relu", "Clip")]
+    users = [*users, *(u for a in activations for u in view.consumers[a.output[0]])]
+    return inputs + ([] if any(u.op_type == "QuantizeLinear" for u in users) else ["its output"])
 
 
-def _quantized(view: View, name: str) -> bool:
+def _is_quantized(view: GraphView, name: str) -> bool:
+    """Returns whether a supported DequantizeLinear computes the tensor."""
     try:
         return view.dequantized(name) is not None
     except UnsupportedError:
         return False
 
 
-def _comes_after_another(view: View, node: Any) -> bool:
-    """Returns whether something is computed before the node, so that a model could end there."""
-    seen, todo = set[str](), list(node.input)
+def _comes_after_another(view: GraphView, node: Any) -> bool:
+    """Returns whether an operator other than quantization comes before the node, so that a model cut there is not
+    empty."""
+    visited, todo = set[str](), list(node.input)
     while todo:
         name = todo.pop()
         maker = view.producer.get(name)
-        if maker is None or name in seen:
+        if maker is None or name in visited:
             continue
         if maker.op_type not in ENDS:
             return True
-        seen.add(name)
+        visited.add(name)
         todo += maker.input
     return False

@@ -1,4 +1,4 @@
-"""Kernel sizes, strides and pads of convolutions and pools, in the two spatial dims of model.bin."""
+"""Kernel sizes, strides and pads of convolutions and pools, in the two spatial dims that model.bin has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from qverify.compiler.builder import Builder
 from qverify.compiler.unit import Activation, LoweredUnit, microsoft, qlinear_operands, with_activation
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
-Pool = Callable[[Builder, View, Any, Quantized, Quantized, Activation, bool], None]
+Pool = Callable[[Builder, GraphView, Any, QuantizedTensor, QuantizedTensor, Activation, bool], None]
 
 
 def flat(values: list[int] | Any, spatial: int) -> list[int]:
@@ -21,8 +21,10 @@ def flat(values: list[int] | Any, spatial: int) -> list[int]:
 def window_pads(
     node: Any, attrs: dict[str, Any], size: tuple[int, ...], out: tuple[int, ...], kernel: tuple[int, ...]
 ) -> list[int]:
-    """Returns [top, left, bottom, right] with auto_pad, and a ConvTranspose's output_shape, resolved. Raises
-    UnsupportedError for auto_pad with output_padding, of which ONNX and onnxruntime make different shapes."""
+    """Returns the pads [top, left, bottom, right], with auto_pad and a ConvTranspose's output_shape resolved.
+
+    size, out: spatial dims of input and output. Raises UnsupportedError for auto_pad with output_padding, for which
+    ONNX and onnxruntime compute different shapes."""
     spatial = len(size)
     auto, transposed = attrs.get("auto_pad", b"NOTSET").decode(errors="replace"), node.op_type == "ConvTranspose"
     pads = [int(p) for p in attrs.get("pads", [0] * 2 * spatial)] if auto != "VALID" else [0] * 2 * spatial
@@ -49,16 +51,16 @@ def window_pads(
     return [0, pads[0], 0, pads[1]] if spatial == 1 else pads
 
 
-def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) -> LoweredUnit | None:
-    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form where
-    onnxruntime has one; None where it does not match."""
+def match_pool(view: GraphView, node: Any, y: QuantizedTensor, act: Activation, lower: Pool) -> LoweredUnit | None:
+    """Returns the unit of an average pool between DequantizeLinear and QuantizeLinear, with its QLinear form if
+    onnxruntime has one, or None if the node is not such a pool."""
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
     kernel = x.eight_bit and x.dtype == y.dtype and len(view.shape(x.name)) == 4
     unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act, kernel))
     if kernel:
-        # of dilations, which the QLinear form does not have, only ones come here
+        # the QLinear form has no dilations; all dilations are 1 here
         keep = {k: v for k, v in attributes(node).items() if k != "dilations" and (k, v) != ("auto_pad", b"NOTSET")}
         unit.onnx = [
             microsoft(f"QLinear{node.op_type}", [*qlinear_operands(x), y.scale_name, y.zero_name], [y.name], **keep)
@@ -67,9 +69,9 @@ def pooled(view: View, node: Any, y: Quantized, act: Activation, lower: Pool) ->
     return unit
 
 
-def pool_words(view: View, node: Any) -> list[int]:
+def pool_words(view: GraphView, node: Any) -> list[int]:
     """Returns the words of a pool's window: kernel, strides, pads, dilations. Raises UnsupportedError for three or more
-    spatial dims, and where onnxruntime pads otherwise than ONNX."""
+    spatial dims, and if onnxruntime pads differently from ONNX."""
     attrs, shape, out = attributes(node), view.shape(node.input[0]), view.shape(node.output[0])
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2:
@@ -88,8 +90,8 @@ def pool_words(view: View, node: Any) -> list[int]:
 
 
 def _check_same(node: Any, attrs: dict[str, Any], needed: list[int]) -> None:
-    """Raises UnsupportedError for a pool with auto_pad=SAME that onnxruntime pads otherwise than ONNX: as if there were
-    no dilations, and by less than nothing where a window is smaller than its stride."""
+    """Raises UnsupportedError for a pool with auto_pad=SAME that onnxruntime pads differently from ONNX: it ignores
+    dilations, and uses negative pads if a window is smaller than its stride."""
     if any(d != 1 for d in attrs.get("dilations", [])) or min(needed) < -1:
         raise UnsupportedError(
             f"{node.name} ({node.op_type}): auto_pad with dilations, or with a window that much smaller than its stride, is not supported, since ONNX and onnxruntime pad differently; export with pads"

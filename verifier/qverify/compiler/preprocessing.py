@@ -1,4 +1,4 @@
-"""compile --input NAME=nv12,...: nodes in front of the network that compute its input from the raw bytes a chip
+"""compile --input NAME=nv12,...: adds nodes before the network that compute its input from the raw bytes a chip
 receives."""
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ OPS = ("unpack", "resizer", "yuv_to_rgb", "normalize")
 
 
 def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], renamed: Mapping[str, str]) -> Graph:
-    """Returns the graph with these inputs read as raw bytes. tables: network input to its description; a size left out
-    is the network's. renamed: network inputs that are quantized on the host, to the integer graph input. Raises
-    UsageError for a name that is not an input, UnsupportedError for an input that no node can compute."""
+    """Returns the graph with these inputs read as raw bytes.
+
+    tables: network input to its description; if that has no size, the network's is used. renamed: network inputs that
+    are quantized on the host, to the integer graph input. Raises UsageError for a name that is not an input,
+    UnsupportedError for an input that no node can compute."""
     preprocessed, inputs = graph, {}
     for name, table in tables.items():
         tensor = renamed.get(name, name)
@@ -45,16 +47,16 @@ def add_preprocessing(graph: Graph, tables: Mapping[str, Mapping[str, Any]], ren
 
 
 def _give_to_islands(graph: Graph) -> Graph:
-    """Returns the graph in which the network inputs that host islands read are outputs, where nodes compute them now."""
-    made = {o for node in graph.nodes for o in node.outputs} - set(graph.outputs)
-    pulled = [tuple(n for n in island.inputs if n in made) for island in graph.islands]
+    """Returns the graph with those network inputs as outputs that host islands read and that nodes now compute."""
+    computed = {o for node in graph.nodes for o in node.outputs} - set(graph.outputs)
+    pulled = [tuple(n for n in island.inputs if n in computed) for island in graph.islands]
     islands = tuple(replace(i, pulled=(*i.pulled, *more)) for i, more in zip(graph.islands, pulled, strict=True))
     more_outputs = dict.fromkeys(n for names in pulled for n in names)
     return replace(graph, islands=islands, outputs=(*graph.outputs, *more_outputs))
 
 
 def _aligned(graph: Graph, name: str, wanted: Description | None) -> Graph:
-    """Returns the graph with the integer input stored with the description's alignment."""
+    """Returns the graph with the integer input stored in the description's alignment."""
     if wanted is None:
         return graph
     spec, plane = graph.spec(name), wanted.planes[0]
@@ -87,12 +89,13 @@ class _InputNodes:
             )
 
     def graph(self) -> tuple[Graph, str]:
-        """Returns the graph with the nodes in front, and the name of the raw bytes' input."""
+        """Returns the graph with the preprocessing nodes before the others, and the name of the input with the raw
+        bytes."""
         wanted, name = self._wanted, self._spec.name
         raw = self._named("raw", TensorSpec("", "uint8", (wanted.size_bytes,)))
         stored = wanted.dtype
-        at = raw
-        steps = [("unpack", stored, unpack_words(wanted)), *self._cut(stored), *self._arithmetic()]
+        current = raw
+        steps = [("unpack", stored, unpack_words(wanted)), *self._resize(stored), *self._arithmetic()]
         if steps[-1][1] != self._spec.dtype:
             raise UnsupportedError(
                 f"input {name!r} is {self._spec.dtype}; {wanted.format} makes {steps[-1][1]} of it. Give another format, or mean and scale"
@@ -101,38 +104,42 @@ class _InputNodes:
             last = number == len(steps) - 1
             shape = self._frame if op == "unpack" else self._planar
             target = self._target() if last else self._named(op, TensorSpec("", dtype, shape, layout="NCHW"))
-            reads = (at, self.roi) if op == "resizer" else (at,)
+            reads = (current, self.roi) if op == "resizer" else (current,)
             self._nodes.append(Node(target, op, reads, (target,), tuple(words)))
-            at = target
-        if at != name:
-            self._nodes.append(Node(name, "transpose", (at,), (name,), (0, 2, 3, 1)))
+            current = target
+        if current != name:
+            self._nodes.append(Node(name, "transpose", (current,), (name,), (0, 2, 3, 1)))
         old = self._old
         fed = (raw,) if self.roi is None else (raw, self.roi)
         inputs = tuple(n for before in old.inputs for n in (fed if before == name else (before,)))
         return replace(old, nodes=self._nodes + old.nodes, tensors={**old.tensors, **self._tensors}, inputs=inputs), raw
 
     def _target(self) -> str:
-        """Returns the network's input itself, or the tensor that a transpose turns into it."""
+        """Returns the name of the last step's output: the network's input, or a tensor that a transpose turns into
+        it."""
         if self._layout == "NCHW":
             return self._spec.name
         return self._named("planar", replace(self._spec, shape=self._planar, aligned_shape=self._planar, layout="NCHW"))
 
-    def _named(self, what: str, spec: TensorSpec) -> str:
-        name = f"{self._spec.name}.{what}"
-        made = {n for island in self._old.islands for n in island.made}
-        while name in self._old.tensors or name in made:
+    def _named(self, suffix: str, spec: TensorSpec) -> str:
+        """Declares a new tensor, named after the input, and returns its name."""
+        name = f"{self._spec.name}.{suffix}"
+        of_islands = {n for island in self._old.islands for n in island.made}
+        while name in self._old.tensors or name in of_islands:
             name += "~"
         self._tensors[name] = replace(spec, name=name)
         return name
 
-    def _cut(self, dtype: str) -> list[tuple[str, str, list[int]]]:
-        """Returns the step of a resizer, if there is one; its roi becomes a graph input beside the bytes."""
+    def _resize(self, dtype: str) -> list[tuple[str, str, list[int]]]:
+        """Returns the step of a resizer, if there is one; its region of interest becomes a graph input after the
+        bytes."""
         if self._wanted.source is None:
             return []
         self.roi = self._named("roi", TensorSpec("", "int32", (4,)))
         return [("resizer", dtype, [])]
 
     def _arithmetic(self) -> list[tuple[str, str, list[int]]]:
+        """Returns the steps that convert colours and normalize."""
         where = f"input {self._spec.name!r}"
         converted = convert_words(self._wanted, where)
         normalized = normalize_words(self._wanted, self._spec.dtype, where)

@@ -1,4 +1,4 @@
-"""What the lowerings of LSTM, GRU and RNN share: their attributes, and their words."""
+"""Shared parts of the lowerings of LSTM, GRU and RNN: attributes and words."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 from qverify.tensors.spec import TensorSpec
 
 READ: dict[str, frozenset[Any] | None] = {
     "direction": only(b"forward", b"reverse", b"bidirectional"),
-    "hidden_size": ANY,  # the size of R has it
+    "hidden_size": ANY,  # given by the size of R
     "activations": ANY,
     "activation_alpha": ANY,
     "activation_beta": ANY,
@@ -23,7 +23,7 @@ READ: dict[str, frozenset[Any] | None] = {
     "layout": only(0),  # onnxruntime's kernels refuse 1
 }
 DIRECTIONS = {b"forward": 0, b"reverse": REVERSE, b"bidirectional": BIDIRECTIONAL}
-PARAMETERS = {  # of an activation: alpha and beta where the node gives none, as in onnxruntime; None: not read
+PARAMETERS = {  # activation to onnxruntime's default alpha and beta; None if the activation does not use it
     "hard_sigmoid": (0.2, 0.5),
     "affine": (1.0, 0.0),
     "leaky_relu": (0.01, None),
@@ -35,8 +35,10 @@ BY_ONNX_NAME = {name.replace("_", ""): name for name in RECURRENT}
 
 
 def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[str, ...], flag: str) -> None:
-    """Writes the node. op: its stem. defaults: the activations of one direction. flag: the attribute that is its third
-    word; "" for none. Raises UnsupportedError."""
+    """Writes the node.
+
+    op: its stem. defaults: the default activations of one direction. flag: the attribute that becomes its third word,
+    or "" for none. Raises UnsupportedError."""
     attrs, view = attributes(node), stream.view
     check_float32(view, node, *filter(None, (node.input[0], *node.output)))
     direction = DIRECTIONS[attrs.get("direction", b"forward")]
@@ -51,23 +53,24 @@ def lower_recurrence(stream: FloatStream, node: Any, op: str, defaults: tuple[st
 
 
 def _functions(node: Any, defaults: tuple[str, ...]) -> list[tuple[int, int, int]]:
-    """Returns number, alpha and beta (words) of each activation. Raises UnsupportedError for one that has no kernel."""
+    """Returns the words of each activation: its number, alpha and beta. Raises UnsupportedError for an activation
+    without a kernel."""
     attrs = attributes(node)
-    alphas, betas = (list(attrs.get(f"activation_{of}", [])) for of in ("alpha", "beta"))
-    given = [n.decode(errors="replace") for n in attrs.get("activations", [])]
-    if given and len(given) < len(defaults):
+    alphas, betas = (list(attrs.get(f"activation_{suffix}", [])) for suffix in ("alpha", "beta"))
+    stated = [n.decode(errors="replace") for n in attrs.get("activations", [])]
+    if stated and len(stated) < len(defaults):
         raise UnsupportedError(
-            f"{node.name} ({node.op_type}): {len(given)} activations, wanted {len(defaults)}; give one for each gate and direction"
+            f"{node.name} ({node.op_type}): {len(stated)} activations, wanted {len(defaults)}; give one for each gate and direction"
         )
     functions = []
-    for name in (given or defaults)[: len(defaults)]:
-        known = BY_ONNX_NAME.get(name.lower().replace("_", ""))
-        if known is None:
+    for name in (stated or defaults)[: len(defaults)]:
+        function = BY_ONNX_NAME.get(name.lower().replace("_", ""))
+        if function is None:
             raise UnsupportedError(
                 f"{node.name} ({node.op_type}): activation {name} is not supported; known: {', '.join(sorted(BY_ONNX_NAME))}"
             )
-        alpha, beta = PARAMETERS.get(known, (None, None))
+        alpha, beta = PARAMETERS.get(function, (None, None))
         a = 0.0 if alpha is None else float(alphas.pop(0)) if alphas else alpha
         b = 0.0 if beta is None else float(betas.pop(0)) if betas else beta
-        functions.append((RECURRENT.index(known), float_word(a), float_word(b)))
+        functions.append((RECURRENT.index(function), float_word(a), float_word(b)))
     return functions

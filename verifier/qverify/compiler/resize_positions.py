@@ -1,4 +1,4 @@
-"""Scales and source coordinates of Resize, in the float32 order onnxruntime uses."""
+"""Scales and source coordinates of Resize, computed in float32 in the same order as onnxruntime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from qverify.compiler.attributes import ANY, only
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
 Array = npt.NDArray[Any]
 RESIZE: dict[str, frozenset[Any] | None] = {
@@ -27,8 +27,8 @@ RESIZE: dict[str, frozenset[Any] | None] = {
 }
 
 
-def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
-    """Returns the scale of every dim: the given one (from opset 18 for `axes` only), or fl32(out/in)."""
+def scales(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> list[np.float32]:
+    """Returns the scale of every dim: the one the node states (from opset 18 for `axes` only), or fl32(out/in)."""
     place = 1 if view.opset < 11 else 2
     name = node.input[place] if len(node.input) > place else ""
     if name and name not in view.constants:
@@ -45,10 +45,10 @@ def scales(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) 
     return [np.float32(o) / np.float32(i) for i, o in zip(shape, out, strict=True)]
 
 
-def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> Array:
+def positions(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Array:
     """Returns the float32 source coordinate of each output coordinate. Before opset 11 asymmetric is the only mode."""
-    named = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode(errors="replace")
-    mode = "asymmetric" if view.opset < 11 else named
+    stated = attributes(node).get("coordinate_transformation_mode", b"half_pixel").decode(errors="replace")
+    mode = "asymmetric" if view.opset < 11 else stated
     i = np.arange(out, dtype=np.float32)
     if mode == "asymmetric":
         return i / scale
@@ -58,7 +58,7 @@ def positions(view: View, node: Any, size: int, out: int, scale: np.float32) -> 
         return np.zeros(1, np.float32)
     if mode in ("half_pixel", "pytorch_half_pixel"):
         return (i + np.float32(0.5)) / scale - np.float32(0.5)
-    if mode == "half_pixel_symmetric":  # of a length that is cut off, the middle stays in its place
+    if mode == "half_pixel_symmetric":  # if the output size is rounded down, the centre stays in place
         offset = np.float32(size / 2) * (np.float32(1) - np.float32(out) / (scale * np.float32(size)))
         wide = np.float64(offset) + (i.astype(np.float64) + 0.5) / np.float64(scale) - 0.5
         return wide.astype(np.float32)

@@ -1,5 +1,5 @@
-"""Source indices and weights of Resize where an output has more taps than two along an axis, in onnxruntime's order of
-float32 steps."""
+"""Source indices and weights of Resize with more than two taps along an axis, computed in float32 in the same order as
+onnxruntime."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from qverify.compiler.resize_positions import Array, positions
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 
 ONE = np.float32(1)
-Table = tuple[Array, Array]  # int32 and float32, [output, tap]
+Table = tuple[Array, Array]  # source indices (int32) and weights (float32), both [output, tap]
 
 
-def cubic_weights(view: View, node: Any, size: int, out: int, scale: np.float32) -> Table:
-    """Returns the four taps of each output along an axis; those outside repeat the border, or do not count with
+def cubic_weights(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Table:
+    """Returns the four taps of each output along an axis. Taps outside the input repeat its border, or are ignored with
     exclude_outside."""
     if scale == 1 and size == out:
         return _copies(out, 4)
@@ -37,7 +37,7 @@ def _coefficient(node: Any) -> np.float32:
 
 
 def _cubic(s: Array, a: np.float32) -> list[Array]:
-    """Returns the weights of the taps at -1, 0, 1, 2 for a position s behind tap 0."""
+    """Returns the weights of the taps at -1, 0, 1, 2 for a position at distance s after tap 0."""
     two, three, four, five, eight = (np.float32(v) for v in (2, 3, 4, 5, 8))
     far, back, behind = s + ONE, ONE - s, two - s
     return [
@@ -48,8 +48,8 @@ def _cubic(s: Array, a: np.float32) -> list[Array]:
     ]
 
 
-def antialias_weights(view: View, node: Any, size: int, out: int, scale: np.float32) -> Table:
-    """Returns the taps of each output along an axis, whose filter is as wide as the axis shrinks."""
+def antialias_weights(view: GraphView, node: Any, size: int, out: int, scale: np.float32) -> Table:
+    """Returns the taps of each output along an axis. The filter is widened by the factor by which the axis shrinks."""
     if scale == 1 and size == out:
         return _copies(out, 1)
     cubic, inverse = attributes(node)["mode"] == b"cubic", ONE / scale
@@ -63,7 +63,7 @@ def antialias_weights(view: View, node: Any, size: int, out: int, scale: np.floa
     taps = np.arange(int((end - first).max()))
     at = first[:, None] + taps
     distance = np.abs((at.astype(np.float32) - centre[:, None] + np.float32(0.5)) * by)
-    near = _filter(distance, _coefficient(node)) if cubic else np.maximum(ONE - distance, np.float32(0))
+    near = _cubic_filter(distance, _coefficient(node)) if cubic else np.maximum(ONE - distance, np.float32(0))
     weight = np.where(at < end[:, None], near, np.float32(0)).astype(np.float32)
     total = np.zeros(out, np.float32)
     for tap in weight.T:
@@ -71,7 +71,7 @@ def antialias_weights(view: View, node: Any, size: int, out: int, scale: np.floa
     return np.clip(at, 0, size - 1).astype(np.int32), (weight * (ONE / total)[:, None]).astype(np.float32)
 
 
-def _filter(x: Array, a: np.float32) -> Array:
+def _cubic_filter(x: Array, a: np.float32) -> Array:
     """Returns the cubic filter at distances x."""
     two, three, four, five, eight = (np.float32(v) for v in (2, 3, 4, 5, 8))
     inner = ((a + two) * x - (a + three)) * x * x + ONE
@@ -80,7 +80,7 @@ def _filter(x: Array, a: np.float32) -> Array:
 
 
 def _copies(out: int, taps: int) -> Table:
-    """Returns the table of an axis that stays."""
+    """Returns the table of an axis that keeps its size."""
     weight = np.zeros((out, taps), np.float32)
     weight[:, 0] = 1
     return np.repeat(np.arange(out, dtype=np.int32)[:, None], taps, 1), weight

@@ -1,11 +1,13 @@
-"""Movements between DequantizeLinear and an operator, or between an operator and QuantizeLinear, move integers instead.
+"""Rewrites movements between DequantizeLinear and an operator, or an operator and QuantizeLinear, to move integers.
 
-Both are of the same bits: a movement copies elements, and one scale quantizes and dequantizes each element alone:
+The results have the same bits, because a movement copies elements, and with one scale each element is quantized and
+dequantized by itself:
 
   x -> DQ -> move -> op        becomes   x -> move -> DQ -> op
   op -> move -> Q -> y         becomes   op -> Q -> move -> y
 
-The float tensor that op reads or makes, and y, keep their names. The integer tensor between is new: NAME/quantized."""
+The float tensor that op reads or computes, and y, keep their names. The integer tensor in between is new and called
+NAME/quantized."""
 
 from __future__ import annotations
 
@@ -28,24 +30,26 @@ EIGHT_BIT_FROM = {
     "DepthToSpace": 11,
     "Resize": 11,
     "Pad": 11,
-}  # opset with which onnxruntime moves 8-bit integers
+}  # operator to the first opset in which onnxruntime's kernel takes 8-bit integers
 MOVEMENTS = {*COPIES, *lookup.SHAPE_ONLY, "Transpose", "Slice", "Gather", "Split", *EIGHT_BIT_FROM}
-IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # with what one table can contain besides these: reshapes
+IN_TABLES = {*lookup.ONNX_TYPES} - MOVEMENTS  # functions that one lookup table can contain, together with reshapes
 Dims = tuple[int, ...]
 
 
 def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model with integers moved instead of floats where the integer form of an operator needs that; the
-    model itself where there is no such place. Its nodes are in running order and its value_info is complete."""
+    """Returns the model with integers moved instead of floats wherever the integer form of an operator needs that, or
+    the model itself if there is no such place.
+
+    model: its nodes are in running order and its value_info is complete."""
     places = _Places(model)
     after = places.before_quantize(places.behind_dequantize(list(model.graph.node)))
-    if not places.made:
+    if not places.declarations:
         return model
     stepped = onnx.ModelProto()
     stepped.CopyFrom(model)
     del stepped.graph.node[:]
     stepped.graph.node.extend(after)
-    stepped.graph.value_info.extend(places.made)
+    stepped.graph.value_info.extend(places.declarations)
     stepped.graph.initializer.extend(places.borders)
     if any(node.input[0] in places.constants and node.op_type in MOVEMENTS for node in after if node.input):
         fold_constants(stepped, places.types())
@@ -53,13 +57,18 @@ def step_over_movements(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Places:
-    """Finds the places in one model. made: the types of the integer tensors that it adds. constants: initializers.
-    borders: new ones, what a Pad of integers writes around them."""
+    """Finds and rewrites the places in one model.
+
+    Attributes:
+        constants: the model's initializers.
+        declarations: types and shapes of the integer tensors that were added.
+        borders: new initializers, the values that a Pad of integers fills in.
+    """
 
     def __init__(self, model: onnx.ModelProto):
         graph = model.graph
         self.constants = {i.name: i for i in graph.initializer}
-        self.made: list[onnx.ValueInfoProto] = []
+        self.declarations: list[onnx.ValueInfoProto] = []
         self.borders: list[onnx.TensorProto] = []
         self._opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self._ends = {o.name for o in graph.output}
@@ -67,27 +76,31 @@ class _Places:
         self._taken = {*self._infos, *self.constants, *(o for n in graph.node for o in n.output)}
 
     def types(self) -> dict[str, tuple[int, Dims]]:
-        """Returns type and dims of every tensor."""
+        """Returns the type and dims of every tensor."""
         return {n: (v.type.tensor_type.elem_type, self._dims(n) or ()) for n, v in self._infos.items()}
 
     def behind_dequantize(self, nodes: list[Any]) -> list[Any]:
-        """Returns the nodes, with movements of dequantized tensors before their DequantizeLinear."""
+        """Returns the nodes with movements of dequantized tensors put before their DequantizeLinear."""
         needed, makers, after = self._needed(nodes), dict[str, Any](), list[Any]()
         for node in nodes:
-            pair = [node]
+            replacement = [node]
             if node.op_type == "Concat" and node.output[0] in needed:
-                pair = self._joined([makers.get(n) for n in node.input], node)
+                replacement = self._join([makers.get(n) for n in node.input], node)
             elif node.op_type in MOVEMENTS and needed.intersection(node.output):
-                back = makers.get(node.input[0])
-                if back is not None and back.op_type == "DequantizeLinear" and self._moves(node, back.input[0]):
-                    pair = self._swapped(back, node)
-            after += pair
-            makers |= {o: one for one in pair for o in one.output}
+                dequantize = makers.get(node.input[0])
+                if (
+                    dequantize is not None
+                    and dequantize.op_type == "DequantizeLinear"
+                    and self._moves(node, dequantize.input[0])
+                ):
+                    replacement = self._swap(dequantize, node)
+            after += replacement
+            makers |= {o: n for n in replacement for o in n.output}
         return after
 
     def _needed(self, nodes: list[Any]) -> set[str]:
-        """Returns the tensors that an operator reads whose integer form needs a DequantizeLinear directly before it,
-        and those from which movements lead to such a tensor or on to a QuantizeLinear."""
+        """Returns the tensors that must come directly from a DequantizeLinear, because the integer form of an operator
+        reads them, and those from which movements lead to such a tensor or to a QuantizeLinear."""
         match, needed, quantized, in_tables = lowerings().match, set[str](), set[str](), set[str]()
         for node in reversed(nodes):
             if node.op_type == "QuantizeLinear":
@@ -106,20 +119,21 @@ class _Places:
                 in_tables.update(node.input)
         return needed
 
-    def _swapped(self, back: Any, move: Any) -> list[Any]:
-        """Returns the movement of integers and a DequantizeLinear for each of its outputs; the movement alone where
-        that cannot be said."""
+    def _swap(self, back: Any, move: Any) -> list[Any]:
+        """Returns a movement of integers followed by a DequantizeLinear for each of its outputs, or the movement alone
+        if that is impossible. back: the DequantizeLinear before the movement."""
         axis = self._axis(back, move)
         if axis is None or self._ends.intersection(move.output):
             return [move]
         wholes = [self._integer(o, back.input[0]) for o in move.output]
         if not all(wholes):
             return [move]
-        moved = _copy(move, [back.input[0], *self._rest(move, back, wholes[0])], wholes)
-        return [moved, *(_again(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
+        moved = _copy(move, [back.input[0], *self._further_inputs(move, back, wholes[0])], wholes)
+        return [moved, *(_dequantize_like(back, w, o, axis) for w, o in zip(wholes, move.output, strict=True))]
 
-    def _joined(self, backs: list[Any], concat: Any) -> list[Any]:
-        """Returns the Concat of integers that are quantized alike, and its DequantizeLinear; else the Concat alone."""
+    def _join(self, backs: list[Any], concat: Any) -> list[Any]:
+        """Returns a Concat of integers followed by a DequantizeLinear if all inputs are quantized alike, else the
+        Concat alone. backs: the nodes that compute the inputs."""
         first, end = backs[0] if backs else None, concat.output[0]
         if first is None or end in self._ends or any(b is None or b.op_type != "DequantizeLinear" for b in backs):
             return [concat]
@@ -127,48 +141,48 @@ class _Places:
         whole = self._integer(end, first.input[0]) if alike else ""
         if not whole:
             return [concat]
-        return [_copy(concat, [b.input[0] for b in backs], [whole]), _again(first, whole, end, -1)]
+        return [_copy(concat, [b.input[0] for b in backs], [whole]), _dequantize_like(first, whole, end, -1)]
 
     def _parameters(self, back: Any) -> tuple[Any, ...]:
-        """Returns scale and zero point of a DequantizeLinear, comparable, with the type of its input."""
-        held = [self.constants.get(n) if n else None for n in back.input[1:3]]
-        values = [None if h is None else numpy_helper.to_array(h).reshape(-1).tolist() for h in held]
+        """Returns scale, zero point and input type of a DequantizeLinear in a form that can be compared."""
+        constants = [self.constants.get(n) if n else None for n in back.input[1:3]]
+        values = [None if c is None else numpy_helper.to_array(c).reshape(-1).tolist() for c in constants]
         return (self._kind(back.input[0]), back.domain, len(back.input), *back.input[3:], *map(str, values))
 
     def before_quantize(self, nodes: list[Any]) -> list[Any]:
-        """Returns the nodes, with QuantizeLinear before the movements that an operator's result takes to it."""
+        """Returns the nodes with QuantizeLinear put before the movements between it and an operator."""
         makers = {o: at for at, node in enumerate(nodes) for o in node.output if o}
         readers: dict[str, int] = {}
         for name in (n for node in nodes for n in dict.fromkeys(node.input)):
             readers[name] = readers.get(name, 0) + 1
-        alone = {n for n, count in readers.items() if count == 1} - self._ends
+        read_once = {n for n, count in readers.items() if count == 1} - self._ends
         for last in reversed(range(len(nodes))):
             at = last
-            while (first := self._movement_before(nodes, makers, alone, at)) is not None:
+            while (first := self._movement_before(nodes, makers, read_once, at)) is not None:
                 move, quantize = nodes[first], nodes[at]
                 whole = self._integer(move.input[0], quantize.output[0])
                 if not whole:
                     break
                 nodes[first] = _copy(quantize, [move.input[0], *quantize.input[1:]], [whole])
-                nodes[at] = _copy(move, [whole, *self._rest(move, quantize, whole)], [quantize.output[0]])
+                nodes[at] = _copy(move, [whole, *self._further_inputs(move, quantize, whole)], [quantize.output[0]])
                 at = first
         return nodes
 
-    def _movement_before(self, nodes: list[Any], makers: dict[str, int], alone: set[str], at: int) -> int | None:
-        """Returns the place of the movement whose result node `at` quantizes; None where it is to stay."""
+    def _movement_before(self, nodes: list[Any], makers: dict[str, int], read_once: set[str], at: int) -> int | None:
+        """Returns the position of the movement whose result node `at` quantizes, or None if they must stay in order."""
         quantize = nodes[at]
-        if quantize.op_type != "QuantizeLinear" or not self._one_scale(quantize) or quantize.input[0] not in alone:
+        if quantize.op_type != "QuantizeLinear" or not self._one_scale(quantize) or quantize.input[0] not in read_once:
             return None
         first = makers.get(quantize.input[0])
         if first is None or len(nodes[first].output) > 1 or not self._moves(nodes[first], quantize.output[0]):
             return None
-        if nodes[first].input[0] not in alone:
+        if nodes[first].input[0] not in read_once:
             return None
-        return first if self._of_an_operator(nodes, makers, nodes[first].input[0]) else None
+        return first if self._is_operator_result(nodes, makers, nodes[first].input[0]) else None
 
-    def _of_an_operator(self, nodes: list[Any], makers: dict[str, int], name: str) -> bool:
-        """Returns whether an operator computes the tensor that an integer form may exist for; not if functions of one
-        dequantized tensor do, which one table contains with the movement."""
+    def _is_operator_result(self, nodes: list[Any], makers: dict[str, int], name: str) -> bool:
+        """Returns whether an operator that may have an integer form computes the tensor. False if it is a function of
+        one dequantized tensor, because one lookup table then contains the function and the movement."""
         while name in makers:
             node = nodes[makers[name]]
             if node.op_type in lowerings().match:
@@ -179,35 +193,38 @@ class _Places:
         return False
 
     def _moves(self, node: Any, whole: str) -> bool:
-        """Returns whether the node copies elements of its first input, as its other inputs, constants, say, and
-        onnxruntime can do so with integers like `whole`."""
-        rest = node.input[1:]
+        """Returns whether the node only copies elements of its first input, all its other inputs are constants, and
+        onnxruntime has a kernel for integers of the type of `whole`."""
+        further = node.input[1:]
         if node.op_type not in MOVEMENTS or node.domain not in ("", "ai.onnx") or not all(node.output):
             return False
         if len(node.output) > 1 and node.op_type != "Split":
             return False
-        if node.input[0] in rest or any(n and n not in self.constants for n in rest):
+        if node.input[0] in further or any(n and n not in self.constants for n in further):
             return False
-        if node.op_type in EIGHT_BIT_FROM and not self._in_eight_bits(node, whole):
+        if node.op_type in EIGHT_BIT_FROM and not self._moves_eight_bits(node, whole):
             return False
-        return node.op_type != "Dropout" or not any(n and self._true(n) for n in node.input[2:])
+        return node.op_type != "Dropout" or not any(n and self._has_nonzero(n) for n in node.input[2:])
 
-    def _in_eight_bits(self, node: Any, whole: str) -> bool:
+    def _moves_eight_bits(self, node: Any, whole: str) -> bool:
+        """Returns whether onnxruntime has a kernel of this movement for `whole`, which must have 8 bits."""
         eight = self._kind(whole) in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
         moves = self._pads_zeros(node) if node.op_type == "Pad" else lowerings().moves(node)
         return eight and moves and self._opset >= EIGHT_BIT_FROM[node.op_type]
 
     def _pads_zeros(self, pad: Any) -> bool:
-        """Returns whether the borders are copies of elements or 0.0, which the zero point stands for."""
+        """Returns whether a Pad fills in copies of elements, or 0.0, which is the zero point as an integer."""
         value = pad.input[2] if len(pad.input) > 2 else ""
         return _mode(pad) != b"constant" or not value or not any(numpy_helper.to_array(self.constants[value]).tobytes())
 
-    def _rest(self, move: Any, scaled: Any, whole: str) -> list[str]:
-        """Returns the movement's inputs after the first, where it moves integers. scaled: the QuantizeLinear or
-        DequantizeLinear beside it. whole: the name of the integer tensor that is made."""
-        rest = list(move.input[1:])
+    def _further_inputs(self, move: Any, scaled: Any, whole: str) -> list[str]:
+        """Returns the inputs after the first of a movement of integers; a Pad gets the zero point as its constant.
+
+        scaled: the QuantizeLinear or DequantizeLinear next to the movement. whole: the name of the new integer
+        tensor."""
+        further = list(move.input[1:])
         if move.op_type != "Pad" or _mode(move) != b"constant":
-            return rest
+            return further
         zero = scaled.input[2] if len(scaled.input) > 2 else ""
         kind, name = onnx.helper.tensor_dtype_to_np_dtype(self._kind(whole)), f"{whole}/border"
         while name in self._taken:
@@ -215,19 +232,22 @@ class _Places:
         self._taken.add(name)
         value = numpy_helper.to_array(self.constants[zero]).reshape(-1)[0] if zero else 0
         self.borders.append(numpy_helper.from_array(np.array(value, kind), name))
-        return [rest[0], name, *rest[2:]]
+        return [further[0], name, *further[2:]]
 
-    def _true(self, name: str) -> bool:
+    def _has_nonzero(self, name: str) -> bool:
+        """Returns whether the constant has an element other than 0."""
         return bool(numpy_helper.to_array(self.constants[name]).any())
 
     def _one_scale(self, node: Any) -> bool:
+        """Returns whether the node has a single constant scale."""
         scale = self.constants.get(node.input[1])
         blocks = any(a.name == "block_size" and a.i for a in node.attribute)
         zero = all(not n or n in self.constants for n in node.input[2:])
         return scale is not None and zero and prod(scale.dims) == 1 and not blocks
 
     def _axis(self, back: Any, move: Any) -> int | None:
-        """Returns the axis of the scales after the movement, -1 for one scale; None where they do not follow it."""
+        """Returns the axis of the scales after the movement, -1 for one scale, or None if the movement breaks the axis
+        up."""
         if self._one_scale(back):
             return -1
         before, after = self._dims(move.input[0]), self._dims(move.output[0])
@@ -245,14 +265,14 @@ class _Places:
         return None if info is None else tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
 
     def _kind(self, name: str) -> int:
-        """Returns ONNX's number of the tensor's type; 0 where it is not known."""
+        """Returns ONNX's number of the tensor's element type, 0 if it is unknown."""
         if name in self.constants:
             return int(self.constants[name].data_type)
         return int(self._infos[name].type.tensor_type.elem_type) if name in self._infos else 0
 
     def _integer(self, real: str, like: str) -> str:
-        """Declares an integer tensor with the shape of `real` and the type of `like`; its name, "" where one of them
-        is not known."""
+        """Declares a new integer tensor with the shape of `real` and the type of `like`, and returns its name; "" if
+        the shape or the type is unknown."""
         dims, name, kind = self._dims(real), f"{real}/quantized", self._kind(like)
         if dims is None or not kind:
             return ""
@@ -260,17 +280,17 @@ class _Places:
             name += "~"
         self._taken.add(name)
         self._infos[name] = helper.make_tensor_value_info(name, kind, dims)
-        self.made.append(self._infos[name])
+        self.declarations.append(self._infos[name])
         return name
 
 
 def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    """Raises InternalError where a tensor that both models have, but make by other operators, or an output differs in a
-    run on random inputs."""
+    """Runs both models on random inputs and raises InternalError if an output differs, or a tensor that both have but
+    compute by different operators."""
     makers = {o: node.op_type for node in after.graph.node for o in node.output}
-    made = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
+    common = [(o, node.op_type) for node in before.graph.node for o in node.output if o in makers]
     finals = {o.name for o in before.graph.output}
-    names = [name for name, kind in made if kind != makers[name] or name in finals]
+    names = [name for name, kind in common if kind != makers[name] or name in finals]
     random = np.random.Generator(np.random.PCG64(0))
     feed = {
         i.name: (random.normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]) * 2).astype(numpy_type(i))
@@ -283,7 +303,7 @@ def check_same_bits(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
 
 
 def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
-    """Returns where a movement puts this axis whole; None where it is split, merged or cut."""
+    """Returns the number of this axis after a movement, or None if the movement splits, merges or cuts it."""
     axis %= len(before)
     if move.op_type in COPIES:
         return axis
@@ -297,25 +317,28 @@ def _axis_after(move: Any, axis: int, before: Dims, after: Dims) -> int | None:
 
 
 def _mode(pad: Any) -> bytes:
+    """Returns the mode of a Pad."""
     return next((bytes(a.s) for a in pad.attribute if a.name == "mode"), b"constant")
 
 
 def _copy(node: Any, inputs: list[str], outputs: list[str]) -> Any:
-    """Returns the node with other inputs and outputs; Identity for Dropout, which has no integer form."""
+    """Returns a copy of the node with other inputs and outputs. A Dropout, which has no integer form, becomes an
+    Identity."""
     if node.op_type in COPIES:
         return helper.make_node("Identity", inputs[:1], outputs, name=node.name)
-    made = onnx.NodeProto.FromString(node.SerializeToString())
-    made.input[:], made.output[:] = inputs, outputs
-    return made
+    copy = onnx.NodeProto.FromString(node.SerializeToString())
+    copy.input[:], copy.output[:] = inputs, outputs
+    return copy
 
 
-def _again(back: Any, whole: str, output: str, axis: int) -> Any:
-    """Returns the DequantizeLinear of another tensor. axis: of its scales, -1 for one scale."""
-    made = _copy(back, [whole, *back.input[1:]], [output])
-    made.ClearField("name")  # the first one keeps it
+def _dequantize_like(back: Any, whole: str, output: str, axis: int) -> Any:
+    """Returns a DequantizeLinear of `whole` with the parameters of `back`. axis: axis of the scales, -1 for one
+    scale."""
+    copy = _copy(back, [whole, *back.input[1:]], [output])
+    copy.ClearField("name")  # the original keeps its name
     if axis >= 0:
-        _set_axis(made, axis)
-    return made
+        _set_axis(copy, axis)
+    return copy
 
 
 def _set_axis(node: Any, axis: int) -> None:

@@ -1,4 +1,4 @@
-"""What a refusal of a tensor's type says: the types that the operator has there."""
+"""Refuses tensors of unsupported types, naming the types that the operator supports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qverify.compiler.lowerings import lowerings
 from qverify.errors import UnsupportedError
 
 QUANTIZED = "tensors quantized to 8 or 16 bits between DequantizeLinear and QuantizeLinear"
-OF_8_BITS = {  # operators of the same arithmetic on integers
+OF_8_BITS = {  # float operators to the corresponding operator on integers
     "Conv": "ConvInteger on integers of 8 bits",
     "LSTM": "DynamicQuantizeLSTM with weights of 8 bits",
     "MatMul": "MatMulInteger on integers of 8 bits",
@@ -16,7 +16,7 @@ OF_8_BITS = {  # operators of the same arithmetic on integers
 
 
 def supported_types(kind: str) -> str:
-    """Returns the types that an ONNX operator of floats may have, in words."""
+    """Returns the types that a float ONNX operator may have, as text for messages."""
     page = lowerings().lower_float.get(kind)
     integers = getattr(page, "INTEGERS_TOO", {}).get(kind, ())
     ways = ["float32 (float16 inside a model is computed in it)", *integers]

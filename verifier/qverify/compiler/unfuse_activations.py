@@ -1,4 +1,4 @@
-"""--no-fuse: activations that clamp more than the type's saturation does become nodes of their own."""
+"""--no-fuse: turns activations that clamp to less than the type's range into nodes of their own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUFFIX = "preactivation"
 
 
 def unfuse_activations(graph: Graph) -> Graph:
-    """Returns the graph with each narrowed [act_min, act_max] as a lookup after its node: same results, one more tensor
-    per unit.
+    """Returns the graph with each narrowed [act_min, act_max] replaced by a lookup after its node. The results are the
+    same; each such unit has one more tensor.
 
-    The tensor between is `NAME/preactivation`, as in the integer ONNX; where onnxruntime has no integer kernel for the
-    node, the reference does not have this tensor and it is interior."""
+    The tensor in between is called `NAME/preactivation`, as in the integer ONNX. If onnxruntime has no integer kernel
+    for the node, the reference does not have this tensor, and it is interior."""
     nodes: list[Node] = []
     tensors, constants = dict(graph.tensors), dict(graph.constants)
     by_host = {n for island in graph.islands for n in island.made}
@@ -33,10 +33,10 @@ def unfuse_activations(graph: Graph) -> Graph:
         if {before, table} & {*tensors, *by_host}:
             raise UnsupportedError(f"--no-fuse: the tensor name {before!r} or {table!r} is taken; rename that tensor")
         whole = np.iinfo(spec.dtype)
-        every = np.arange(whole.min, whole.max + 1)
+        all_values = np.arange(whole.min, whole.max + 1)
         tensors[before] = replace(spec, name=before, interior=not node.integer_reference)
-        constants[table] = np.clip(every, *limits).astype(spec.dtype)
-        tensors[table] = TensorSpec(table, spec.dtype, every.shape)
+        constants[table] = np.clip(all_values, *limits).astype(spec.dtype)
+        tensors[table] = TensorSpec(table, spec.dtype, all_values.shape)
         words = (*node.words[:-2], int(whole.min), int(whole.max))
         core, activation = node.covers[:-1], node.covers[-1:]
         nodes.append(replace(node, name=before, outputs=(before,), words=words, covers=core))
@@ -45,7 +45,7 @@ def unfuse_activations(graph: Graph) -> Graph:
 
 
 def _narrowed(node: Node, spec: TensorSpec) -> tuple[int, int] | None:
-    """Returns the node's output limits where they are narrower than its dtype, else None."""
+    """Returns the node's output limits if they are narrower than its dtype, else None."""
     if page(node.op).WORDS[-2:] != ("act_min", "act_max") or spec.numpy_dtype.kind == "f":
         return None
     low, high = node.words[-2:]

@@ -1,6 +1,8 @@
-"""Checks that onnxruntime on this host computes the reference's kernels as NUMERICS.md says, with one-node models of
-known results. The results are digests of the simulator's bits (tests/plain/test_canary.py computes them again); those
-of QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were recorded on x86-64 with fused
+"""Checks that onnxruntime on this host computes the reference's kernels as NUMERICS.md specifies, by running one-node
+models with known results.
+
+The known results are digests of what the simulator computes (tests/plain/test_canary.py computes them again). Those of
+QLinearSigmoid and QLinearLeakyRelu, whose tables come from onnxruntime, were recorded on x86-64 with fused
 multiply-add."""
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.engine import Engine, version
 from qverify.tensors.digest import tensor_digest
 
-KNOWN = {
+KNOWN_DIGESTS = {
     "QLinearConv u8u8": "a9395c26fefc20fc",
     "QLinearConv u8s8": "3b3efffdc802ea94",
     "QLinearConv s8s8": "827d31c1f4994b05",
@@ -42,36 +44,37 @@ KNOWN = {
     "Tanh": "b8143b9ed4daf8e0",
     "Softmax": "3c01f84c5f58a73d",
 }
-MIXED = " u8s8"  # how the names of products of uint8 by int8 end, which the reference computes in another way where they fail
+MIXED = " u8s8"  # suffix of the canaries for products of uint8 by int8; if they fail, exact_products.py replaces them
 SAME_KERNEL = {
     "MatMulInteger": {"MatMulIntegerToFloat", "QAttention", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
-}  # operators that compute with the kernel of another
+}  # canary operator to the operators that use the same kernel
 
 
 def kernel_is_known(name: str) -> bool:
-    """Returns whether onnxruntime gives the known bits on this host; False for a kernel it refuses to run."""
+    """Returns whether onnxruntime computes the known result on this host; False if it refuses to run the kernel."""
     from qverify.onnx_model.canary_models import CANARIES
 
     model, feed = CANARIES[name]()
     try:
-        got = Engine(model.SerializeToString(), threads=1).run(feed)["y"]
+        output = Engine(model.SerializeToString(), threads=1).run(feed)["y"]
     except BadFileError:
         return False
-    return tensor_digest(got) == KNOWN[name]
+    return tensor_digest(output) == KNOWN_DIGESTS[name]
 
 
 def failing_kinds(result: dict[str, Any], mixed: bool = False) -> set[str]:
-    """Returns the ONNX operator types of the failing canaries, and those that compute with the same kernels. mixed: of the
-    products of uint8 by int8 (exact_products.py), else of all others."""
+    """Returns the ONNX operator types of the failing canaries, and those that use the same kernels.
+
+    mixed: True for the canaries of products of uint8 by int8 only (see exact_products.py), False for all others."""
     kinds = {str(name).split()[0] for name in result.get("failing", []) if str(name).endswith(MIXED) == mixed}
     return kinds.union(*(SAME_KERNEL.get(kind, set()) for kind in kinds))
 
 
-def canary(use_cache: bool = True) -> dict[str, Any]:
-    """Returns {"engine", "checked", "failing"}, where failing names the canaries whose kernel does not give the known
-    bits on this host. The result is cached per machine and version."""
+def run_canaries(use_cache: bool = True) -> dict[str, Any]:
+    """Runs the canaries and returns {"engine", "checked", "failing"}; "failing" lists those whose kernel does not
+    compute the known result on this host. The result is cached per machine and onnxruntime version."""
     key = hashlib.sha256(
-        f"{version()} {platform.machine()} {_processor()} {sorted(KNOWN.items())}".encode()
+        f"{version()} {platform.machine()} {_processor()} {sorted(KNOWN_DIGESTS.items())}".encode()
     ).hexdigest()[:16]
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qverify"
     path = base / f"canary-{key}.json"
@@ -82,8 +85,8 @@ def canary(use_cache: bool = True) -> dict[str, Any]:
                 return dict(cached)
         except (OSError, ValueError):
             pass
-    failing = [name for name in KNOWN if not kernel_is_known(name)]
-    result = {"engine": f"onnxruntime {version()}", "checked": list(KNOWN), "failing": failing}
+    failing = [name for name in KNOWN_DIGESTS if not kernel_is_known(name)]
+    result = {"engine": f"onnxruntime {version()}", "checked": list(KNOWN_DIGESTS), "failing": failing}
     try:
         base.mkdir(parents=True, exist_ok=True)
         part = base / f"{path.name}.{os.getpid()}"
@@ -95,6 +98,7 @@ def canary(use_cache: bool = True) -> dict[str, Any]:
 
 
 def _processor() -> str:
+    """Returns a text that identifies the processor's features, part of the cache key."""
     try:
         return next(
             line

@@ -1,5 +1,5 @@
-"""One-node models that find a wrong or different integer kernel: extreme values (16-bit saturation), ties (fused
-multiply-add, zero point inside or outside the rounding), small output scales, one dominating softmax element."""
+"""One-node models that reveal a wrong or different integer kernel: extreme values (16-bit saturation), ties (fused
+multiply-add, zero point added before or after rounding), small output scales, one dominating softmax element."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ ELEMENT = {
     "int32": TensorProto.INT32,
     "float32": TensorProto.FLOAT,
 }
-SCALE = {"uint8": 1 / 16384, "int8": 1 / 4096}  # of the second operand: most sums are then inside the output's range
+SCALE = {
+    "uint8": 1 / 16384,
+    "int8": 1 / 4096,
+}  # scale of the second operand, which keeps most sums inside the output's range
 Canary = tuple[ModelProto, dict[str, Array]]
 
 
 def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: str = "", **attributes: Any) -> Canary:
-    """Returns a model of one node and its feed: every input but `feed` is an initializer. y: dtype of the output."""
+    """Returns a model of one node, and its feed. Every input except `feed` is an initializer; y is the output's
+    dtype."""
     values = {k: np.asarray(v) for k, v in inputs.items()}
     node = helper.make_node(kind, list(values), ["y"], domain=domain, **attributes)
     graph = helper.make_graph(
@@ -39,12 +43,12 @@ def one_node(kind: str, inputs: Mapping[str, Any], y: str, feed: str, domain: st
 
 
 def scale_and_zero(name: str, scale: float, zero: int, dtype: str) -> dict[str, Any]:
-    """Returns the scale and zero point inputs of a tensor, by name."""
+    """Returns the scale and zero-point inputs of tensor `name`, by name."""
     return {f"{name}_scale": np.float32(scale), f"{name}_zero": np.array(zero, dtype)}
 
 
-def ends(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Returns an array of only the lowest and highest values of a type, chosen by PCG64."""
+def random_extremes(dtype: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Returns an array that contains only the lowest and the highest value of the type, chosen at random (PCG64)."""
     limits = np.iinfo(dtype)
     return np.random.Generator(np.random.PCG64(seed)).choice(np.array([limits.min, limits.max], dtype), shape)
 
@@ -56,24 +60,24 @@ def grid(dtype: str) -> Array:
 
 
 def matmul(a: str, b: str) -> Canary:
-    """Returns a QLinearMatMul of extreme values. a, b: dtypes."""
-    first = {"a": ends(a, (8, 64), 1)} | scale_and_zero("a", 1, 0, a)
-    second = {"b": ends(b, (64, 16), 2)} | scale_and_zero("b", SCALE[b], 0, b)
+    """Returns a QLinearMatMul of extreme values. a, b: dtypes of the operands."""
+    first = {"a": random_extremes(a, (8, 64), 1)} | scale_and_zero("a", 1, 0, a)
+    second = {"b": random_extremes(b, (64, 16), 2)} | scale_and_zero("b", SCALE[b], 0, b)
     return one_node("QLinearMatMul", first | second | scale_and_zero("y", 1, 3, a), a, "a")
 
 
 def gemm(a: str, b: str) -> Canary:
-    """Returns a QGemm of extreme values with a bias. a, b: dtypes."""
-    first = {"a": ends(a, (8, 64), 7)} | scale_and_zero("a", 1, 0, a)
-    second = {"b": ends(b, (64, 16), 8)} | scale_and_zero("b", SCALE[b], 0, b)
+    """Returns a QGemm of extreme values with a bias. a, b: dtypes of the operands."""
+    first = {"a": random_extremes(a, (8, 64), 7)} | scale_and_zero("a", 1, 0, a)
+    second = {"b": random_extremes(b, (64, 16), 8)} | scale_and_zero("b", SCALE[b], 0, b)
     inputs = first | second | {"c": np.arange(-8, 8, dtype=np.int32) * 999} | scale_and_zero("y", 1, 3, a)
     return one_node("QGemm", inputs, a, "a", "com.microsoft", transB=0)
 
 
 def conv(x: str, w: str) -> Canary:
-    """Returns a per-channel QLinearConv of extreme values. x, w: dtypes."""
-    first = {"x": ends(x, (1, 16, 9, 9), 3)} | scale_and_zero("x", 1, 0, x)
-    weights = ends(w, (8, 16, 3, 3), 4)
+    """Returns a per-channel QLinearConv of extreme values. x, w: dtypes of input and weights."""
+    first = {"x": random_extremes(x, (1, 16, 9, 9), 3)} | scale_and_zero("x", 1, 0, x)
+    weights = random_extremes(w, (8, 16, 3, 3), 4)
     scales = (np.arange(1, 9) * SCALE[w] / 4).astype(np.float32)
     second = {"w": weights, "w_scale": scales, "w_zero": np.zeros(8, w)}
     bias = {"b": np.arange(-4, 4, dtype=np.int32) * 1000}
@@ -82,14 +86,18 @@ def conv(x: str, w: str) -> Canary:
 
 
 def matmul_integer(a: str, b: str) -> Canary:
-    """Returns a MatMulInteger of extreme values. a, b: dtypes."""
-    inputs = {"a": ends(a, (8, 64), 9), "b": ends(b, (64, 16), 10), "a_zero": np.array(3, a)}
+    """Returns a MatMulInteger of extreme values. a, b: dtypes of the operands."""
+    inputs = {"a": random_extremes(a, (8, 64), 9), "b": random_extremes(b, (64, 16), 10), "a_zero": np.array(3, a)}
     return one_node("MatMulInteger", inputs, "int32", "a")
 
 
 def conv_integer(x: str, w: str) -> Canary:
-    """Returns a ConvInteger of extreme values. x, w: dtypes."""
-    inputs = {"x": ends(x, (1, 16, 9, 9), 11), "w": ends(w, (8, 16, 3, 3), 12), "x_zero": np.array(3, x)}
+    """Returns a ConvInteger of extreme values. x, w: dtypes of input and weights."""
+    inputs = {
+        "x": random_extremes(x, (1, 16, 9, 9), 11),
+        "w": random_extremes(w, (8, 16, 3, 3), 12),
+        "x_zero": np.array(3, x),
+    }
     return one_node("ConvInteger", inputs, "int32", "x", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
 
 
@@ -102,6 +110,7 @@ def two_operands(kind: str, dtype: str, scales: tuple[float, float, float]) -> C
 
 
 def unary(kind: str, dtype: str, scale: float, zero: int, y_scale: float, y_zero: int, **attributes: Any) -> Canary:
+    """Returns a quantized one-operand node on all values of an 8-bit type."""
     inputs = {"x": grid(dtype)} | scale_and_zero("x", scale, zero, dtype) | scale_and_zero("y", y_scale, y_zero, dtype)
     return one_node(kind, inputs, dtype, "x", "com.microsoft", **attributes)
 
@@ -116,6 +125,7 @@ def softmax_int8() -> Canary:
 
 
 def pool(kind: str, **attributes: Any) -> Canary:
+    """Returns a quantized pool of random values."""
     x = np.random.Generator(np.random.PCG64(5)).integers(0, 256, (1, 64, 8, 7)).astype(np.uint8)
     inputs = {"x": x} | scale_and_zero("x", 0.5, 100, "uint8") | scale_and_zero("y", 0.25, 50, "uint8")
     return one_node(kind, inputs, "uint8", "x", "com.microsoft", **attributes)
@@ -130,8 +140,8 @@ def quantize() -> Canary:
 
 
 def float_to_8bit(kind: str, y_scale: float, **attributes: Any) -> Canary:
-    """Returns dequantize, a float function, quantize: a function that onnxruntime computes in float is compared after
-    quantizing."""
+    """Returns the nodes dequantize, float function, quantize: a function that onnxruntime computes in float is compared
+    after quantizing its result."""
     x = np.tile(grid("uint8"), (2, 1))
     tensors = {"x": x} | scale_and_zero("x", 0.03, 128, "uint8") | scale_and_zero("y", y_scale, 0, "uint8")
     inputs = {k: np.asarray(v) for k, v in tensors.items()}

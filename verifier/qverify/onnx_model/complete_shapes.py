@@ -1,4 +1,4 @@
-"""The shape of every tensor of a model: by inference, and where that does not reach, by a run on zeros."""
+"""Finds the shape of every tensor of a model, by inference or, where that fails, by running the model on zeros."""
 
 from __future__ import annotations
 
@@ -14,47 +14,50 @@ from qverify.onnx_model.fold_constants import fold_constants
 from qverify.onnx_model.infer_types import Types
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.onnx_model.plain_casts import casts_to_identity
-from qverify.onnx_model.value_shaped import value_shaped
+from qverify.onnx_model.value_shaped import find_value_shaped
 
 Shapes = dict[str, tuple[int, ...]]
-MOST_ROUNDS = 8
+MAX_ROUNDS = 8
 
 
 def complete_shapes(model: onnx.ModelProto, name: str, shapes: Shapes) -> None:
-    """Folds constants and gives every tensor its type and shape as value_info, in place; what the file says of inner
-    tensors is not used. Tensors whose shape depends on the values of the inputs get none. shapes: those given for
-    dynamic inputs; with them the model is run in any case, to find what inference does not see, such as a Reshape to
-    constant dims. Raises BadFileError where onnxruntime refuses the model."""
+    """Folds constants and adds the type and shape of every tensor as value_info, in place.
+
+    What the file states about inner tensors is ignored. Tensors whose shape depends on the values of the inputs get no
+    value_info. shapes: the dims the user passed for dynamic inputs. If there are any, the model is always run once, to
+    find conflicts that inference misses, such as a Reshape to constant dims. Raises BadFileError if onnxruntime refuses
+    the model."""
     graph = model.graph
     del graph.value_info[:]
     for output in graph.output:
         output.type.tensor_type.ClearField("shape")
-    ran: Types = {}
-    for at in range(MOST_ROUNDS):
-        types = fold_constants(model, ran)
+    types_from_runs: Types = {}
+    for round_number in range(MAX_ROUNDS):
+        types = fold_constants(model, types_from_runs)
         if bound_suppression(model, types):
-            types = fold_constants(model, ran)
+            types = fold_constants(model, types_from_runs)
         unknown = [o for node in graph.node for o in node.output if o and o not in types]
-        if not unknown and not (shapes and at == 0):
+        if not unknown and not (shapes and round_number == 0):
             break
-        varying = value_shaped(graph, types)
-        new = {n: t for n, t in _run(model, name, unknown, shapes).items() if n not in varying}
-        types |= new
-        if not new:
+        varying = find_value_shaped(graph, types)
+        new_types = {n: t for n, t in _find_types_by_run(model, name, unknown, shapes).items() if n not in varying}
+        types |= new_types
+        if not new_types:
             break
-        ran |= new
+        types_from_runs |= new_types
     casts_to_identity(graph, types)
     _set_types(graph, types)
 
 
-def _run(
+def _find_types_by_run(
     model: onnx.ModelProto, name: str, unknown: list[str], shapes: Shapes, feed: Mapping[str, np.ndarray] | None = None
 ) -> Types:
-    """Returns the types of the unknown tensors in one run; sequences have none."""
-    wanted = unknown or [o.name for o in model.graph.output]
+    """Runs the model once and returns the types of the unknown tensors; sequences are left out. feed: None for
+    zeros."""
+    names = unknown or [o.name for o in model.graph.output]
     try:
         engine = open_exposed(model, unknown)
-        values = engine.run(_zeros(model) if feed is None else feed, [n for n in wanted if n in engine.tensors])
+        values = engine.run(_zeros(model) if feed is None else feed, [n for n in names if n in engine.tensors])
     except BadFileError as error:
         if not shapes:
             raise
@@ -64,24 +67,27 @@ def _run(
 
 
 def pin_shapes(model: onnx.ModelProto, name: str) -> None:
-    """Gives the tensors behind nodes with graphs of their own (If, Loop, Scan) the shapes that a run on zeros and one on
-    random values agree on, in place. Whoever uses them has to check them in each run."""
+    """Sets the shapes of tensors computed by nodes with subgraphs (If, Loop, Scan), in place, as far as a run on zeros
+    and a run on random values agree on them. Other values may give other shapes, so callers must check them in each
+    run."""
     graph = model.graph
     types: Types = {i.name: (i.data_type, tuple(i.dims)) for i in graph.initializer}
     for value in [*graph.input, *graph.value_info, *graph.output]:
         kind = value.type.tensor_type
         if kind.elem_type and kind.HasField("shape"):
             types[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    varying = value_shaped(graph, types, graphs=False)
+    varying = find_value_shaped(graph, types, graphs=False)
     unknown = [o for node in graph.node for o in node.output if o and o not in types and o not in varying]
     if unknown:
         generator = np.random.default_rng(0)
-        other = {n: generator.uniform(-1, 1, v.shape).astype(v.dtype) for n, v in _zeros(model).items()}
-        first, second = _run(model, name, unknown, {}), _run(model, name, unknown, {}, other)
+        random_feed = {n: generator.uniform(-1, 1, v.shape).astype(v.dtype) for n, v in _zeros(model).items()}
+        first = _find_types_by_run(model, name, unknown, {})
+        second = _find_types_by_run(model, name, unknown, {}, random_feed)
         _set_types(graph, types | {n: t for n, t in first.items() if second[n] == t and 0 not in t[1]})
 
 
 def _set_types(graph: onnx.GraphProto, types: Types) -> None:
+    """Writes the types of tensors that nodes compute to the graph's outputs and value_info."""
     finals = {o.name: o for o in graph.output}
     for name in dict.fromkeys(o for node in graph.node for o in node.output if o in types):
         info = onnx.helper.make_tensor_value_info(name, *types[name])
@@ -92,7 +98,7 @@ def _set_types(graph: onnx.GraphProto, types: Types) -> None:
 
 
 def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Returns zeros for every input that is not an initializer."""
+    """Returns an array of zeros for every input that is not an initializer, by name."""
     constants = {i.name for i in model.graph.initializer}
     return {
         i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], numpy_type(i))
@@ -102,6 +108,7 @@ def _zeros(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def numpy_type(value: onnx.ValueInfoProto) -> np.dtype[Any]:
+    """Returns the dtype of a graph input. Raises BadFileError if it is not a tensor of a known element type."""
     try:
         return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
     except KeyError:

@@ -1,4 +1,4 @@
-"""Cuts the part of an ONNX model between chosen tensors into a model of its own."""
+"""Extracts the part of an ONNX model between chosen tensors as a model of its own, with declared types."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from qverify.tensors.spec import TensorSpec
 
 
 class Cutter:
-    """Cuts one model many times; the cost of a cut depends on the part, not on the model. specs: of the model's
-    tensors."""
+    """Extracts parts of one model; the cost of a cut depends on the size of the part, not of the model.
+
+    specs: type and shape of the model's tensors, by name."""
 
     def __init__(self, model: onnx.ModelProto, specs: Mapping[str, TensorSpec]):
         self._model, self._specs, self._nodes = model, specs, list(model.graph.node)
         self._makers = {o: at for at, node in enumerate(self._nodes) for o in node.output}
         self._constants = {i.name: i for i in model.graph.initializer}
 
-    def cut(self, given: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
-        """Returns a valid model of the nodes that compute `outputs` from `given`, in running order; unused inputs are
-        left out."""
-        wanted, todo, used = set[int](), list(outputs), set[str]()
+    def cut(self, inputs: Collection[str], outputs: Collection[str]) -> onnx.ModelProto:
+        """Returns a valid model of the nodes that compute `outputs` from `inputs`, in running order, without inputs
+        that none of them reads."""
+        positions, todo, used = set[int](), list(outputs), set[str]()
         while todo:
             name = todo.pop()
-            if name in given or name in self._constants or name not in self._makers:
+            if name in inputs or name in self._constants or name not in self._makers:
                 used.add(name)
-            elif (at := self._makers[name]) not in wanted:
-                wanted.add(at)
+            elif (at := self._makers[name]) not in positions:
+                positions.add(at)
                 read = [n for n in reads(self._nodes[at]) if n]
                 todo += read
                 used.update(read)
-        nodes, ends = [self._nodes[at] for at in sorted(wanted)], {*given, *outputs}
+        nodes, ends = [self._nodes[at] for at in sorted(positions)], {*inputs, *outputs}
         inside = [o for n in nodes for o in n.output if o not in ends]
         graph = onnx.helper.make_graph(
             nodes,
             "cut",
-            [self._info(n) for n in given if n in used],
+            [self._info(n) for n in inputs if n in used],
             [self._info(n) for n in outputs],
             [self._constants[n] for n in sorted(used) if n in self._constants],
-            value_info=[self._info(n) for n in inside if n in self._specs],  # operators whose shapes nothing infers
+            value_info=[
+                self._info(n) for n in inside if n in self._specs
+            ],  # needed for operators whose shapes ONNX cannot infer
         )
         part = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
         part.ir_version = self._model.ir_version
@@ -54,7 +57,7 @@ class Cutter:
 
 
 def cut(
-    model: onnx.ModelProto, specs: Mapping[str, TensorSpec], given: Collection[str], outputs: Collection[str]
+    model: onnx.ModelProto, specs: Mapping[str, TensorSpec], inputs: Collection[str], outputs: Collection[str]
 ) -> onnx.ModelProto:
-    """Returns one cut; see Cutter.cut."""
-    return Cutter(model, specs).cut(given, outputs)
+    """Returns a single cut; see Cutter.cut."""
+    return Cutter(model, specs).cut(inputs, outputs)

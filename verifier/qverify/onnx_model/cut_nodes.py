@@ -1,4 +1,4 @@
-"""Cuts the part of a model between some tensors into a model of its own."""
+"""Extracts the part of a model between tensors whose values are at hand; outputs need no declared type."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from qverify.onnx_model.node_order import reads
 def cut_nodes(
     model: onnx.ModelProto, given: Mapping[str, npt.NDArray[np.generic]], outputs: Collection[str]
 ) -> onnx.ModelProto:
-    """Returns a model of the nodes between the tensors `given` (for their types and shapes) and `outputs`, with their
-    constants."""
+    """Returns a model of the nodes that compute `outputs` from the tensors `given`, with the constants they read. Only
+    types and shapes of the given values are used."""
     source = model.graph
     makers = {o: at for at, node in enumerate(source.node) for o in node.output}
-    wanted, read, todo = set[int](), set[str](), list(outputs)
+    positions, read, todo = set[int](), set[str](), list(outputs)
     while todo:
         name = todo.pop()
         read.add(name)
-        if (name in given and name not in outputs) or name not in makers or makers[name] in wanted:
+        if (name in given and name not in outputs) or name not in makers or makers[name] in positions:
             continue
-        wanted.add(makers[name])
+        positions.add(makers[name])
         todo += [n for n in reads(source.node[makers[name]]) if n]
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
@@ -33,7 +33,7 @@ def cut_nodes(
         if n in read and n not in outputs
     ]
     graph = helper.make_graph(
-        [source.node[at] for at in sorted(wanted)],
+        [source.node[at] for at in sorted(positions)],
         "piece",
         inputs,
         [onnx.ValueInfoProto(name=n) for n in outputs],

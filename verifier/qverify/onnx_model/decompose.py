@@ -1,4 +1,5 @@
-"""Writes out the operators that have a page in `decompositions`, and checks each against the node it stands for."""
+"""Replaces operators that have a page in `decompositions` by simpler ones, and checks the results against the
+originals."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ from qverify.pages import load_pages
 
 FOLDER = "qverify.onnx_model.decompositions"
 Write = Callable[[Rewriter, onnx.NodeProto], bool | None]
-MOST_ROUNDS = 4  # an operator may be written out as others that are written out themselves
+MAX_ROUNDS = 4  # a replacement may contain operators that are replaced in turn
 
 
 @dataclass(slots=True)
-class Replaced:
-    """One node, with the activation behind it if that is part of it, and what stands in their place."""
+class ReplacedNode:
+    """One node that was replaced, together with the activation after it if that was absorbed.
+
+    nodes: the nodes that replace them."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -34,46 +37,50 @@ class Replaced:
 
 
 @dataclass(slots=True)
-class Round:
-    """The operators that were written out at once, in the models before and after."""
+class DecompositionRound:
+    """One pass over the model: the nodes it replaced, and the model before and after."""
 
     before: onnx.ModelProto
     after: onnx.ModelProto
-    replaced: list[Replaced]
+    replaced: list[ReplacedNode]
 
 
 @dataclass(slots=True)
-class Decomposed:
-    """model: with static shapes. refused: nodes of a form that has no decomposition, with the reason."""
+class DecomposedModel:
+    """A model after decomposition.
+
+    model: the result, with static shapes. refused: nodes whose form has no decomposition, each with the reason."""
 
     model: onnx.ModelProto
-    rounds: list[Round]
+    rounds: list[DecompositionRound]
     refused: list[tuple[onnx.NodeProto, UnsupportedError]]
 
 
 @cache
 def _writers() -> dict[tuple[str, str], Write]:
-    found: dict[tuple[str, str], Write] = {}
+    """Returns the functions of all pages, by domain and type of the operator they replace."""
+    writers: dict[tuple[str, str], Write] = {}
     for page in load_pages(FOLDER, ("REPLACED",)):
-        found |= page.REPLACED
-    return found
+        writers |= page.REPLACED
+    return writers
 
 
-def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> Decomposed:
-    """Returns the model with these operators written out; the model itself where it has none. model: as `load` returns
-    it. shapes: dims of dynamic inputs."""
-    done = Decomposed(model, [], [])
+def decompose(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> DecomposedModel:
+    """Returns the model with these operators replaced, or the model itself if it has none of them.
+
+    model: a model returned by `load`. shapes: dims of dynamic inputs."""
+    done = DecomposedModel(model, [], [])
     if has_float16(model):
         check_ends(model, name)
         _rewrite(done, name, shapes, widen)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not _decompose_once(done, name, shapes):
             break
     return done
 
 
-def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Writes out the nodes that the model has now; whether there was one."""
+def _decompose_once(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Replaces the nodes that the model contains now, but not those added by it. Returns whether there were any."""
     writers = _writers()
     if not any(_key(node) in writers for node in done.model.graph.node):
         return False
@@ -84,10 +91,12 @@ def _decompose_once(done: Decomposed, name: str, shapes: dict[str, tuple[int, ..
     return _rewrite(done, name, shapes, write)
 
 
-def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], write: Write) -> bool:
-    """Puts what `write` writes in the place of the nodes for which it does not return False; whether there was one."""
-    rewriter, after, made = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto]()
-    replaced, absorbed = list[Replaced](), set[str]()  # outputs of activations that are written with the node before
+def _rewrite(done: DecomposedModel, name: str, shapes: dict[str, tuple[int, ...]], write: Write) -> bool:
+    """Calls `write` for every node and replaces each node for which it does not return False by the nodes it wrote.
+    Returns whether any node was replaced."""
+    rewriter, after, new_constants = Rewriter(done.model), list[onnx.NodeProto](), list[onnx.TensorProto]()
+    # absorbed: outputs of activations replaced together with the node before them
+    replaced, absorbed = list[ReplacedNode](), set[str]()
     done.refused = []
     for node in done.model.graph.node:
         if node.output[0] in absorbed:
@@ -97,8 +106,8 @@ def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], wr
         try:
             if write(rewriter, node) is not False:
                 nodes = rewriter.nodes
-                made += rewriter.constants
-                replaced.append(_replaced(node, rewriter))
+                new_constants += rewriter.constants
+                replaced.append(_replaced_node(node, rewriter))
                 absorbed.update(act.output[0] for act in rewriter.absorbed)
         except UnsupportedError as error:
             done.refused.append((node, error))
@@ -108,39 +117,40 @@ def _rewrite(done: Decomposed, name: str, shapes: dict[str, tuple[int, ...]], wr
         model.CopyFrom(done.model)
         del model.graph.node[:]
         model.graph.node.extend(after)
-        model.graph.initializer.extend(made)
+        model.graph.initializer.extend(new_constants)
         if write is widen:
             widen_constants_of_float16(model)
         sort_nodes(model.graph, name)
         complete_shapes(model, name, shapes)
-        done.rounds.append(Round(done.model, model, replaced))
+        done.rounds.append(DecompositionRound(done.model, model, replaced))
         done.model = model
     return bool(replaced)
 
 
-def _replaced(node: onnx.NodeProto, rewriter: Rewriter) -> Replaced:
-    behind = rewriter.absorbed
-    inputs = [*node.input, *(i for act in behind for i in act.input[1:])]
-    outputs = behind[-1].output if behind else node.output
-    return Replaced(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
+def _replaced_node(node: onnx.NodeProto, rewriter: Rewriter) -> ReplacedNode:
+    activations = rewriter.absorbed
+    inputs = [*node.input, *(i for act in activations for i in act.input[1:])]
+    outputs = activations[-1].output if activations else node.output
+    return ReplacedNode(node.op_type, tuple(filter(None, inputs)), tuple(filter(None, outputs)), rewriter.nodes)
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
 
 
+# tolerances relative to the largest magnitude: room for another order of float operations, not for a wrong result
 CLOSE_FLOAT16 = 2.0**-9
-CLOSE = 2.0**-12  # of the largest magnitude: floats in another order; what is written out wrongly is far off
+CLOSE = 2.0**-12
 
 
-def check_same_values(done: Decomposed) -> None:
-    """Raises InternalError where nodes give another result than the one in whose place they stand, on what that reads in
-    a run on random inputs."""
+def check_same_values(done: DecomposedModel) -> None:
+    """Runs the models on random inputs and raises InternalError if replacing nodes compute other results than the nodes
+    they replace."""
     for each in done.rounds:
         _check_round(each)
 
 
-def _check_round(each: Round) -> None:
+def _check_round(each: DecompositionRound) -> None:
     constants = {i.name for i in each.before.graph.initializer}
     names = {n for r in each.replaced for n in (*r.inputs, *r.outputs)} - constants
     names -= {i.name for i in each.before.graph.input}
@@ -149,8 +159,8 @@ def _check_round(each: Round) -> None:
     values = feed | open_exposed(each.before, sorted(names)).run(feed, sorted(names))
     for replaced in each.replaced:
         fragment, outputs = _fragment(each, replaced)
-        given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
-        mine = open_exposed(fragment, []).run(given, outputs)
+        inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+        mine = open_exposed(fragment, []).run(inputs, outputs)
         wrong = [name for name in outputs if not is_close(mine[name], values[name])]
         alone = _computed_alone(each, replaced, values) if wrong else {}
         for name in wrong:
@@ -158,18 +168,18 @@ def _check_round(each: Round) -> None:
                 raise InternalError(f"{name}: writing {replaced.kind} out changed it; this is a bug of qverify")
 
 
-def _computed_alone(each: Round, replaced: Replaced, values: dict[str, Array]) -> dict[str, Array]:
-    """Returns what the replaced node itself makes of these values: between nodes of float16 onnxruntime leaves out casts
-    of its own, so that in the whole model a node may read what is not rounded."""
+def _computed_alone(each: DecompositionRound, replaced: ReplacedNode, values: dict[str, Array]) -> dict[str, Array]:
+    """Returns the outputs of the replaced node run alone on these values. In the whole model it may compute others:
+    between float16 nodes onnxruntime leaves out its own casts, so that a node reads values that were not rounded."""
     nodes, needed = list[onnx.NodeProto](), {*replaced.outputs}
     for node in reversed(each.before.graph.node):
         if needed.difference(replaced.inputs).intersection(node.output):
             nodes.insert(0, node)
             needed.update(node.input)
-    before = Round(each.before, each.before, [])
-    fragment, outputs = _fragment(before, Replaced(replaced.kind, replaced.inputs, replaced.outputs, nodes))
-    given = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
-    return open_exposed(fragment, []).run(given, outputs)
+    before = DecompositionRound(each.before, each.before, [])
+    fragment, outputs = _fragment(before, ReplacedNode(replaced.kind, replaced.inputs, replaced.outputs, nodes))
+    inputs = {i.name: values[i.name].astype(numpy_type(i)) for i in fragment.graph.input}
+    return open_exposed(fragment, []).run(inputs, outputs)
 
 
 def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
@@ -178,34 +188,35 @@ def _random(random: np.random.Generator, value: onnx.ValueInfoProto) -> Array:
 
 
 def is_close(mine: Array, theirs: Array) -> bool:
-    """Returns whether what was written out gives the fused node's values: floats within CLOSE of the largest, integers of
-    8 and 16 bits within 1, all others equal; of the same shape and dtype, but for float16 written out in float32."""
+    """Returns whether the replacement's values `mine` match the original node's values `theirs`: floats within CLOSE of
+    the largest magnitude, integers of 8 and 16 bits within 1, all others equal. Shape and dtype must be the same,
+    except that float16 may be replaced by float32."""
     close, narrow = CLOSE, theirs.dtype == np.float16 and mine.dtype == np.float32
     if narrow:
         theirs, close = theirs.astype(np.float32), CLOSE_FLOAT16
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         return False
     if mine.dtype.kind != "f":
-        most = mine.dtype.kind in "iu" and mine.dtype.itemsize < 4
-        return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= most).all())
-    finite = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-    return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * finite, equal_nan=True))
+        tolerance = int(mine.dtype.kind in "iu" and mine.dtype.itemsize < 4)
+        return bool((np.abs(mine.astype(np.int64) - theirs.astype(np.int64)) <= tolerance).all())
+    largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+    return bool(np.allclose(mine, theirs, rtol=0.0, atol=close * largest, equal_nan=True))
 
 
-def _fragment(each: Round, replaced: Replaced) -> tuple[onnx.ModelProto, list[str]]:
-    """Returns the nodes in the place of one as a model, and its outputs that they make."""
+def _fragment(each: DecompositionRound, replaced: ReplacedNode) -> tuple[onnx.ModelProto, list[str]]:
+    """Returns the replacing nodes as a model of their own, and the outputs of the replaced node that they compute."""
     graph, nodes = each.before.graph, replaced.nodes
-    known = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
-    graphs = (graph, each.after.graph)  # the later one says in which type a tensor is read
+    constants = {i.name: i for i in [*graph.initializer, *each.after.graph.initializer]}
+    graphs = (graph, each.after.graph)  # where both declare a tensor, the type in the later one counts
     infos = {v.name: v for g in graphs for v in [*g.value_info, *g.input, *g.output]}
-    made, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
-    outputs = [o for o in replaced.outputs if o in made]
+    computed, read = {o for n in nodes for o in n.output}, {i for n in nodes for i in n.input if i}
+    outputs = [o for o in replaced.outputs if o in computed]
     fragment = onnx.helper.make_graph(
         nodes,
         "written out",
-        [infos[n] for n in sorted(read - made - known.keys())],
+        [infos[n] for n in sorted(read - computed - constants.keys())],
         [onnx.ValueInfoProto(name=n) for n in outputs],
-        [known[n] for n in sorted((read - made) & known.keys())],
+        [constants[n] for n in sorted((read - computed) & constants.keys())],
     )
     version = max(each.before.ir_version, 4)
     model = onnx.helper.make_model(fragment, opset_imports=list(each.before.opset_import), ir_version=version)

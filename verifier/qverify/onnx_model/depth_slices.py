@@ -1,4 +1,4 @@
-"""Volumes (N, C, D, H, W) as images (N, C, H, W): the slices that each output depth of a window reads."""
+"""Rewrites windows over volumes (N, C, D, H, W) as windows over images (N, C, H, W), slice by slice in depth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The window of a convolution or pool of three spatial dims. pads: begins, then ends, as they are applied."""
+    """The window of a convolution or pool over three spatial dims.
+
+    pads: all begins, then all ends, with auto_pad resolved. size, out: depth, height and width of input and output."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -35,11 +37,12 @@ class Volume:
         }
 
     def taps(self) -> Array:
-        """Returns [out depth, kernel depth]: the depth that each tap reads, which may lie outside."""
+        """Returns the input depth that each tap reads, as an array [out depth, kernel depth]; it may lie outside the
+        input."""
         return np.arange(self.out[0])[:, None] * self.strides[0] - self.pads[0] + self._reach()
 
     def transposed_taps(self) -> Array:
-        """Returns the same of a transposed window; -1 where none is read."""
+        """Returns the same for a transposed window; -1 where a tap reads nothing."""
         far = np.arange(self.out[0])[:, None] + self.pads[0] - self._reach()
         return np.where(far % self.strides[0] == 0, far // self.strides[0], -1)
 
@@ -48,7 +51,7 @@ class Volume:
 
 
 def volume_of(r: Rewriter, node: onnx.NodeProto, kernel: tuple[int, ...], x: str, y: str) -> Volume:
-    """Returns the window of a node, its auto_pad resolved. x, y: the tensors that it reads and makes."""
+    """Returns the window of a node, with auto_pad resolved. x, y: names of its input and output tensor."""
     size, out = r.dims(x)[2:], r.dims(y)[2:]
     strides, dilations = (tuple(attribute(node, n, [1] * 3)) for n in ("strides", "dilations"))
     pads = [int(p) for p in attribute(node, "pads", [0] * 6)]
@@ -70,8 +73,11 @@ def volume_of(r: Rewriter, node: onnx.NodeProto, kernel: tuple[int, ...], x: str
 
 
 def slices(r: Rewriter, x: str, taps: Array, zero: str | None) -> tuple[str, tuple[int, ...]]:
-    """Writes (N, C, out depth, kernel depth, H, W) of x, and returns its name and dims. taps: the depth that each reads,
-    [out depth, kernel depth]; one outside is a slice of `zero`, a scalar of x's type, 0.0 if None."""
+    """Adds nodes that gather the slices of x that each tap reads, and returns the name and dims of the result, which
+    are (N, C, out depth, kernel depth, H, W).
+
+    taps: the depth that each tap reads, [out depth, kernel depth]. For a depth outside x the slice is filled with the
+    scalar tensor `zero`, or 0.0 if that is None."""
     n, c, depth, height, width = r.dims(x)
     outside = (taps < 0) | (taps >= depth)
     if outside.any():
@@ -84,7 +90,7 @@ def slices(r: Rewriter, x: str, taps: Array, zero: str | None) -> tuple[str, tup
 
 
 def _with_border(r: Rewriter, x: str, zero: str | None) -> str:
-    """Returns x with one slice of `zero` behind its last."""
+    """Adds nodes that append one slice filled with `zero` to x, and returns the result's name."""
     n, c, _, height, width = r.dims(x)
     if zero is None or zero in r.initializers:
         ends = r.ints("slices_border", [0] * 7 + [1, 0, 0])
@@ -98,7 +104,8 @@ def _with_border(r: Rewriter, x: str, zero: str | None) -> str:
 
 
 def images(r: Rewriter, source: str, dims: tuple[int, ...]) -> str:
-    """Returns what `slices` wrote as (N * out depth, C * kernel depth, H, W)."""
+    """Adds nodes that reshape the result of `slices` to images (N * out depth, C * kernel depth, H, W); returns their
+    name."""
     n, c, out, kernel, height, width = dims
     if out > 1:
         source = r.step("Transpose", [source], "slices_first", perm=[0, 2, 1, 3, 4, 5])
@@ -106,7 +113,8 @@ def images(r: Rewriter, source: str, dims: tuple[int, ...]) -> str:
 
 
 def volume_again(r: Rewriter, source: str, batch: int, dims: tuple[int, ...], to: str) -> None:
-    """Writes (N, O, out depth, h, w), `dims`, from images (N * out depth, O, h, w)."""
+    """Adds nodes that compute the volume `to` with dims (N, O, out depth, h, w) from images (N * out depth, O, h,
+    w)."""
     _, channels, out, height, width = dims
     if out == 1:
         r.node("Reshape", [source, r.ints("volume_dims", dims)], to)

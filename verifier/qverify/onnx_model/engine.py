@@ -1,4 +1,4 @@
-"""The only import of onnxruntime: sessions with pinned settings."""
+"""Runs models on onnxruntime with pinned settings. This is the only file that imports onnxruntime in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from qverify.printable import said_by
 
 Array = npt.NDArray[Any]
 LEVELS = ("disable_all", "basic", "extended", "all")
-NO_SPINNING = ("session.intra_op.allow_spinning", "0")  # threads that wait for work use no processor; no value changes
+NO_SPINNING = (
+    "session.intra_op.allow_spinning",
+    "0",
+)  # waiting threads sleep instead of spinning; results are unaffected
 
 
 def version() -> str:
@@ -26,8 +29,8 @@ def version() -> str:
 
 
 def _onnxruntime() -> Any:
-    """Returns the module. Since version 1.29 it reports the use of models to its makers over the network, unless this
-    variable is there before it is imported; what is verified stays on this machine."""
+    """Returns the onnxruntime module, imported with telemetry disabled. Since version 1.29 it reports the use of models
+    to its makers over the network unless this variable is set before the import."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -35,8 +38,8 @@ def _onnxruntime() -> Any:
 
 
 def load_quantization() -> Any:
-    """Returns the names of onnxruntime's quantizer that quantizer.py uses, as attributes; `reader` makes its
-    CalibrationDataReader from an iterator of feeds."""
+    """Returns a namespace with the classes and functions of onnxruntime's quantizer that quantizer.py uses. Its
+    `reader` is a CalibrationDataReader over an iterator of feeds."""
     _onnxruntime()
     from types import SimpleNamespace
 
@@ -65,16 +68,17 @@ def load_quantization() -> Any:
     )
 
 
-def _left_out(model: bytes, level: str) -> list[str]:
-    """Returns the optimizers that are left out. NchwcTransformer, which ends the process on many a model with float16 in
-    it (onnxruntime 1.31: Transpose and MatMul of float16), only has kernels of float32."""
+def _disabled_optimizers(model: bytes, level: str) -> list[str]:
+    """Returns the names of the optimizers to disable. NchwcTransformer is disabled for models with float16, many of
+    which make it end the process (onnxruntime 1.31: Transpose and MatMul of float16); it only has float32 kernels
+    anyway."""
     left_out = ["WeightBiasQuantization"]
     if level != "all":
         return left_out
     try:
         graph = onnx.load_from_string(model).graph
     except DecodeError:
-        return left_out  # onnxruntime says so
+        return left_out  # the session reports it
     half = any(i.data_type == onnx.TensorProto.FLOAT16 for i in graph.initializer) or any(
         a.name == "to" and a.i == onnx.TensorProto.FLOAT16 for n in graph.node for a in n.attribute
     )
@@ -82,8 +86,13 @@ def _left_out(model: bytes, level: str) -> list[str]:
 
 
 class Engine:
-    """One onnxruntime session. settings: the pinned settings, for the report. Raises BadFileError for a model it
-    refuses."""
+    """One onnxruntime session. Raises BadFileError if onnxruntime refuses the model.
+
+    Attributes:
+        settings: the pinned settings, for the report.
+        inputs, outputs: names of the model's inputs and outputs.
+        tensors: names of the outputs that are tensors, not sequences.
+    """
 
     def __init__(
         self,
@@ -95,18 +104,20 @@ class Engine:
         optimized_path: str = "",
         lent: Mapping[str, Array] | None = None,
     ):
-        """lent: the data of initializers that the model has no data of; they are read where they are. The model is run
-        with guarded divisions (guard_divisions.py)."""
+        """Opens the session. Integer divisions of the model are guarded (guard_divisions.py).
+
+        level: one of LEVELS, the graph optimization level. lent: arrays for the initializers that have no data in the
+        model; onnxruntime reads them in place, without a copy."""
         model = guard_divisions(model)
         ort = _onnxruntime()
         options = ort.SessionOptions()
-        chosen = {
+        levels = {
             "disable_all": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
             "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
             "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
             "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }
-        options.graph_optimization_level = chosen[level]
+        options.graph_optimization_level = levels[level]
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4
         options.add_session_config_entry(*NO_SPINNING)
@@ -120,7 +131,7 @@ class Engine:
             self._lent = {n: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for n, v in lent.items()}
             options.add_external_initializers(list(self._lent), list(self._lent.values()))
             for name, value in self._lent.items():
-                options.add_initializer(name, value)  # without this it keeps a copy
+                options.add_initializer(name, value)  # without this call onnxruntime keeps a copy
         self.settings = {
             "level": level,
             "threads": threads,
@@ -129,18 +140,21 @@ class Engine:
         }
         try:
             self._session = ort.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=_left_out(model, level)
+                model,
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=_disabled_optimizers(model, level),
             )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
             raise BadFileError(f"onnxruntime refuses the model: {said_by(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
-        self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}  # no sequences
+        self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}
 
     def run(self, feed: Mapping[str, Array], names: Sequence[str] | None = None) -> dict[str, Array]:
         """Returns the named outputs (all by default). Raises BadFileError if onnxruntime fails."""
         wanted = list(names) if names is not None else self.outputs
-        if not wanted:  # onnxruntime takes an empty list for all
+        if not wanted:  # onnxruntime would return all outputs for an empty list
             return {}
         try:
             values = self._session.run(

@@ -6,7 +6,7 @@ import onnx
 
 
 def expose_tensors(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
-    """Returns a copy of the model with these tensors as outputs, too."""
+    """Returns a copy of the model that has these tensors as additional outputs."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     existing = {o.name for o in copy.graph.output}

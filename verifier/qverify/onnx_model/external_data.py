@@ -1,4 +1,5 @@
-"""External data of an ONNX file: read beside the model, checked, and put into it, so that its bytes say all of it."""
+"""Reads the external data files of an ONNX model, checks them, and embeds them, so that the model is complete in
+itself."""
 
 from __future__ import annotations
 
@@ -17,16 +18,18 @@ KEYS = {"location", "offset", "length", "checksum"}
 
 
 def has_external_data(model: onnx.ModelProto) -> bool:
-    """Returns whether a tensor of the model is stored in another file."""
+    """Returns whether a tensor of the model is external in another file."""
     return any(_external(t) for t in _tensors(model))
 
 
 def embed_external_data(model: onnx.ModelProto, name: str, folder: str) -> None:
-    """Reads every external tensor into the model. folder: the model's; "" where it has none. Raises BadFileError for a
-    place outside the folder, a link, a size that is not the tensor's, and above 2 GiB in all."""
-    stored = list(filter(_external, _tensors(model)))
-    left = MAX_BYTES - model.ByteSize() if stored else 0
-    for tensor in stored:
+    """Reads every external tensor into the model, in place.
+
+    folder: the folder of the model's file, or "" if it has none. Raises BadFileError for a location outside the folder,
+    a symbolic link, a size that differs from the tensor's, and more than 2 GiB in all."""
+    external = list(filter(_external, _tensors(model)))
+    left = MAX_BYTES - model.ByteSize() if external else 0
+    for tensor in external:
         where = f"{name}: external data of {tensor.name!r}"
         if not folder:
             raise BadFileError(f"{where}: the model was not read from a folder")
@@ -68,6 +71,7 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _number(text: str | None, otherwise: int, where: str) -> int:
+    """Returns the number of bytes in the text, or `otherwise` if there is no text. Raises BadFileError."""
     if not text:
         return otherwise
     if not (text.isascii() and text.isdigit() and len(text) < 19):
@@ -76,6 +80,7 @@ def _number(text: str | None, otherwise: int, where: str) -> int:
 
 
 def _size_bytes(tensor: onnx.TensorProto, where: str) -> int:
+    """Returns the size of the tensor's data according to its type and dims. Raises BadFileError."""
     kinds = onnx.TensorProto
     if tensor.data_type in PER_BYTE:
         return -(-_elements(tensor, where) // PER_BYTE[tensor.data_type])
@@ -106,7 +111,7 @@ def _read(folder: str, location: str, offset: int, size: int, where: str) -> byt
     if os.path.isdir(path):
         raise BadFileError(f"{where}: {location!r} is not a file")
     try:
-        # a link or a pipe that took the file's place in the meantime is not followed or waited for
+        # do not follow a link, or wait for a pipe, that replaced the file since the checks above
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as file:
             state = os.fstat(handle)

@@ -1,4 +1,4 @@
-"""Refuses a file that is damaged, is no valid ONNX, or has operators that nothing knows, before anything is computed."""
+"""Refuses a file that is damaged, not a valid ONNX, or contains unknown operators, before anything is computed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
 from qverify.printable import said_by
 
 SIZES = {"strides", "dilations", "kernel_shape", "blocksize", "group", "num_outputs", "num_groups", "size"}
-MOST = 2**30
-ONLY_ONNXRUNTIME = ("SimplifiedLayerNormalization",)  # its own operators in ONNX's domain
-CHECKED_BY_RUNNING = ("com.microsoft", "No Op registered")  # what the checker does not know
+MAX_SIZE = 2**30
+ONLY_ONNXRUNTIME = ("SimplifiedLayerNormalization",)  # onnxruntime's own operators that it puts into ONNX's domain
+CHECKED_BY_RUNNING = ("com.microsoft", "No Op registered")  # errors of the checker about operators unknown to it
 
 
 def check_names(model: onnx.ModelProto, name: str) -> None:
@@ -25,7 +25,8 @@ def check_names(model: onnx.ModelProto, name: str) -> None:
         if not any(node.output):
             raise BadFileError(f"{name}: a node {node.op_type!r} has no output; remove it")
     try:
-        readable = all(isinstance(text, str) for text in _names(graph))  # protobuf gives bytes where it cannot decode
+        # protobuf may return bytes if it cannot decode a name
+        readable = all(isinstance(text, str) for text in _names(graph))
     except UnicodeDecodeError:
         readable = False
     if not readable:
@@ -33,6 +34,7 @@ def check_names(model: onnx.ModelProto, name: str) -> None:
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[object]:
+    """Yields every name in the graph."""
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
     for part in (graph.input, graph.output, graph.value_info, graph.initializer):
@@ -42,16 +44,15 @@ def _names(graph: onnx.GraphProto) -> Iterator[object]:
 
 
 def check_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError naming every operator that is neither in ONNX nor in com.microsoft, and those that would
-    end this process."""
-    found: dict[str, list[str]] = {}
+    """Raises UnsupportedError that names every operator that is neither in ONNX nor in com.microsoft, and every node
+    that would make onnxruntime end this process."""
+    nodes_by_reason: dict[str, list[str]] = {}
     for node in model.graph.node:
-        said = _unknown(node)
-        if said:
-            found.setdefault(said, []).append(node.name or next(filter(None, node.output)))
+        if reason := _reason_to_refuse(node):
+            nodes_by_reason.setdefault(reason, []).append(node.name or next(filter(None, node.output)))
     lines = [
-        f"node {nodes[0]!r} {said}" + (f" ({len(nodes)} such nodes in all)" if len(nodes) > 1 else "")
-        for said, nodes in sorted(found.items(), key=lambda item: -len(item[1]))
+        f"node {nodes[0]!r} {reason}" + (f" ({len(nodes)} such nodes in all)" if len(nodes) > 1 else "")
+        for reason, nodes in sorted(nodes_by_reason.items(), key=lambda item: -len(item[1]))
     ]
     if len(lines) == 1:
         raise UnsupportedError(f"{name}: {lines[0]}")
@@ -61,10 +62,11 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
         )
 
 
-def _unknown(node: onnx.NodeProto) -> str:
+def _reason_to_refuse(node: onnx.NodeProto) -> str:
+    """Returns why the node cannot be run, as the end of a sentence, or "" if it can."""
     domain = "" if node.domain == "ai.onnx" else node.domain
-    known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
-    if not known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
+    is_known = domain == "com.microsoft" or onnx.defs.has(node.op_type, domain)
+    if not is_known and (domain or node.op_type not in ONLY_ONNXRUNTIME):
         kind = f"{domain}::{node.op_type}" if domain else node.op_type
         return f"is of the unknown operator {kind}; replace it with ONNX operators, cut the model before it, or name what runs it (--reference-engine)"
     if node.op_type in ("QLinearSigmoid", "QLinearLeakyRelu") and len(node.input) < 5:
@@ -75,22 +77,22 @@ def _unknown(node: onnx.NodeProto) -> str:
 
 
 def check_sizes(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for a stride, window, block or group that is no size; onnxruntime would divide by zero and
-    end this process."""
+    """Raises BadFileError for a stride, window, block or group that is not a valid size; onnxruntime would divide by
+    zero and end this process."""
     for node in model.graph.node:
         for attribute in node.attribute:
-            if attribute.name in SIZES and any(not 1 <= i <= MOST for i in (attribute.ints or [attribute.i])):
+            if attribute.name in SIZES and any(not 1 <= i <= MAX_SIZE for i in (attribute.ints or [attribute.i])):
                 raise BadFileError(
-                    f"{name}: node {node.name or node.output[0]!r} ({node.op_type}): {attribute.name} has a value below 1 or above {MOST}"
+                    f"{name}: node {node.name or node.output[0]!r} ({node.op_type}): {attribute.name} has a value below 1 or above {MAX_SIZE}"
                 )
 
 
 def check_valid(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for what ONNX's checker refuses. The shapes of inner tensors and outputs, which are found
-    again, are taken out."""
+    """Raises BadFileError if ONNX's checker refuses the model. Removes the shapes of inner tensors and outputs, which
+    are determined later, in place."""
     del model.graph.value_info[:]
     for output in model.graph.output:
-        output.type.tensor_type.shape.SetInParent()  # onnxruntime needs none, the checker any
+        output.type.tensor_type.shape.SetInParent()  # the checker requires a shape, even an empty one
     try:
         if not _is_valid_without_data(model):
             onnx.checker.check_model(model)
@@ -100,12 +102,13 @@ def check_valid(model: onnx.ModelProto, name: str) -> None:
 
 
 def _is_checked_by_running(error: Exception) -> bool:
+    """Returns whether the checker refuses an operator it does not know, which onnxruntime then checks."""
     return any(word in str(error) for word in CHECKED_BY_RUNNING)
 
 
 def _is_valid_without_data(model: onnx.ModelProto) -> bool:
-    """Returns whether the checker accepts the model with one element in the place of each large constant. Of those it
-    only sees whether their data have the size that type and dims say, as check_constants does."""
+    """Returns whether the checker accepts the model with each large constant replaced by a single element. All it would
+    check of large constants is that their data have the size that type and dims require, which check_constants does."""
     item_bytes = {**INTEGERS, **FLOATS}
     light, large = light_copy(model, item_bytes)
     for tensor in light.graph.initializer:
@@ -119,18 +122,19 @@ def _is_valid_without_data(model: onnx.ModelProto) -> bool:
 
 
 def check_constants(model: onnx.ModelProto, name: str) -> None:
-    """Raises BadFileError for an initializer or a Constant node that has other data than its type and dims say, or
-    NaN. Infinities are allowed (limits of Clip, masks); biases are checked for them elsewhere."""
-    for what, tensor in _constants(model.graph):
+    """Raises BadFileError for an initializer or a Constant node whose data do not fit its type and dims or contain NaN.
+    Infinities are allowed here (limits of Clip, masks); biases are checked for them elsewhere."""
+    for description, tensor in _constants(model.graph):
         try:
             values = numpy_helper.to_array(tensor)
         except Exception as error:
-            raise BadFileError(f"{name}: {what} is damaged: {said_by(error)}") from error
+            raise BadFileError(f"{name}: {description} is damaged: {said_by(error)}") from error
         if tensor.data_type in FLOATS and values.size and np.isnan(values).any():
-            raise BadFileError(f"{name}: {what} contains NaN")
+            raise BadFileError(f"{name}: {description} contains NaN")
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yields every constant with a description for messages."""
     yield from ((f"initializer {t.name!r}", t) for t in graph.initializer)
     for node in (n for n in graph.node if n.op_type == "Constant"):
         yield from ((f"constant {node.output[0]!r}", a.t) for a in node.attribute if a.HasField("t"))

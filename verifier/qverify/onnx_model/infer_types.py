@@ -1,4 +1,5 @@
-"""Types and shapes that ONNX's inference finds from a graph's inputs and constants alone, with the values of shapes."""
+"""Finds types and shapes with ONNX's inference, from a graph's inputs and constants alone, following values of
+shapes."""
 
 from __future__ import annotations
 
@@ -9,33 +10,36 @@ from onnx import shape_inference
 
 CEIL_POOLS = ("AveragePool", "LpPool", "MaxPool")
 RESIZES = ("Resize", "Upsample")
-BY_A_RUN = "inferred.by.a.run"  # a domain whose nodes the inference does not know
-LARGE = 1024  # bytes; a larger constant is no shape, and only its type is looked at
-Types = dict[str, tuple[int, tuple[int, ...]]]  # by tensor: ONNX's number of the type, dims
+BY_A_RUN = "inferred.by.a.run"  # made-up domain for nodes that inference must not handle, so that a run decides
+LARGE = 1024  # bytes; a larger constant cannot be a shape, so only its type is used
+Types = dict[str, tuple[int, tuple[int, ...]]]  # tensor name to ONNX's number of the element type, and dims
 
 
 def infer_types(model: onnx.ModelProto, more: Types) -> Types:
-    """Returns what is known of the tensors with static shapes. more: what is known of some of them already. What the file states about inner tensors and the shapes
-    of outputs is not used: it may be partial or wrong."""
+    """Returns the types of all tensors whose static shape is known.
+
+    What the file states about inner tensors and the shapes of outputs is ignored, because it may be partial or wrong.
+    more: types that are known from elsewhere."""
     skeleton = without_large_constants(model)
-    made = {o for node in model.graph.node for o in node.output}
-    infos = [onnx.helper.make_tensor_value_info(n, *more[n]) for n in more if n in made]
+    computed = {o for node in model.graph.node for o in node.output}
+    infos = [onnx.helper.make_tensor_value_info(n, *more[n]) for n in more if n in computed]
     skeleton.graph.value_info.extend(infos)
     try:
         inferred = shape_inference.infer_shapes(skeleton, data_prop=True)
-    except Exception:  # of the C++ library: then a run has to tell
+    except Exception:  # the C++ library's errors; a run finds the types later
         inferred = skeleton
     graph = inferred.graph
-    known: Types = {i.name: (i.data_type, tuple(i.dims)) for i in model.graph.initializer}
+    types: Types = {i.name: (i.data_type, tuple(i.dims)) for i in model.graph.initializer}
     for value in [*graph.input, *graph.value_info, *graph.output]:
         kind = value.type.tensor_type
         if kind.elem_type and kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
-            known[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    return known
+            types[value.name] = (kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return types
 
 
 def _is_uneven(tensor: onnx.TensorProto) -> bool:
-    """Returns whether a small tensor has a value that is no multiple of 1/256, so that products with it are rounded."""
+    """Returns whether a small tensor has a value that is not a multiple of 1/256, so that products with it are
+    rounded."""
     if prod(tensor.dims) * 8 > LARGE:
         return False
     values = onnx.numpy_helper.to_array(tensor).astype("float64") * 256
@@ -43,7 +47,9 @@ def _is_uneven(tensor: onnx.TensorProto) -> bool:
 
 
 def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns what inference needs of the model: its nodes, inputs and small constants; of the large ones the types."""
+    """Returns a copy of the model for inference: nodes, inputs and small constants; large constants become inputs.
+    Nodes for which ONNX's inference differs from onnxruntime are changed so that it finds the same shape as
+    onnxruntime, or none."""
     skeleton = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     skeleton.opset_import.extend(model.opset_import)
     graph, fed = skeleton.graph, {i.name for i in model.graph.input}
@@ -58,7 +64,7 @@ def without_large_constants(model: onnx.ModelProto) -> onnx.ModelProto:
             node.domain = BY_A_RUN  # onnxruntime multiplies in float32, ONNX in float64: 10 * 0.7 is 7 or less
         if node.op_type == "PRelu" and node.domain in ("", "ai.onnx") and broadcasts:
             node.op_type = "Pow"  # onnxruntime broadcasts both ways, ONNX gives the shape of the first input
-        if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # then onnxruntime reads no pads
+        if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):  # onnxruntime ignores pads then
             kept = [a for a in node.attribute if a.name != "pads"]
             del node.attribute[:]
             node.attribute.extend(kept)

@@ -1,5 +1,6 @@
-"""Models without the data of their large constants, which are most of their bytes: what only looks at nodes, names and
-types needs no copy of them, and onnxruntime reads them where they are."""
+"""Models without the data of their large constants, which make up most of their bytes.
+
+Code that only looks at nodes, names and types then copies little, and onnxruntime reads the constants in place."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from onnx import numpy_helper
 from qverify.onnx_model.node_order import reads
 
 Array = npt.NDArray[Any]
-LARGE = 1 << 14  # bytes of a constant that is worth it
+LARGE = 1 << 14  # bytes; smaller constants keep their data in the model
 INTEGERS: dict[int, int] = {
     onnx.TensorProto.UINT8: 1,
     onnx.TensorProto.INT8: 1,
@@ -24,27 +25,32 @@ INTEGERS: dict[int, int] = {
     onnx.TensorProto.INT16: 2,
     onnx.TensorProto.INT32: 4,
     onnx.TensorProto.INT64: 8,
-}  # their bytes; what kernels compute from them does not depend on where they are
+}  # bytes of an element; results of integer kernels do not depend on the alignment of constants in memory
 FLOATS: dict[int, int] = {onnx.TensorProto.FLOAT: 4, onnx.TensorProto.DOUBLE: 8, onnx.TensorProto.FLOAT16: 2}
 OTHER_DATA = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "external_data")
 
 
 @dataclass(slots=True)
 class LightModel:
-    """A model without the data of its large constants of integers. constants: these, by name."""
+    """A model without the data of its large integer constants.
+
+    constants: these constants, by name."""
 
     model: onnx.ModelProto
     constants: dict[str, Array]
 
 
 def light_copy(
-    model: onnx.ModelProto, item_bytes: Mapping[int, int] = INTEGERS, but: tuple[str, ...] = ()
+    model: onnx.ModelProto, item_bytes: Mapping[int, int] = INTEGERS, omit: tuple[str, ...] = ()
 ) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
-    """Returns a copy of the model whose large constants have no data, and the model's own tensors of these by name.
-    item_bytes: the types of constants that are left out. but: fields of the graph that are left out, too."""
+    """Returns a copy of the model whose large constants have no data, and the original tensors of these constants, by
+    name.
+
+    item_bytes: the element types of the constants whose data is left out, with the bytes of an element. omit: fields of
+    the graph that are left out of the copy altogether."""
     light, large = onnx.ModelProto(), dict[str, onnx.TensorProto]()
     _copy_fields(model, light, ("graph",))
-    _copy_fields(model.graph, light.graph, ("initializer", *but))
+    _copy_fields(model.graph, light.graph, ("initializer", *omit))
     light.graph.SetInParent()
     for tensor in model.graph.initializer:
         if _is_large(tensor, item_bytes) and tensor.name not in large:
@@ -56,31 +62,33 @@ def light_copy(
 
 
 def light_model(model: onnx.ModelProto, constants: Mapping[str, Array] | None = None) -> LightModel:
-    """Returns the model as a LightModel. constants: values of its initializers, as far as the caller has them already."""
+    """Returns the model as a LightModel.
+
+    constants: values of initializers that the caller already has as arrays; they are used instead of new copies."""
     light, large = light_copy(model)
-    known, arrays = constants or {}, dict[str, Array]()
+    existing, arrays = constants or {}, dict[str, Array]()
     read = {name for node in light.graph.node for name in reads(node)}
     for tensor in light.graph.initializer:
         name = tensor.name
         if name not in large or tensor.HasField("raw_data"):
             continue
-        if name not in read:  # onnxruntime takes it out, and would then miss it
+        if name not in read:  # onnxruntime removes unread constants and would fail to find it
             tensor.CopyFrom(large[name])
             continue
-        arrays[name] = known[name] if name in known else numpy_helper.to_array(large[name])
+        arrays[name] = existing[name] if name in existing else numpy_helper.to_array(large[name])
         _lend(tensor)
     return LightModel(light, arrays)
 
 
 def is_large(value: Array) -> bool:
-    """Returns whether the data of a constant would be left out of a light_model()."""
+    """Returns whether light_model() leaves out the data of this constant."""
     if value.nbytes < LARGE or sys.byteorder != "little" or value.dtype.kind not in "iu":
         return False
     return onnx.helper.np_dtype_to_tensor_dtype(value.dtype) in INTEGERS
 
 
 def lent_tensor(name: str, value: Array) -> onnx.TensorProto:
-    """Returns the initializer of a light_model() for a constant whose data is left out."""
+    """Returns the initializer, without data, that stands for a large constant in a LightModel."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
     tensor = onnx.TensorProto(name=name, data_type=kind, dims=value.shape)
     _lend(tensor)
@@ -88,12 +96,13 @@ def lent_tensor(name: str, value: Array) -> onnx.TensorProto:
 
 
 def _lend(tensor: onnx.TensorProto) -> None:
+    """Marks the tensor's data as external, so that onnxruntime takes the array passed as Engine(lent=...)."""
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="lent")
 
 
 def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
-    """Returns the model of a LightModel, or a part of it, after giving it the data of its constants."""
+    """Puts the data of its constants into the model of a LightModel, or a part of it, in place, and returns it."""
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.CopyFrom(numpy_helper.from_array(constants[tensor.name], tensor.name))
@@ -101,7 +110,7 @@ def with_data(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.Mo
 
 
 def _is_large(tensor: onnx.TensorProto, item_bytes: Mapping[int, int]) -> bool:
-    """Returns whether the tensor has LARGE bytes or more, as raw data of a type that numpy has and nothing else."""
+    """Returns whether the tensor has LARGE bytes or more, stored only as raw data of one of these types."""
     size = prod(tensor.dims) * item_bytes.get(tensor.data_type, 0)
     if size < LARGE or sys.byteorder != "little" or tensor.HasField("segment") or not tensor.name:
         return False
@@ -109,10 +118,10 @@ def _is_large(tensor: onnx.TensorProto, item_bytes: Mapping[int, int]) -> bool:
     return plain and tensor.HasField("raw_data")
 
 
-def _copy_fields(source: Any, target: Any, but: tuple[str, ...]) -> None:
-    """Copies the fields that are set in a message to an empty one, without those named in `but`."""
+def _copy_fields(source: Any, target: Any, omit: tuple[str, ...]) -> None:
+    """Copies the fields that are set in a message to an empty one, except those named in `omit`."""
     for field, value in source.ListFields():
-        if field.name in but:
+        if field.name in omit:
             continue
         if isinstance(value, (str, bytes, int, float)):
             setattr(target, field.name, value)

@@ -1,4 +1,4 @@
-"""Opens the user's ONNX file, or refuses it with a message of one line."""
+"""Opens the user's ONNX file, or refuses it with a one-line message."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ def read_file(path: str) -> bytes:
 
 
 def read_model(path: str) -> bytes:
-    """Returns the bytes of a file of -m; those of an ONNX with external data contain that data, so that they are the
-    whole model for every reader, hash, capture and bundle. Raises BadFileError."""
+    """Returns the bytes of a model file. External data of an ONNX is embedded, so that the bytes are the whole model
+    for every reader, hash, capture and bundle. Raises BadFileError."""
     data = read_file(path)
-    return with_external_data(data, path)[0] if b"location" in data else data  # the key that every external tensor has
+    return with_external_data(data, path)[0] if b"location" in data else data  # a key of every external tensor
 
 
 def with_external_data(data: bytes, path: str) -> tuple[bytes, onnx.ModelProto | None]:
-    """Returns read_model()'s bytes of a file that has been read, and the model in them; None where they are no ONNX, which
-    whoever reads them says."""
+    """Returns the bytes with external data embedded, and the parsed model, or None if they are not an ONNX, which
+    parse() reports later.
+
+    data: the bytes of the file `path`, whose folder has the external data."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -72,7 +74,8 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Returns the model. Raises BadFileError where it has no node, as what any bytes may parse to."""
+    """Returns the model. Raises BadFileError if it has no node or no opset: arbitrary bytes may parse as such a
+    model."""
     if not model.graph.node or not model.opset_import:
         raise BadFileError(f"{name}: not an ONNX model (no nodes or no opset)")
     return model
@@ -81,18 +84,23 @@ def check_parsed(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 def load(
     data: bytes | onnx.ModelProto, name: str, folder: str = "", shapes: dict[str, tuple[int, ...]] | None = None
 ) -> onnx.ModelProto:
-    """Returns a checked model in running order, without functions of its own, with static shapes of all tensors as
-    value_info and with everything computed that depends on constants only. shapes: input name to dims for dynamic
-    inputs. data: a file's bytes, or what parse() made of them, which is changed.
+    """Returns a checked model: nodes in running order, its functions inlined, static shapes of all tensors as
+    value_info, and everything that depends on constants only already computed.
 
-    Raises BadFileError: not ONNX, no node, dynamic shapes without `shapes`, external data missing or outside the
-    folder, a cycle, NaN in weights. Raises UnsupportedError for an unknown operator, and for one
-    that draws random numbers."""
+    Args:
+        data: the bytes of a file, or the model that parse() returned for them, which is changed.
+        name: the name of the model in messages.
+        folder: the folder with the external data, or "" if there is none.
+        shapes: input name to dims, for dynamic inputs.
+
+    Raises BadFileError if the data is not an ONNX or has no node, an input's shape is dynamic and not in `shapes`,
+    external data is missing or outside the folder, the graph has a cycle, or weights contain NaN. Raises
+    UnsupportedError for an unknown operator and for one that draws random numbers."""
     model = parse(data, name) if isinstance(data, bytes) else data
     embed_external_data(model, name, folder)
     model = inline_functions(model, name)
     check_names(model, name)
-    initializers_are_no_inputs(model)
+    remove_initializers_from_inputs(model)
     check_operators(model, name)
     check_sizes(model, name)
     sort_nodes(model.graph, name)
@@ -107,8 +115,9 @@ def load(
     return model
 
 
-def initializers_are_no_inputs(model: onnx.ModelProto) -> None:
-    """Takes initializers out of the graph's inputs, where ir_version 3 had to list them; here they are constants."""
+def remove_initializers_from_inputs(model: onnx.ModelProto) -> None:
+    """Removes initializers from the graph's inputs, where ir_version 3 had to list them, in place: they are
+    constants."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in model.graph.input]
     del model.graph.input[:]
@@ -125,12 +134,14 @@ def make_negative_dims_dynamic(graph: onnx.GraphProto) -> None:
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Returns whether the model, or a function of it, has an operator on quantized tensors."""
+    """Returns whether the model or one of its functions contains an operator on quantized tensors."""
     nodes = [*model.graph.node, *(n for f in model.functions for n in f.node)]
     return any(node.op_type in QUANTIZED or node.op_type.startswith(("QLinear", "DynamicQuantize")) for node in nodes)
 
 
 def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Sets the dims of dynamic inputs, in place. Raises BadFileError if an input's shape stays dynamic, has a size of
+    0, or contradicts `shapes`."""
     constants = {i.name for i in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     unknown = shapes.keys() - {i.name for i in inputs}
@@ -164,12 +175,13 @@ def fix_shapes(model: onnx.ModelProto, name: str, shapes: dict[str, tuple[int, .
 
 
 def _option(name: str, shapes: dict[str, tuple[int, ...]]) -> str:
+    """Returns the value of --shape for this input."""
     return f"{name}={','.join(map(str, shapes[name]))}"
 
 
 def _set_dims(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...], where: str) -> None:
-    """Sets the sizes of an input's dynamic dims. Raises BadFileError where the file has another size: the original ONNX
-    could not be run on such an input."""
+    """Sets the sizes of an input's dynamic dims, in place. Raises BadFileError if the file states another size, because
+    the original ONNX could not be run on such an input."""
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
         return

@@ -1,4 +1,4 @@
-"""Puts the nodes of a graph into running order, whatever order the file has them in."""
+"""Sorts the nodes of a graph into running order, and walks through the subgraphs of nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from qverify.errors import BadFileError
 
 
 def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
-    """Sorts the nodes so that each comes after those that make its inputs; the file's order is kept where that is so
-    already. Raises BadFileError for a cycle and for a tensor that two nodes make."""
+    """Sorts the nodes, in place, so that each comes after those that compute its inputs; a graph that is already in
+    such an order is not changed. Raises BadFileError for a cycle and for a tensor that two nodes compute."""
     nodes = list(graph.node)
     makers = _makers(nodes, name)
     waits = [{makers[n] for n in reads(node) if n in makers} for node in nodes]
@@ -39,6 +39,7 @@ def sort_nodes(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _makers(nodes: list[onnx.NodeProto], name: str) -> dict[str, int]:
+    """Returns the position of the node that computes each tensor. Raises BadFileError if two nodes compute the same."""
     makers: dict[str, int] = {}
     for at, node in enumerate(nodes):
         for output in filter(None, node.output):
@@ -48,23 +49,23 @@ def _makers(nodes: list[onnx.NodeProto], name: str) -> dict[str, int]:
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields every tensor that the node reads, also inside its graphs."""
-    for one in inner_nodes(node):
-        yield from one.input
-        for graph in graphs_of(one):
+    """Yields every tensor that the node reads, also inside its subgraphs."""
+    for inner in inner_nodes(node):
+        yield from inner.input
+        for graph in graphs_of(inner):
             yield from (o.name for o in graph.output)
 
 
 def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yields the node and all nodes of its graphs."""
+    """Yields the node and all nodes of its subgraphs."""
     todo = [node]
     while todo:
-        one = todo.pop()
-        yield one
-        for graph in graphs_of(one):
+        current = todo.pop()
+        yield current
+        for graph in graphs_of(current):
             todo += graph.node
 
 
 def graphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """Returns the node's own graphs."""
+    """Returns the node's subgraphs."""
     return [g for a in node.attribute for g in [*a.graphs, *([a.g] if a.HasField("g") else [])]]

@@ -1,4 +1,5 @@
-"""An ONNX model that nothing here can run: its inputs, its outputs, and which node makes which tensor."""
+"""ONNX models that qverify cannot run itself (a reference engine runs them): inputs, outputs, and what computes
+what."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import onnx
 
 from qverify.errors import UsageError
 from qverify.onnx_model.expose_tensors import expose_tensors
-from qverify.onnx_model.load import fix_shapes, initializers_are_no_inputs, parse, read_model
+from qverify.onnx_model.load import fix_shapes, parse, read_model, remove_initializers_from_inputs
 from qverify.tensors.spec import TensorSpec
 
 Shape = tuple[int | None, ...]
@@ -17,7 +18,9 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class OpaqueNode:
-    """A node. op: with its domain. inputs: without constants and absent ones. outputs: without absent ones."""
+    """A node of an OpaqueModel.
+
+    op: operator type with its domain. inputs, outputs: tensor names, without constants and omitted ones."""
 
     op: str
     inputs: tuple[str, ...]
@@ -26,9 +29,17 @@ class OpaqueNode:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueModel:
-    """data: the file with external data in it. inputs: their specs. outputs: the names of the final outputs. declared:
-    dtype and dims of tensors as far as the file states them; None for a dim, and for dims, that it leaves open.
-    nodes: in the file's order."""
+    """An ONNX model that only a reference engine can run.
+
+    Attributes:
+        path: path of the file.
+        data: the file's bytes with external data embedded.
+        inputs: specs of the inputs.
+        outputs: names of the final outputs.
+        declared: dtype and dims of tensors as far as the file states them; None for a dim, or for all dims, left open.
+        nodes: the nodes in the file's order.
+        proto: the parsed model.
+    """
 
     path: str
     data: bytes
@@ -39,20 +50,22 @@ class OpaqueModel:
     proto: onnx.ModelProto
 
     def exposed(self) -> bytes:
-        """Returns the model with every node's output as an output of its own."""
+        """Returns the serialized model with every node's outputs as additional outputs."""
         names = [name for node in self.nodes for name in node.outputs]
         return bytes(expose_tensors(self.proto, names).SerializeToString())
 
 
 def read_opaque(path: str, shapes: dict[str, tuple[int, ...]]) -> OpaqueModel:
-    """Returns the model. shapes: of dynamic inputs. Raises BadFileError for a file that is no ONNX or leaves the shape of
-    an input open, UsageError for an output that no node makes."""
+    """Returns the model in the file.
+
+    shapes: dims of dynamic inputs. Raises BadFileError if the file is not an ONNX or leaves the shape of an input open,
+    UsageError if no node computes one of the outputs."""
     data = read_model(path)
     proto = parse(data, path)
-    initializers_are_no_inputs(proto)
+    remove_initializers_from_inputs(proto)
     fix_shapes(proto, path, shapes)
     graph = proto.graph
-    inputs = tuple(TensorSpec(i.name, *_known(i)) for i in graph.input)
+    inputs = tuple(TensorSpec(i.name, *_dtype_and_shape(i)) for i in graph.input)
     computed = {*(i.name for i in graph.input), *(name for node in graph.node for name in node.output)}
     nodes = tuple(
         OpaqueNode(
@@ -63,18 +76,18 @@ def read_opaque(path: str, shapes: dict[str, tuple[int, ...]]) -> OpaqueModel:
         for n in graph.node
     )
     outputs = tuple(o.name for o in graph.output)
-    made = {name for node in nodes for name in node.outputs}
-    if strange := next((name for name in outputs if name not in made), None):
+    node_outputs = {name for node in nodes for name in node.outputs}
+    if missing := next((name for name in outputs if name not in node_outputs), None):
         raise UsageError(
-            f"{path}: no node computes output {strange!r}, so a reference engine has nothing to give there"
+            f"{path}: no node computes output {missing!r}, so a reference engine has nothing to give there"
         )
     stated = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.output)}
     declared = {name: (_dtype(kind), _dims(kind)) for name, kind in stated.items() if kind.elem_type}
     return OpaqueModel(path, data, inputs, outputs, declared, nodes, proto)
 
 
-def _known(value: onnx.ValueInfoProto) -> tuple[str, tuple[int, ...]]:
-    """Returns an input's dtype and shape, which are fixed."""
+def _dtype_and_shape(value: onnx.ValueInfoProto) -> tuple[str, tuple[int, ...]]:
+    """Returns the dtype and the fixed shape of an input."""
     kind = value.type.tensor_type
     return _dtype(kind), tuple(d.dim_value for d in kind.shape.dim)
 
@@ -84,5 +97,5 @@ def _dtype(kind: onnx.TypeProto.Tensor) -> str:
 
 
 def _dims(kind: onnx.TypeProto.Tensor) -> Shape | None:
-    """Returns the dims that the file states, None for an open one; None where it states none at all."""
+    """Returns the dims that the file states, with None for an open dim, or None if it states no dims at all."""
     return tuple(d.dim_value or None for d in kind.shape.dim) if kind.HasField("shape") else None

@@ -1,4 +1,4 @@
-"""Recognises by their first bytes files that are no model of qverify, and says which option or command takes them."""
+"""Recognises files that are not models by their first bytes, and names the option or command that takes them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ WANTED = "not an ONNX or a model.bin of qverify compile"
 _MODEL = "compile the quantized ONNX that it was made of; what it computed is compared by qverify compare"
 _PICTURE = "pictures are inputs: -i, with --description"
 _ARRAY = "arrays are inputs: -i; two dumps of tensors are compared by qverify compare A B"
-# offset of the bytes, the bytes, what begins so, next step
-_KNOWN = (
+# offset of the signature, the signature, description of such a file, next step
+_SIGNATURES = (
     (0, b"\x4b\x4e\x4e\x52", "Rockchip RKNN", _MODEL),
     (0, b"RKNN", "Rockchip RKNN", _MODEL),
     (0, b"\x01HEF", "Hailo HEF", _MODEL),
@@ -25,10 +25,10 @@ FOLDER = "a folder, not a model; -i takes a folder of inputs, qverify compare A 
 
 
 def describe_other(data: bytes) -> str:
-    """Returns what the bytes look like, what was wanted and the next step; "" for bytes that begin as none of them."""
+    """Returns a message with the recognised format, what was expected and the next step; "" for an unknown format."""
     if data.startswith(b"QVMODEL\0"):
         return "this is a model.bin, compiled already; wanted the ONNX that it was made of"
-    for at, start, name, step in _KNOWN:
+    for at, start, name, step in _SIGNATURES:
         if data[at : at + len(start)] == start:
             return f"this looks like {name}, {WANTED}; {step}"
     return ""

@@ -1,4 +1,4 @@
-"""Elements of 2 and 4 bits, as onnxruntime's operators for weights in blocks store them: several in a byte."""
+"""Unpacks elements of 2 and 4 bits, which onnxruntime's operators for weights in blocks store several to a byte."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ Array = npt.NDArray[Any]
 
 
 def unpack(packed: Array, bits: int) -> Array:
-    """Returns the uint8 elements in the bytes along the last axis, those in the low bits first. bits: 2, 4 or 8."""
+    """Returns the elements packed into the bytes along the last axis as uint8; those in the low bits come first. bits: 2, 4
+    or 8."""
     parts = [(packed >> np.uint8(at)) & np.uint8((1 << bits) - 1) for at in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*packed.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Casts that cast nothing."""
+"""Removes casts to the type that a tensor already has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qverify.onnx_model.infer_types import Types
 
 
 def casts_to_identity(graph: onnx.GraphProto, types: Types) -> None:
-    """Makes every Cast and CastLike to the type that its input has an Identity, in place."""
+    """Turns every Cast and CastLike to the type that its input already has into an Identity, in place."""
     for node in graph.node:
         if node.op_type not in ("Cast", "CastLike") or node.domain not in ("", "ai.onnx"):
             continue

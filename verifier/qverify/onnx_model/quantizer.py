@@ -1,4 +1,4 @@
-"""Quantizes a float ONNX with onnxruntime's own quantizer: ranges from calibration inputs, QDQ, per channel."""
+"""Quantizes a float ONNX with onnxruntime's own quantizer: ranges from calibration inputs, QDQ format."""
 
 from __future__ import annotations
 
@@ -27,17 +27,24 @@ SCHEMES = {
     "s16s8": ("QInt16", "QInt8"),
 }
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
-LEAST_OPSET = 13  # the first with scales per channel
-OPSET = 17  # to which older models are converted
+MIN_OPSET = 13  # the first opset with scales per channel
+TARGET_OPSET = 17  # older models are converted to it
 
 Feed = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizeOptions:
-    """scheme: a key of SCHEMES, the types of activations and weights. method: of METHODS, how ranges are chosen.
-    per_channel: a scale for each output channel of weights. keep_float, int16: names of ONNX nodes that stay float, and
-    whose outputs get 16 bits. shapes: dims of dynamic inputs."""
+    """Options of quantize().
+
+    Attributes:
+        scheme: a key of SCHEMES, the types of activations and weights.
+        method: a key of METHODS, how ranges are chosen.
+        per_channel: whether weights get a scale for each output channel.
+        keep_float: names of ONNX nodes that stay float.
+        int16: names of ONNX nodes whose outputs get 16 bits.
+        shapes: dims of dynamic inputs.
+    """
 
     scheme: str = "u8s8"
     method: str = "minmax"
@@ -48,9 +55,11 @@ class QuantizeOptions:
 
 
 def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOptions) -> bytes:
-    """Returns the quantized ONNX. data: the float ONNX. frames: the calibration inputs, arrays by input name, read one
-    after the other. Raises UsageError for a node that is not there, BadFileError where the quantizer refuses the
-    model."""
+    """Returns the quantized ONNX.
+
+    path, data: name and bytes of the float ONNX. frames: the calibration inputs, arrays by input name, read one after
+    the other. Raises UsageError if an option names a node that does not exist, BadFileError if the quantizer refuses
+    the model."""
     name = os.path.basename(path)
     tools = load_quantization()
     model = _name_nodes(
@@ -63,23 +72,23 @@ def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOp
             onnx.save(model, plain)
             tools.quant_pre_process(plain, source, skip_symbolic_shape=True)
             prepared = onnx.load(source)
-            _check_fused(prepared, name, (*options.keep_float, *options.int16))
-            _run(tools, source, target, frames, options, prepared)
+            _check_not_merged(prepared, name, (*options.keep_float, *options.int16))
+            _run_quantizer(tools, source, target, frames, options, prepared)
         except (UsageError, BadFileError):
             raise
-        except Exception as error:  # whatever the quantizer and its libraries raise
+        except Exception as error:  # the quantizer and its libraries raise any type of error
             raise BadFileError(f"{name}: onnxruntime's quantizer refuses it: {said_by(error)}") from error
         return read_file(target)
 
 
-def _run(
+def _run_quantizer(
     tools: Any, source: str, target: str, frames: Iterable[Feed], options: QuantizeOptions, model: onnx.ModelProto
 ) -> None:
     activations, weights = (getattr(tools.QuantType, t) for t in SCHEMES[options.scheme])
     symmetric = options.scheme == "s16s8"
     extra: dict[str, Any] = {"ActivationSymmetric": symmetric, "WeightSymmetric": options.scheme != "u8u8"}
     if options.int16 and not symmetric:
-        extra["TensorQuantOverrides"] = _widened(tools, model, options.int16, activations)
+        extra["TensorQuantOverrides"] = _widening_overrides(tools, model, options.int16, activations)
     tools.quantize_static(
         source,
         target,
@@ -94,50 +103,53 @@ def _run(
     )
 
 
-def _widened(tools: Any, model: onnx.ModelProto, names: tuple[str, ...], default: Any) -> dict[str, Any]:
-    """Returns the quantizer's overrides: the outputs of these nodes have 16 bits, their other readers get 8 again."""
+def _widening_overrides(tools: Any, model: onnx.ModelProto, names: tuple[str, ...], default: Any) -> dict[str, Any]:
+    """Returns the quantizer's overrides that give the outputs of these nodes 16 bits; nodes outside `names` that read
+    them get 8 bits again."""
     wide = tools.QuantType.QUInt16 if default == tools.QuantType.QUInt8 else tools.QuantType.QInt16
     outputs = [n.output[0] for n in model.graph.node if n.name in names]
     overrides = tools.TensorQuantOverridesHelper({o: [{"quant_type": wide}] for o in outputs})
     tools.Fixer.create_from_model(overrides, model, default).apply(default, False)
-    found: dict[str, Any] = overrides.get_dict()
-    return found
+    result: dict[str, Any] = overrides.get_dict()
+    return result
 
 
 def _raise_opset(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Returns the model with an opset that can state scales per channel."""
+    """Returns the model, converted to TARGET_OPSET if its opset has no scales per channel. Raises BadFileError."""
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
-    if version >= LEAST_OPSET:
+    if version >= MIN_OPSET:
         return model
     try:
-        return onnx.version_converter.convert_version(model, OPSET)
-    except Exception as error:  # its converters raise whatever they meet
+        return onnx.version_converter.convert_version(model, TARGET_OPSET)
+    except Exception as error:  # the converters raise any type of error
         raise BadFileError(
-            f"{name}: opset {version}, which has no scales per channel, and converting it to {OPSET} failed: "
-            f"{said_by(error)}. Export it with opset {LEAST_OPSET} or later"
+            f"{name}: opset {version}, which has no scales per channel, and converting it to {TARGET_OPSET} failed: "
+            f"{said_by(error)}. Export it with opset {MIN_OPSET} or later"
         ) from error
 
 
 def _name_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Names nodes without a name after their first output; the quantizer leaves nodes out by name."""
+    """Names nodes without a name after their first output, in place, and returns the model. The quantizer excludes
+    nodes by name."""
     for node in model.graph.node:
         node.name = node.name or node.output[0]
     return model
 
 
-def _check_names(model: onnx.ModelProto, name: str, wanted: Iterable[str]) -> None:
+def _check_names(model: onnx.ModelProto, name: str, requested: Iterable[str]) -> None:
+    """Raises UsageError if the model has no node of one of the requested names."""
     import difflib
 
-    known = [n.name for n in model.graph.node]
-    for missing in (w for w in wanted if w not in known):
-        near = difflib.get_close_matches(missing, known, 3) or known[:3]
+    existing = [n.name for n in model.graph.node]
+    for missing in (r for r in requested if r not in existing):
+        near = difflib.get_close_matches(missing, existing, 3) or existing[:3]
         raise UsageError(f"{name}: no node {missing!r}; wanted the name of a node, such as {', '.join(near)}")
 
 
-def _check_fused(model: onnx.ModelProto, name: str, wanted: Iterable[str]) -> None:
-    """Raises UsageError where preparing the model merged a named node into another."""
-    known = {n.name for n in model.graph.node}
-    if lost := next((w for w in wanted if w not in known), None):
+def _check_not_merged(model: onnx.ModelProto, name: str, requested: Iterable[str]) -> None:
+    """Raises UsageError if preparing the model merged one of the requested nodes into another."""
+    existing = {n.name for n in model.graph.node}
+    if lost := next((r for r in requested if r not in existing), None):
         raise UsageError(
             f"{name}: node {lost!r} is merged into the node before it when the model is prepared; name that one"
         )
@@ -145,7 +157,7 @@ def _check_fused(model: onnx.ModelProto, name: str, wanted: Iterable[str]) -> No
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what the quantizer prints and logs from the output."""
+    """Suppresses the quantizer's prints and logs."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -160,8 +172,8 @@ def input_specs(
 ) -> list[tuple[str, str, tuple[int, ...]]]:
     """Returns name, dtype and shape of each input of the float ONNX."""
     model = load(data, os.path.basename(path), os.path.dirname(os.path.abspath(path)), dict(shapes))
-    found = []
+    specs = []
     for value in model.graph.input:
         kind = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        found.append((value.name, np.dtype(kind).name, tuple(d.dim_value for d in value.type.tensor_type.shape.dim)))
-    return found
+        specs.append((value.name, np.dtype(kind).name, tuple(d.dim_value for d in value.type.tensor_type.shape.dim)))
+    return specs

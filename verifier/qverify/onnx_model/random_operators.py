@@ -1,4 +1,4 @@
-"""Operators that draw random numbers: no two runs of a model with one agree, so that no side can be verified."""
+"""Refuses operators that draw random numbers: no two runs of such a model agree, so that it cannot be verified."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLik
 Constants = Mapping[str, onnx.TensorProto]
 
 
-def draws(node: onnx.NodeProto, constants: Constants) -> str:
-    """Returns why the node draws random numbers, or may; "" where it does not. Of its graphs it knows nothing.
-    constants: at least those that a Dropout reads."""
+def reason_it_draws(node: onnx.NodeProto, constants: Constants) -> str:
+    """Returns why the node draws random numbers, or may draw them; "" if it does not. Its subgraphs are not looked at.
+
+    constants: initializers by name, at least those that a Dropout reads."""
     if node.op_type in RANDOM:
         return f"{node.op_type} draws random numbers"
     training = node.input[2] if node.op_type == "Dropout" and len(node.input) > 2 else ""
@@ -28,35 +29,37 @@ def draws(node: onnx.NodeProto, constants: Constants) -> str:
 
 
 def check_draws_nothing(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError naming the first node that draws random numbers on the way to an output, also inside a
-    graph of a node. Nodes must be in running order, and what depends on constants alone computed."""
+    """Raises UnsupportedError that names the first node on which an output depends that draws random numbers, also
+    inside a subgraph. Nodes must be in running order and constants folded."""
     needed, constants = {o.name for o in model.graph.output}, _constants(model.graph)
-    found: list[str] = []
+    reasons: list[str] = []
     for node in reversed(model.graph.node):
         if needed.isdisjoint(node.output):
             continue
         needed.update(reads(node))
-        said = next((why for one, known in _inside(node, constants) if (why := draws(one, known))), "")
-        if said:
-            found.append(f"node {node.name or next(filter(None, node.output))!r} ({node.op_type}): {said}")
-    if found:
-        more = f" ({len(found)} such nodes in all)" if len(found) > 1 else ""
+        inner = _with_inner_nodes(node, constants)
+        reason = next((why for n, visible in inner if (why := reason_it_draws(n, visible))), "")
+        if reason:
+            reasons.append(f"node {node.name or next(filter(None, node.output))!r} ({node.op_type}): {reason}")
+    if reasons:
+        more = f" ({len(reasons)} such nodes in all)" if len(reasons) > 1 else ""
         raise UnsupportedError(
-            f"{name}: {found[-1]}{more}. No two runs of the model agree, so it cannot be verified; replace what is drawn "
+            f"{name}: {reasons[-1]}{more}. No two runs of the model agree, so it cannot be verified; replace what is drawn "
             "by a constant or an input, or cut the model before it"
         )
 
 
-def _inside(node: onnx.NodeProto, known: Constants) -> Iterator[tuple[onnx.NodeProto, Constants]]:
-    """Yields the node and all nodes of its graphs, each with the constants that it may read."""
-    yield node, known
+def _with_inner_nodes(node: onnx.NodeProto, constants: Constants) -> Iterator[tuple[onnx.NodeProto, Constants]]:
+    """Yields the node and all nodes of its subgraphs, each with the constants that it may read."""
+    yield node, constants
     for graph in graphs_of(node):
-        within = {**known, **_constants(graph)}
+        visible = {**constants, **_constants(graph)}
         for inner in graph.node:
-            yield from _inside(inner, within)
+            yield from _with_inner_nodes(inner, visible)
 
 
 def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """Returns the initializers and the values of Constant nodes, by name."""
     values = {
         n.output[0]: n.attribute[0].t for n in graph.node if n.op_type == "Constant" and n.attribute[0].HasField("t")
     }

@@ -1,4 +1,4 @@
-"""Recurrences with all their outputs: each step is judged from the states that the one before it left."""
+"""Names all outputs of recurrent nodes: each step is judged from the states that the step before it left."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ OUTPUTS = {
 
 
 def name_recurrent_outputs(model: onnx.ModelProto) -> None:
-    """Gives every output of an LSTM, GRU or RNN that has none a name, in place: NODE/Y, NODE/Y_h or NODE/Y_c, with `~`
-    appended where it is taken."""
+    """Names the omitted outputs of every LSTM, GRU and RNN, in place: NODE/Y, NODE/Y_h or NODE/Y_c, with `~` appended
+    while the name is taken."""
     taken = {n for node in model.graph.node for n in (*node.input, *node.output)}
     taken |= {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     for node in model.graph.node:
         names = [*node.output, "", "", ""]
-        wanted = OUTPUTS.get(node.op_type, ())
-        if not any(names[: len(wanted)]):
+        output_names = OUTPUTS.get(node.op_type, ())
+        if not any(names[: len(output_names)]):
             continue
-        for at, output in enumerate(wanted):
+        for at, output in enumerate(output_names):
             if not names[at]:
                 names[at] = f"{node.name or next(n for n in names if n)}/{output}"
                 while names[at] in taken:
                     names[at] += "~"
                 taken.add(names[at])
-        if wanted:
+        if output_names:
             del node.output[:]
-            node.output.extend(names[: len(wanted)])
+            node.output.extend(names[: len(output_names)])

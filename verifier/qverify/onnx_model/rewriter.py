@@ -1,4 +1,4 @@
-"""What a page of decompositions reads a node with, and writes the nodes that take its place with."""
+"""The interface that pages of decompositions use to read a node and to write the nodes that replace it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ MICROSOFT = "com.microsoft"
 
 
 class Rewriter:
-    """One model. nodes, constants: those made for the node that is being replaced."""
+    """Replaces nodes of one model, one after the other; begin() starts the next one.
+
+    Attributes:
+        opset: version of the standard ONNX opset.
+        initializers: the model's initializers and those added, by name.
+        read: names of all tensors that a node reads or the graph outputs.
+        nodes, constants: what has been written for the current node.
+        absorbed: activations after the current node that are replaced together with it.
+    """
 
     def __init__(self, model: onnx.ModelProto):
         graph = model.graph
@@ -40,11 +48,11 @@ class Rewriter:
         self.absorbed: list[onnx.NodeProto] = []
 
     def begin(self, node: onnx.NodeProto) -> None:
-        """Starts to replace this node."""
+        """Makes this the current node, which the following calls replace."""
         self._node, self.nodes, self.constants, self.absorbed = node, [], [], []
 
     def dims(self, name: str) -> Dims:
-        """Returns the tensor's dims. Raises UnsupportedError where they are not known."""
+        """Returns the tensor's dims. Raises UnsupportedError if they are unknown."""
         if name in self.initializers:
             return tuple(self.initializers[name].dims)
         info = self._infos.get(name)
@@ -53,22 +61,22 @@ class Rewriter:
         return tuple(d.dim_value for d in info.shape.dim)
 
     def kind(self, name: str) -> int:
-        """Returns ONNX's number of the tensor's type; 0 where it is not known."""
+        """Returns ONNX's number of the tensor's element type, 0 if it is unknown."""
         if name in self.initializers:
             return int(self.initializers[name].data_type)
         return int(self._infos[name].elem_type) if name in self._infos else 0
 
     def value(self, name: str) -> Array | None:
-        """Returns the value of an initializer; None for other tensors."""
+        """Returns the value of an initializer, None for other tensors."""
         return numpy_helper.to_array(self.initializers[name]) if name in self.initializers else None
 
     def is_read(self, at: int) -> bool:
-        """Returns whether output number `at` of the node is used."""
+        """Returns whether output number `at` of the current node is used."""
         return len(self._node.output) > at and self._node.output[at] in self.read and bool(self._node.output[at])
 
     def absorbed_activation(self, node: onnx.NodeProto) -> tuple[str, onnx.NodeProto | None]:
-        """Returns the tensor that ends the node's unit, and the Relu or Clip of constant bounds between the node and a
-        QuantizeLinear, which then is replaced with it; None where there is none."""
+        """Looks for a Relu, or a Clip with constant bounds, between the node and a QuantizeLinear. If there is one,
+        marks it as absorbed and returns its output and itself; otherwise returns the node's output and None."""
         name = node.output[0]
         act = self._only_reader(name)
         if (
@@ -88,15 +96,16 @@ class Rewriter:
         return readers[0] if len(readers) == 1 and name not in self._ends else None
 
     def refusal(self, reason: str) -> UnsupportedError:
-        """Returns the error of the node that is being replaced."""
+        """Returns an error that names the current node."""
         return UnsupportedError(f"{self._node.name or self._node.output[0]} ({self._node.op_type}): {reason}")
 
     def fresh(self, what: str) -> str:
-        """Returns a new tensor's name: that of the node's output and `what`, with `~` appended while it is taken."""
+        """Returns an unused tensor name: OUTPUT/what, where OUTPUT is the current node's output, with `~` appended
+        while it is taken."""
         return self.fresh_of(self._node.output[0], what)
 
     def fresh_of(self, tensor: str, what: str) -> str:
-        """Returns a new tensor's name: that of another tensor and `what`."""
+        """Returns an unused tensor name: TENSOR/what, with `~` appended while it is taken."""
         name = f"{tensor}/{what}"
         while name in self._taken:
             name += "~"
@@ -104,42 +113,44 @@ class Rewriter:
         return name
 
     def constant(self, what: str, value: Any) -> str:
-        """Adds an initializer and returns its name."""
+        """Adds an initializer named after `what` and returns its name."""
         name, array = self.fresh(what), np.asarray(value)
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         self.initializers[name] = self.constants[-1]
         return name
 
     def ints(self, what: str, values: Any) -> str:
-        """Adds a constant of int64."""
+        """Adds an int64 initializer named after `what` and returns its name."""
         return self.constant(what, np.array(values, np.int64))
 
     def node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attrs: Any) -> str:
-        """Adds a node of one output and returns that. output: its name, one of the replaced node's or a `fresh` one."""
-        own = output == self._node.output[0] or any(output == a.output[0] for a in self.absorbed)
-        name = self._node.name if own else f"{self._node.name}/{output}"
+        """Adds a node with one output and returns that output's name.
+
+        output: an output of the replaced node or a name from fresh()."""
+        is_replaced_output = output == self._node.output[0] or any(output == a.output[0] for a in self.absorbed)
+        name = self._node.name if is_replaced_output else f"{self._node.name}/{output}"
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         self.nodes.append(helper.make_node(kind, inputs, [output], name=name, domain=domain, **attrs))
         return output
 
     def step(self, kind: str, inputs: list[str], what: str, domain: str = "", **attrs: Any) -> str:
-        """Adds a node whose output is new and returns that output."""
+        """Adds a node with one new output, named after `what`, and returns that output's name."""
         return self.node(kind, inputs, self.fresh(what), domain, **attrs)
 
 
-def given(node: onnx.NodeProto, at: int) -> str:
-    """Returns the name of input number `at`, "" where the node has none."""
+def input_name(node: onnx.NodeProto, at: int) -> str:
+    """Returns the name of input number `at`, or "" if the node has none."""
     return str(node.input[at]) if len(node.input) > at else ""
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    """Returns the value of an attribute."""
+    """Returns the value of an attribute, or the default if the node does not have it."""
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def check_known(rewriter: Rewriter, node: onnx.NodeProto, *names: str) -> None:
-    """Raises UnsupportedError for an attribute that is none of these."""
+    """Raises UnsupportedError if the node has an attribute other than these."""
     unknown = [a.name for a in node.attribute if a.name not in names]
     if unknown:
         raise rewriter.refusal(f"its attribute {unknown[0]} is not supported; export without it")

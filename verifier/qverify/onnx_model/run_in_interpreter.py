@@ -1,10 +1,10 @@
-"""Runs the reference in another Python interpreter, which starts `run_in_interpreter.py FOLDER`; imports nothing of
-qverify.
+"""Runs the reference in another Python interpreter, which is started as `run_in_interpreter.py FOLDER`.
 
-In FOLDER: job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}; models;
-.npz files whose arrays are called 0, 1, ... in the order of the names. Writes ran.json (the versions), then run-N.npz
-for every run; a file is complete once it has its name. This file must work with Python 3.8 and old versions of
-onnxruntime."""
+FOLDER contains job.json, {"runs": [{"model", "feed", "level", "threads", "inputs": [names], "outputs": [names]}]}, the
+models, and .npz files with the feeds, whose arrays are called 0, 1, ... in the order of the names. This script writes
+ran.json (the versions), then run-N.npz for every run; files get their final names only when they are complete.
+
+This script imports nothing from qverify. It must work with Python 3.8 and old versions of onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import platform
 import sys
 from typing import Any
 
-del sys.path[0]  # the folder of this file
+del sys.path[0]  # the folder of this file, whose modules must not be imported
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in engine.py
 import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
@@ -41,7 +41,7 @@ def session(path: str, level: str, threads: int) -> ort.InferenceSession:
 
 
 def main(folder: str) -> None:
-    """Runs the job in this folder."""
+    """Runs the job in this folder and writes its results there."""
     with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     ort.set_default_logger_severity(4)
@@ -52,13 +52,13 @@ def main(folder: str) -> None:
         with np.load(os.path.join(folder, run["feed"]), allow_pickle=False) as arrays:
             feed = {name: native_bytes(arrays[str(at)]) for at, name in enumerate(run["inputs"])}
         opened = session(os.path.join(folder, run["model"]), run["level"], run["threads"])
-        wanted = run["outputs"]  # onnxruntime takes an empty list for all
+        wanted = run["outputs"]  # onnxruntime would return all outputs for an empty list
         values = opened.run(wanted, {i.name: feed[i.name] for i in opened.get_inputs()}) if wanted else []
         write(os.path.join(folder, "run-%d.npz" % number), values)  # noqa: UP031
 
 
 def write(path: str, values: list[Any]) -> None:
-    """Writes the arrays to an .npz file; path exists only once it is complete."""
+    """Writes the arrays to an .npz file, which gets its final name only when it is complete."""
     arrays = {str(at): np.asarray(value) for at, value in enumerate(values)}  # type: dict[str, Any]
     np.savez(path + ".part.npz", **arrays)
     os.replace(path + ".part.npz", path)
@@ -74,6 +74,6 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except Exception as error:  # onnxruntime's own types; the user is shown the last line of stderr
         text = " ".join(str(error).split()) or type(error).__name__
-        if len(text) > 260:  # it ends with the reason
+        if len(text) > 260:  # keep both ends; the reason is at the end
             text = text[:70].rpartition(" ")[0] + " ... " + text[-180:].partition(" ")[2]
         sys.exit("onnxruntime %s: %s" % (ort.__version__, text))  # noqa: UP031

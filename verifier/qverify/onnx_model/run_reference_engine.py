@@ -1,12 +1,15 @@
-"""Runs a reference engine in a Python interpreter, which starts `run_reference_engine.py FOLDER`; imports nothing of
-qverify.
+"""Runs a reference engine in a Python interpreter, which is started as `run_reference_engine.py FOLDER`.
 
-In FOLDER: job.json, {"callable": "module:name" or "", "libraries": [paths], "model", "inputs": [names],
-"most_memory": bytes, "path": folder of modules}; the model; inputs.npz, whose arrays are called 0, 1, ... in the order of
-the names. With a callable, calls it as name(model_path, {input name: array}), which returns {tensor name: array};
-without, runs the model's outputs on onnxruntime with these libraries of custom operators. Writes names.json ({"names":
-[...], "engine", "version", "python"}), then result.npz, whose arrays are called as above; a file is complete once it has
-its name. This file must work with Python 3.8 and old versions of onnxruntime; a callable needs numpy alone."""
+FOLDER contains job.json, {"callable": "module:name" or "", "libraries": [paths], "model", "inputs": [names],
+"most_memory": bytes, "path": folder of modules}, the model, and inputs.npz, whose arrays are called 0, 1, ... in the
+order of the names. If there is a callable, it is called as name(model_path, {input name: array}) and returns {tensor
+name: array}. Otherwise the model is run on onnxruntime with these libraries of custom operators.
+
+This script writes names.json ({"names": [...], "engine", "version", "python"}), then result.npz, whose arrays are
+called 0, 1, ... as well; result.npz gets its final name only when it is complete.
+
+This script imports nothing from qverify. It must work with Python 3.8 and old versions of onnxruntime; with a callable,
+numpy is the only library it needs."""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ import platform
 import sys
 from typing import Any
 
-del sys.path[0]  # the folder of this file
+del sys.path[0]  # the folder of this file, whose modules must not be imported
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in engine.py
 import numpy as np  # noqa: E402
 
 
 def limit_memory(most: int) -> None:
-    """Bounds this process's address space, where the system can."""
+    """Limits this process's address space to `most` bytes, if the system supports that."""
     if sys.platform == "win32":
         return
     import resource
@@ -36,7 +39,7 @@ def limit_memory(most: int) -> None:
 
 
 def entry_point(text: str) -> Any:
-    """Returns the object that `module:name` or `file.py:name` means."""
+    """Imports and returns the object named by `module:name` or `file.py:name`."""
     module, _, name = text.rpartition(":")
     if module.endswith(".py"):
         spec = importlib.util.spec_from_file_location("reference_engine", module)
@@ -51,17 +54,17 @@ def entry_point(text: str) -> Any:
 
 
 def call(job: Any, model: str, feed: Any) -> Any:
-    """Returns what the callable gives: its tensors by name, its name and its version."""
+    """Returns the tensors that the callable returns, its name and its version."""
     function = entry_point(job["callable"])
-    given = function(model, feed)
-    if not isinstance(given, dict) or not all(isinstance(n, str) for n in given):
-        raise TypeError("it returned %s, wanted a dict of arrays by tensor name" % type(given).__name__)  # noqa: UP031
+    tensors = function(model, feed)
+    if not isinstance(tensors, dict) or not all(isinstance(n, str) for n in tensors):
+        raise TypeError("it returned %s, wanted a dict of arrays by tensor name" % type(tensors).__name__)  # noqa: UP031
     module = sys.modules.get(function.__module__)
-    return given, job["callable"], str(getattr(module, "__version__", ""))
+    return tensors, job["callable"], str(getattr(module, "__version__", ""))
 
 
 def run_onnxruntime(job: Any, model: str, feed: Any) -> Any:
-    """Returns onnxruntime's tensors by name, its name and its version; the same settings as in engine.py."""
+    """Returns the tensors that onnxruntime computes, its name and its version. The settings are those of engine.py."""
     import onnxruntime as ort
 
     ort.set_default_logger_severity(4)
@@ -79,7 +82,7 @@ def run_onnxruntime(job: Any, model: str, feed: Any) -> Any:
 
 
 def main(folder: str) -> None:
-    """Runs the job in this folder."""
+    """Runs the job in this folder and writes its results there."""
     with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     limit_memory(job["most_memory"])
@@ -87,9 +90,9 @@ def main(folder: str) -> None:
     with np.load(os.path.join(folder, "inputs.npz"), allow_pickle=False) as arrays:
         feed = {name: arrays[str(at)] for at, name in enumerate(job["inputs"])}
     model = os.path.join(folder, job["model"])
-    given, engine, version = (call if job["callable"] else run_onnxruntime)(job, model, feed)
-    stated = {"names": list(given), "engine": engine, "version": version, "python": platform.python_version()}
-    result = {str(at): np.asarray(value) for at, value in enumerate(given.values())}  # type: dict[str, Any]
+    tensors, engine, version = (call if job["callable"] else run_onnxruntime)(job, model, feed)
+    stated = {"names": list(tensors), "engine": engine, "version": version, "python": platform.python_version()}
+    result = {str(at): np.asarray(value) for at, value in enumerate(tensors.values())}  # type: dict[str, Any]
     with open(os.path.join(folder, "names.json"), "w", encoding="utf-8") as file:
         json.dump(stated, file)
     path = os.path.join(folder, "result.npz")
@@ -100,8 +103,8 @@ def main(folder: str) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1])
-    except Exception as error:  # of any engine; the user is shown the last line of stderr
+    except Exception as error:  # any engine's error; the user is shown the last line of stderr
         text = " ".join(str(error).split())
-        if len(text) > 300:  # it ends with the reason
+        if len(text) > 300:  # keep both ends; the reason is at the end
             text = text[:90].rpartition(" ")[0] + " ... " + text[-200:].partition(" ")[2]
         sys.exit("%s%s" % (type(error).__name__, ": " + text if text else ""))  # noqa: UP031

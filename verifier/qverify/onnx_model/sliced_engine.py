@@ -1,5 +1,7 @@
-"""A long model as several sessions, one behind the other: the time onnxruntime needs to open a session grows with its
-nodes times its outputs, and every tensor of a reference is one. Nothing is fused, so that the values are the same."""
+"""Runs a long model as a chain of several onnxruntime sessions.
+
+The time onnxruntime needs to open a session grows with the number of nodes times the number of outputs, and the
+reference outputs every tensor. Nothing is fused, so that the values are the same as in one session."""
 
 from __future__ import annotations
 
@@ -13,20 +15,27 @@ from qverify.onnx_model.light_model import LightModel, light_model
 from qverify.onnx_model.node_order import reads
 from qverify.onnx_model.open_exposed import open_exposed
 
-NODES = 1000  # of one session
-Step = Callable[[int, int], None]
+NODES_PER_SLICE = 1000
+Progress = Callable[[int, int], None]  # the number of sessions opened, and their total
 
 
 class SlicedEngine:
-    """What Engine is for a model whose nodes are in running order. settings: of every session."""
+    """A chain of sessions with the interface of Engine.
 
-    def __init__(self, slices: Sequence[LightModel], inputs: Sequence[str], outputs: Sequence[str], step: Step | None):
-        """inputs, outputs: of the whole model. step: called with the sessions that are open, and their number."""
+    settings: the settings of every session."""
+
+    def __init__(
+        self, slices: Sequence[LightModel], inputs: Sequence[str], outputs: Sequence[str], progress: Progress | None
+    ):
+        """Opens the sessions.
+
+        slices: the parts of the model, in running order. inputs, outputs: names of the whole model's inputs and
+        outputs. progress: called after each session is opened."""
         self._engines = list[Engine]()
         for part in slices:
             self._engines.append(open_exposed(part, []))
-            if step is not None:
-                step(len(self._engines), len(slices))
+            if progress is not None:
+                progress(len(self._engines), len(slices))
         self.settings = self._engines[0].settings
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.tensors = set(outputs)
@@ -43,43 +52,55 @@ class SlicedEngine:
         return {name: values[name] for name in wanted}
 
 
-def open_long(model: onnx.ModelProto | LightModel, names: list[str], step: Step | None = None) -> Engine | SlicedEngine:
-    """Returns what open_exposed() returns; for a long model several sessions. model: its nodes are in running order and
-    its value_info is complete; where it is not, there is one session. step: as SlicedEngine's. Raises BadFileError."""
+def open_long(
+    model: onnx.ModelProto | LightModel, names: list[str], progress: Progress | None = None
+) -> Engine | SlicedEngine:
+    """Returns an engine that also outputs these inner tensors: a SlicedEngine for a long model, otherwise the Engine of
+    open_exposed().
+
+    model: nodes in running order; a long model whose value_info is incomplete gets a single session. progress: called
+    after each session of several is opened. Raises BadFileError if onnxruntime refuses the model."""
     source = model if isinstance(model, LightModel) else light_model(model)
-    if len(source.model.graph.node) <= 2 * NODES:
+    if len(source.model.graph.node) <= 2 * NODES_PER_SLICE:
         return open_exposed(source, names)
     slices = _slices(source, names)
     graph = source.model.graph
     outputs = dict.fromkeys([*(o.name for o in graph.output), *names])
     if not slices:
         return open_exposed(source, names)
-    return SlicedEngine(slices, [i.name for i in graph.input], list(outputs), step)
+    return SlicedEngine(slices, [i.name for i in graph.input], list(outputs), progress)
 
 
 def _slices(source: LightModel, names: list[str]) -> list[LightModel]:
-    """Returns runs of nodes as models, whose outputs are the tensors that are wanted of them or read behind them; none
-    where the type of a tensor between two is not known, and where something is no output of a node."""
+    """Returns consecutive parts of the model, each with the outputs that were requested of it or that later parts read.
+    Returns [] if the type of a tensor between two parts is unknown, or a requested tensor is not the output of a
+    node."""
     graph = source.model.graph
     nodes = list(graph.node)
-    infos: dict[str, Any] = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input] if _is_known(v)}
+    infos: dict[str, Any] = {v.name: v for v in [*graph.value_info, *graph.output, *graph.input] if _has_static_type(v)}
     wanted = {*names, *(o.name for o in graph.output)}
-    maker = {o: at // NODES for at, node in enumerate(nodes) for o in node.output if o}
-    crossing = {n for at, node in enumerate(nodes) for n in reads(node) if maker.get(n, at // NODES) != at // NODES}
+    maker = {o: at // NODES_PER_SLICE for at, node in enumerate(nodes) for o in node.output if o}
+    crossing = {
+        n
+        for at, node in enumerate(nodes)
+        for n in reads(node)
+        if maker.get(n, at // NODES_PER_SLICE) != at // NODES_PER_SLICE
+    }
     if not crossing <= infos.keys() or not wanted <= maker.keys():
         return []
-    slices, held = [], {i.name: i for i in graph.initializer}
-    for first in range(0, len(nodes), NODES):
-        part = nodes[first : first + NODES]
+    slices, initializers = [], {i.name: i for i in graph.initializer}
+    for first in range(0, len(nodes), NODES_PER_SLICE):
+        part = nodes[first : first + NODES_PER_SLICE]
         read = dict.fromkeys(n for node in part for n in reads(node))
-        given = [n for n in read if n in infos and maker.get(n, -1) != first // NODES]
-        made = [o for node in part for o in node.output if o in crossing or o in wanted]
-        if made:
-            slices.append(_model(source, part, [infos[n] for n in given], made, [held[n] for n in read if n in held]))
+        inputs = [n for n in read if n in infos and maker.get(n, -1) != first // NODES_PER_SLICE]
+        outputs = [o for node in part for o in node.output if o in crossing or o in wanted]
+        if outputs:
+            constants = [initializers[n] for n in read if n in initializers]
+            slices.append(_model(source, part, [infos[n] for n in inputs], outputs, constants))
     return slices
 
 
-def _is_known(value: onnx.ValueInfoProto) -> bool:
+def _has_static_type(value: onnx.ValueInfoProto) -> bool:
     kind = value.type.tensor_type
     return bool(kind.elem_type) and kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim)
 

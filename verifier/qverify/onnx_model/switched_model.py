@@ -1,5 +1,5 @@
-"""A float ONNX with a switch at chosen tensors, which quantizes the tensor and the weights of the node that computes
-it."""
+"""Adds switches to a float ONNX: each quantizes one tensor, and the weights of the node that computes it, while it is
+on."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from onnx import helper, numpy_helper
 from qverify.onnx_model.engine import Engine
 
 Array = npt.NDArray[Any]
-DOMAIN = "com.microsoft"  # its QuantizeLinear takes 8 and 16 bit and channels, whatever the opset of the model
+DOMAIN = "com.microsoft"  # its QuantizeLinear supports 8 and 16 bits and channels, whatever the opset of the model
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Quantized weights. value: dequantized, for input number `at` of the node that computes the tensor `maker`."""
+    """Quantized weights of one node.
+
+    maker: an output of the node. at: the number of the input that they replace. value: the dequantized weights."""
 
     maker: str
     at: int
@@ -29,8 +31,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch at one tensor. tensor: float tensor of the model. scale: float32, one or one per channel. zero_point: of
-    the quantized type."""
+    """A switch at one tensor.
+
+    Attributes:
+        tensor: name of the float tensor.
+        scale: float32, one element or one per channel.
+        zero_point: as many elements as scale, of the quantized type.
+        axis: axis of the channels, -1 for a single scale.
+        weights: the weights that are quantized by the same switch.
+    """
 
     tensor: str
     scale: Array
@@ -39,15 +48,15 @@ class Switch:
     weights: tuple[Weights, ...] = ()
 
 
-class Switched:
-    """A model with switches: run() quantizes the tensors that are switched on and leaves the others float, in one
-    session.
+class SwitchedModel:
+    """A model with switches in one session: run() quantizes the tensors that are switched on and leaves the others
+    float.
 
-    Raises BadFileError where onnxruntime refuses the model."""
+    switches: tensor name to the model input that switches it. Raises BadFileError if onnxruntime refuses the model."""
 
     def __init__(self, model: onnx.ModelProto, switches: list[Switch]):
         self.switches = {s.tensor: _flag(i) for i, s in enumerate(switches)}
-        self._engine = Engine(_built(model, switches).SerializeToString())
+        self._engine = Engine(_add_switches(model, switches).SerializeToString())
 
     def run(self, feed: Mapping[str, Array], on: Collection[str]) -> dict[str, Array]:
         """Returns the model's outputs with the tensors of `on` quantized."""
@@ -59,7 +68,8 @@ def _flag(at: int) -> str:
     return f"qverify/switch/{at}"
 
 
-def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
+def _add_switches(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
+    """Returns a copy of the model with a boolean input for each switch."""
     switched = onnx.ModelProto()
     switched.CopyFrom(model)
     graph, nodes = switched.graph, list(switched.graph.node)
@@ -67,7 +77,7 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
     renamed = {s.tensor: f"{s.tensor}~float" for s in switches if s.tensor not in fed}
     taken = {s.tensor: f"{s.tensor}~switched" for s in switches if s.tensor in fed}
     makers = {o: node for node in nodes for o in node.output}
-    ahead = [n for at, s in enumerate(switches) for n in _weights(graph, makers, s, _flag(at))]
+    ahead = [n for at, s in enumerate(switches) for n in _add_weight_choices(graph, makers, s, _flag(at))]
     for node in nodes:
         node.output[:] = [renamed.get(o, o) for o in node.output]
         node.input[:] = [taken.get(i, i) for i in node.input]
@@ -83,7 +93,7 @@ def _built(model: onnx.ModelProto, switches: list[Switch]) -> onnx.ModelProto:
     graph.node.extend(ordered)
     if not any(o.domain == DOMAIN for o in switched.opset_import):
         switched.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    switched.ir_version = max(switched.ir_version, 4)  # before, an initializer had to be an input, too
+    switched.ir_version = max(switched.ir_version, 4)  # with older versions every initializer must be an input as well
     return switched
 
 
@@ -93,32 +103,32 @@ def _choice(graph: onnx.GraphProto, switch: Switch, source: str, target: str, fl
     for name, value in zip(names, (switch.scale.astype(np.float32), switch.zero_point), strict=True):
         graph.initializer.append(numpy_helper.from_array(value.reshape(()) if value.size == 1 else value, name))
     axis: dict[str, Any] = {"axis": switch.axis} if switch.scale.size > 1 else {}
-    whole, back = f"{flag}/q", f"{flag}/dq"
+    quantized, dequantized = f"{flag}/q", f"{flag}/dq"
     inside = [
-        helper.make_node("QuantizeLinear", [source, *names], [whole], domain=DOMAIN, **axis),
-        helper.make_node("DequantizeLinear", [whole, *names], [back], domain=DOMAIN, **axis),
+        helper.make_node("QuantizeLinear", [source, *names], [quantized], domain=DOMAIN, **axis),
+        helper.make_node("DequantizeLinear", [quantized, *names], [dequantized], domain=DOMAIN, **axis),
     ]
-    return _branches(flag, target, inside, back, source)
+    return _branches(flag, target, inside, dequantized, source)
 
 
-def _weights(
+def _add_weight_choices(
     graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], switch: Switch, flag: str
 ) -> list[onnx.NodeProto]:
-    """Returns the nodes that choose between float and quantized weights, and makes the weights' readers read the
-    choice."""
+    """Returns the nodes that choose between float and quantized weights, and connects the weights' readers to them."""
     choices = []
-    for one in switch.weights:
-        node, name = makers[one.maker], f"{flag}/{one.maker}/{one.at}"
+    for weights in switch.weights:
+        node, name = makers[weights.maker], f"{flag}/{weights.maker}/{weights.at}"
         graph.initializer.append(
-            numpy_helper.from_array(np.ascontiguousarray(one.value, np.float32), f"{name}/quantized")
+            numpy_helper.from_array(np.ascontiguousarray(weights.value, np.float32), f"{name}/quantized")
         )
-        choices.append(_branches(flag, f"{name}/chosen", [], f"{name}/quantized", node.input[one.at]))
-        node.input[one.at] = f"{name}/chosen"
+        choices.append(_branches(flag, f"{name}/chosen", [], f"{name}/quantized", node.input[weights.at]))
+        node.input[weights.at] = f"{name}/chosen"
     return choices
 
 
 def _branches(flag: str, target: str, inside: list[onnx.NodeProto], on: str, off: str) -> onnx.NodeProto:
-    """Returns an If node, which computes only the branch that is taken."""
+    """Returns the If node target = flag ? on : off. inside: the nodes that compute `on`, run only if the flag is
+    set."""
 
     def branch(nodes: list[onnx.NodeProto], source: str, name: str) -> onnx.GraphProto:
         copy = helper.make_node("Identity", [source], [f"{target}/{name}"])

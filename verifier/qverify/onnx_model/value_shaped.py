@@ -1,4 +1,4 @@
-"""Tensors whose shape depends on the values of a model's inputs: one run does not tell it."""
+"""Finds tensors whose shape depends on the values of a model's inputs, so that a single run does not determine it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import onnx
 
 from qverify.onnx_model.infer_types import Types
 
-# operators whose output's shape is a function of the values of these inputs
+# operators to the numbers of the inputs whose values determine the output's shape
 SHAPED_BY = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Resize": (1, 2, 3), "Upsample": (1,), "Slice": (1, 2, 3, 4),
     "Pad": (1, 3), "Squeeze": (1,), "Unsqueeze": (1,), "TopK": (1,), "OneHot": (1,), "Range": (0, 1, 2),
@@ -19,10 +19,12 @@ SHAPED_BY = {
 }  # fmt: skip
 
 
-def value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
-    """Returns the tensors whose shape may be another one for other values of the inputs, and all that is computed of
-    them; without those whose shape is known. Nodes must be in running order. graphs: whether nodes with graphs of their
-    own count as such."""
+def find_value_shaped(graph: onnx.GraphProto, types: Types, graphs: bool = True) -> set[str]:
+    """Returns the tensors whose shape may depend on the values of the inputs, and all tensors computed from them,
+    except those whose shape is known.
+
+    Nodes must be in running order. types: the known types. graphs: whether outputs of nodes with subgraphs count
+    too."""
     constants = {i.name for i in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
     varying: set[str] = set()
     for node in graph.node:

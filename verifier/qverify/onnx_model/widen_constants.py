@@ -1,4 +1,4 @@
-"""Weights of 2 and 4 bits as the 8-bit integers that they are."""
+"""Converts constants of 2 and 4 bits to 8-bit integers of the same values."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from onnx import numpy_helper
 PER_BYTE = {
     number: 2 if name.endswith("4") else 4
     for name, number in onnx.TensorProto.DataType.items()
-    if name in ("INT4", "UINT4", "INT2", "UINT2")  # the last two since onnx 1.20
+    if name in ("INT4", "UINT4", "INT2", "UINT2")  # onnx has the last two since version 1.20
 }
 
 
 def widen_constants(graph: onnx.GraphProto) -> None:
-    """Makes initializers of 2 and 4 bits, which only DequantizeLinear reads, 8-bit ones, in place: the same numbers.
-    A node whose other integers are no such constants keeps all of them."""
+    """Converts initializers of 2 and 4 bits that only DequantizeLinear reads to 8 bits, in place; their values stay the
+    same. If a node also reads an integer that cannot be converted, all its constants stay as they are."""
     small = {i.name: i for i in graph.initializer if i.data_type in PER_BYTE}
     wide = set(small) - {o.name for o in graph.output}
-    for _ in range(len(graph.node) if wide else 0):  # what one node keeps, every other reader keeps
+    for _ in range(len(graph.node) if wide else 0):  # a constant that one node keeps is kept for all its readers
         kept = {i for node in graph.node if not _widens(node, wide) for i in node.input}
         if not wide & kept:
             break
@@ -30,6 +30,6 @@ def widen_constants(graph: onnx.GraphProto) -> None:
 
 
 def _widens(node: onnx.NodeProto, wide: set[str]) -> bool:
-    """Returns whether this DequantizeLinear reads these constants and no other integers."""
+    """Returns whether the node is a DequantizeLinear whose integer inputs are all among these constants."""
     integers = [node.input[at] for at in (0, 2) if len(node.input) > at and node.input[at]]
     return node.op_type == "DequantizeLinear" and bool(integers) and wide.issuperset(integers)

@@ -1,5 +1,6 @@
-"""float16 tensors as float32 ones of the same values, each operator's result rounded to float16, which is how
-onnxruntime's CPU computes: a Cast to float32, the operator in float32, a Cast to float16."""
+"""Rewrites float16 nodes in float32, with each result rounded to float16.
+
+The values are those of onnxruntime on a CPU, which casts to float32, computes the operator, and casts to float16."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from qverify.errors import UnsupportedError
 from qverify.onnx_model.rewriter import Rewriter
 
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
-# operators whose results are elements of their inputs, or float16 where these are
+# operators that need no rounding: their results are float16 values if their inputs are
 EXACT = {
     "Abs", "Ceil", "Clip", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Floor", "Gather",
     "GatherElements", "GatherND", "GlobalMaxPool", "Identity", "Max", "MaxPool", "Min", "Neg", "Pad", "ReduceMax",
@@ -32,18 +33,18 @@ def has_float16(model: onnx.ModelProto) -> bool:
 
 
 def check_ends(model: onnx.ModelProto, name: str) -> None:
-    """Raises UnsupportedError for an input or output of float16, which no model.bin has."""
-    for what, values in (("input", model.graph.input), ("output", model.graph.output)):
+    """Raises UnsupportedError if an input or output of the graph is float16, which model.bin cannot contain."""
+    for end, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             if value.type.tensor_type.elem_type == FLOAT16:
                 raise UnsupportedError(
-                    f"{name}: {what} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
+                    f"{name}: {end} {value.name!r} is float16; float16 is supported inside a model (computed in float32), not "
                     "at its ends. Convert the model with keep_io_types=True, or add a Cast to float32"
                 )
 
 
 def widen_constants_of_float16(model: onnx.ModelProto) -> None:
-    """Makes initializers of float16 float32, in place."""
+    """Converts float16 initializers to float32, in place."""
     for tensor in model.graph.initializer:
         if tensor.data_type == FLOAT16:
             tensor.CopyFrom(_wide(tensor))
@@ -54,8 +55,9 @@ def _wide(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
-    """Writes the node in float32 with its results rounded; False where it has no float16. r: of the model as it was.
-    Raises UnsupportedError for operators with graphs inside."""
+    """Writes the node in float32 with rounded results; returns False if it has no float16 tensor.
+
+    r: the Rewriter of the model before widening. Raises UnsupportedError for operators with subgraphs."""
     kinds = [r.kind(n) for n in (*node.input, *node.output) if n]
     if FLOAT16 not in kinds:
         return False
@@ -68,11 +70,11 @@ def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
     outputs = list(node.output)
     if node.op_type not in EXACT:
         outputs = [r.fresh_of(o, "unrounded") if o in narrow else o for o in outputs]
-    made = onnx.NodeProto.FromString(node.SerializeToString())
-    made.output[:] = outputs
-    del made.attribute[:]
-    made.attribute.extend(_wide_attributes(r, node))
-    r.nodes.append(made)
+    widened = onnx.NodeProto.FromString(node.SerializeToString())
+    widened.output[:] = outputs
+    del widened.attribute[:]
+    widened.attribute.extend(_wide_attributes(r, node))
+    r.nodes.append(widened)
     for before, after in zip(outputs, node.output, strict=True):
         if before != after:
             _round(r, before, after)
@@ -80,6 +82,7 @@ def widen(r: Rewriter, node: onnx.NodeProto) -> bool:
 
 
 def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:
+    """Writes a Cast. narrow: whether its result is float16."""
     source, to = node.input[0], node.output[0]
     if not narrow:
         r.nodes.append(helper.make_node("Cast", [source], [to], node.name, to=r.kind(to)))
@@ -94,13 +97,14 @@ def _cast(r: Rewriter, node: onnx.NodeProto, narrow: bool) -> None:
 
 
 def _round(r: Rewriter, source: str, to: str) -> None:
+    """Writes nodes that round float32 `source` to float16 values, as float32 `to`."""
     half = r.fresh_of(to, "float16")
     r.nodes.append(helper.make_node("Cast", [source], [half], f"{half}/Cast", to=FLOAT16))
     r.nodes.append(helper.make_node("Cast", [half], [to], f"{to}/Cast", to=FLOAT))
 
 
 def _wide_attributes(r: Rewriter, node: onnx.NodeProto) -> list[Any]:
-    """Returns the attributes of the node in float32. Raises UnsupportedError for one that names float16."""
+    """Returns the node's attributes with float16 tensors widened. Raises UnsupportedError if one selects float16."""
     kept = []
     for attribute in node.attribute:
         if attribute.name == "output_dtype" and attribute.i == FLOAT16 and node.op_type == "DequantizeLinear":

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, fields
 
 from qverify.compiler.check_units import CANCELLING
-from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.compiler.match import Watch
 from qverify.errors import UsageError
 from qverify.files import write_pieces
@@ -23,7 +23,7 @@ class CompileJob:
     model: str
     output: str | None
     integer_onnx: str | None = None
-    options: CompileOptions = field(default_factory=CompileOptions)
+    options: CompilerOptions = field(default_factory=CompilerOptions)
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ def is_tflite(data: bytes) -> bool:
     return data[4:8] == b"TFL3"
 
 
-def compile_tflite(name: str, data: bytes, options: CompileOptions) -> Compiled:
+def compile_tflite(name: str, data: bytes, options: CompilerOptions) -> CompiledModel:
     """Returns a .tflite compiled in LiteRT's arithmetic. UsageError for options that it does not have; else as open_tflite."""
     from qverify.session.tflite_alone import open_tflite
 
-    plain = CompileOptions(check=options.check, folder=options.folder, host=options.host)
+    plain = CompilerOptions(check=options.check, folder=options.folder, host=options.host)
     if apart := [f.name for f in fields(options) if getattr(options, f.name) != getattr(plain, f.name)]:
         word = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(apart[0], apart[0].replace("_", "-"))
         raise UsageError(f"--{word}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")

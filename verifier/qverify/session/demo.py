@@ -15,7 +15,7 @@ from qverify_agents.emulation.user_mode import emulator
 
 from qverify import example
 from qverify.compare.options import Options
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
@@ -91,6 +91,6 @@ def write_example(folder: str) -> None:
 def compile_example() -> tuple[Graph, int]:
     """Compiles the quantized network of the current folder to MODEL, as COMPILE does. Returns the graph and the file's
     size in bytes."""
-    graph = compile_model(Path(SOURCE).read_bytes(), SOURCE, CompileOptions()).graph
+    graph = compile_model(Path(SOURCE).read_bytes(), SOURCE, CompilerOptions()).graph
     data = encode(graph)
     return graph, Path(MODEL).write_bytes(data)

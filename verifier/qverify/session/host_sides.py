@@ -90,11 +90,11 @@ class HostSides:
             self._reference = LiteRtReference(alone.data, alone.converted, self._models.graph)
         if self._reference is not None:
             return self._reference
-        from qverify.onnx_model.canary import canary, failing_kinds
+        from qverify.onnx_model.canary import failing_kinds, run_canaries
         from qverify.sides.reference import Reference
 
         assert self._models.compiled is not None
-        self._canary = dict(canary())
+        self._canary = dict(run_canaries())
         self._reference = Reference(self._models.compiled.integer_model(), self._models.graph, self._models.original)
         self._canary["distrusted"] = self._reference.computed_by(failing_kinds(self._canary))
         self._canary["exact_products"] = self._reference.has_exact_products

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError, UsageError
 from qverify.model_bin.facts import ModelFacts
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import decode
+from qverify.onnx_model.file_summary import summarize
 from qverify.onnx_model.load import parse, read_model
-from qverify.onnx_model.summary import summarize
 from qverify.session.models import kind_of
 from qverify.session.tflite_alone import open_tflite
 
@@ -38,7 +38,7 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
 
 
 def _compile(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, str]:
-    options = CompileOptions(check=False, host=True, shapes=shapes, folder=os.path.dirname(os.path.abspath(path)))
+    options = CompilerOptions(check=False, host=True, shapes=shapes, folder=os.path.dirname(os.path.abspath(path)))
     try:
         return compile_model(data, os.path.basename(path), options).graph, ""
     except QVerifyError as error:

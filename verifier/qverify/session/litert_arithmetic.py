@@ -15,8 +15,8 @@ from qverify.arithmetic.resize_places import fixed_point
 from qverify.errors import UnsupportedError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
-from qverify.tflite_model.convert import Converted
-from qverify.tflite_model.read import Operator
+from qverify.tflite_model.convert import ConvertedModel
+from qverify.tflite_model.read_tflite import TfliteOperator
 
 Ints = npt.NDArray[np.int32]
 ROUNDING = "gemmlowp"  # of LiteRT's convolutions
@@ -30,7 +30,7 @@ class _Rewriting:
     """A graph whose nodes, tensors and constants are replaced one by one."""
 
     source: Graph
-    converted: Converted
+    converted: ConvertedModel
     nodes: dict[str, Node]
     tensors: dict[str, TensorSpec]
     constants: dict[str, npt.NDArray[np.generic]]
@@ -45,7 +45,7 @@ class _Rewriting:
         self.tensors[name] = replace(self.tensors[name], dtype=str(value.dtype), shape=value.shape, aligned_shape=())
 
 
-def in_litert_arithmetic(graph: Graph, converted: Converted) -> Graph:
+def in_litert_arithmetic(graph: Graph, converted: ConvertedModel) -> Graph:
     """Returns the graph with LiteRT's own parameters: multipliers that it computes from a product in float32, sums whose
     operands are scaled one by one, quotients of pools, the fixed-point weights of a resize."""
     r = _Rewriting(graph, converted, {n.name: n for n in graph.nodes}, dict(graph.tensors), dict(graph.constants))
@@ -60,19 +60,19 @@ def in_litert_arithmetic(graph: Graph, converted: Converted) -> Graph:
     return replace(graph, nodes=nodes, constants=r.constants, tensors=r.tensors)
 
 
-def _maker(converted: Converted, name: str) -> Operator | None:
+def _maker(converted: ConvertedModel, name: str) -> TfliteOperator | None:
     """Returns the operator that makes a tensor, None for a tensor that none makes."""
     entry = converted.tensors.get(name)
     return converted.model.made_by.get(entry["tfl"]) if entry is not None else None
 
 
-def _round_once(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _round_once(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     name = node.inputs[-1] or ""
     multiplier, exponent = np.asarray(r.constants[name], np.int32)
     r.set(name, np.stack([multiplier, 31 - exponent, np.full_like(multiplier, SINGLE_ID)]))
 
 
-def _requantize_table(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets LiteRT's change of quantization of every value, from the lowest one on."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     low, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
@@ -82,7 +82,7 @@ def _requantize_table(r: _Rewriting, node: Node, operator: Operator) -> None:
     r.constants[node.inputs[1] or ""] = table
 
 
-def _scale_operands(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _scale_operands(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets the multipliers of both operands, in half of the larger scale, and of their sum. The second one of a
     difference is negative."""
     a, b, y = (float(r.spec(n).scale[0]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
@@ -93,7 +93,7 @@ def _scale_operands(r: _Rewriting, node: Node, operator: Operator) -> None:
     r.set(node.inputs[2], rq)
 
 
-def _divide(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _divide(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets the point from which halves of a pool's quotient are rounded away: q = 0. A pool over the whole image becomes
     an average_pool, too."""
     x = r.spec(node.inputs[0])
@@ -103,7 +103,7 @@ def _divide(r: _Rewriting, node: Node, operator: Operator) -> None:
         r.nodes[node.name] = replace(node, op="average_pool", words=words)
 
 
-def _fold_count(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _fold_count(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets the multiplier of a mean: that of the scales, shifted left and divided by the number of elements, cut off."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     count = x.elements // y.elements
@@ -112,7 +112,7 @@ def _fold_count(r: _Rewriting, node: Node, operator: Operator) -> None:
     r.set(node.inputs[-1], np.array([[(multiplier << shift) // count], [exponent - shift]], np.int32))
 
 
-def _interpolate(r: _Rewriting, node: Node, operator: Operator) -> None:
+def _interpolate(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     """Sets rows, columns and weights of a resize: of int8 in fixed point, of uint8 in float32."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
@@ -141,7 +141,7 @@ def _float32(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
     return first, second, one - (place - first), place - first
 
 
-CHANGES: dict[tuple[str, str], Callable[[_Rewriting, Node, Operator], None]] = {  # by operator and op
+CHANGES: dict[tuple[str, str], Callable[[_Rewriting, Node, TfliteOperator], None]] = {  # by operator and op
     ("FULLY_CONNECTED", "fully_connected"): _round_once,
     ("QUANTIZE", "lookup"): _requantize_table,
     ("ADD", "add"): _scale_operands,

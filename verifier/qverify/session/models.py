@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qverify.arithmetic.workers import submit
 from qverify.compiler.check_units import CANCELLING
-from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.graph import MAX_DIM, Graph
@@ -37,7 +37,7 @@ class Models:
 
     graph: Graph
     binary: bytes
-    compiled: Compiled | None = None
+    compiled: CompiledModel | None = None
     original: bytes | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -261,12 +261,12 @@ def _compile_again(
     shapes: dict[str, tuple[int, ...]] | None,
     allow_other: bool,
     host: bool,
-) -> tuple[Compiled, list[str]]:
+) -> tuple[CompiledModel, list[str]]:
     """Compiles quant.onnx again with the options stored in model.bin, and returns it with the caveats to state. The
     hash of the integer ONNX shows whether the two belong together; BadFileError where they do not."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path = quantized.path
-    options = CompileOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
+    options = CompilerOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
     known = isinstance(graph, Graph) and "check" in graph.meta
     options = replace(options, check=not known, host=host if graph is None else options.host)
     digest = quantized.digest.result()

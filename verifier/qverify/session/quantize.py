@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import QVerifyError, UndescribedError, UsageError
 from qverify.files import write_bytes
 from qverify.inputs.sources import InputRequest, prepared_inputs
@@ -163,7 +163,7 @@ def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.f
 def _blocker(data: bytes, path: str) -> str:
     """Returns why qverify cannot compile the model; empty where it can, the host's help not counted."""
     try:
-        compile_model(data, os.path.basename(path), CompileOptions(check=False))
+        compile_model(data, os.path.basename(path), CompilerOptions(check=False))
     except QVerifyError as error:
         return str(error)
     return ""

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from qverify.compiler.compile_model import Compiled, CompileOptions, compile_model
+from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
 from qverify.errors import BadFileError, UnsupportedError
 from qverify.model_bin.graph import Graph
 from qverify.session.litert_arithmetic import ROUNDING, in_litert_arithmetic
-from qverify.tflite_model.convert import Converted, convert
-from qverify.tflite_model.read import read_tflite
+from qverify.tflite_model.convert import ConvertedModel, convert
+from qverify.tflite_model.read_tflite import read_tflite
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,16 @@ class TfliteAlone:
     """A .tflite that was converted. data: of the file."""
 
     data: bytes
-    converted: Converted
+    converted: ConvertedModel
 
 
-def open_tflite(path: str, data: bytes) -> tuple[Compiled, TfliteAlone]:
+def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
     """Returns the compiled model, whose check against the QDQ ONNX has passed, and what its reference needs. BadFileError
     for a damaged file, UnsupportedError for operators that are not converted, MissingExtraError without LiteRT."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
     try:
-        compiled = compile_model(converted.onnx, name, CompileOptions(rounding=ROUNDING))
+        compiled = compile_model(converted.onnx, name, CompilerOptions(rounding=ROUNDING))
     except (BadFileError, UnsupportedError) as error:
         if name in str(error):
             raise
@@ -39,7 +39,7 @@ def open_tflite(path: str, data: bytes) -> tuple[Compiled, TfliteAlone]:
     return compiled, TfliteAlone(data, converted)
 
 
-def _check_shapes(converted: Converted, graph: Graph) -> None:
+def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
     """Raises BadFileError where the file gives a tensor other dims than its operators make, and UnsupportedError for a
     tensor that is none of the file's."""
     file = converted.model.file

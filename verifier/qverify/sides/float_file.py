@@ -10,8 +10,8 @@ from qverify.errors import BadFileError
 from qverify.onnx_model.cut_nodes import cut_nodes
 from qverify.onnx_model.engine import Engine
 from qverify.onnx_model.expose_tensors import expose_tensors
+from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load, parse
-from qverify.onnx_model.view import View
 from qverify.tensors.recording import Array
 
 MOST_EXPOSED = 1 << 27  # bytes of tensors that one run returns; more need further runs
@@ -23,7 +23,7 @@ class FloatFile:
 
     def __init__(self, data: bytes, name: str, folder: str = "", shapes: Mapping[str, tuple[int, ...]] | None = None):
         self.name, self.model = name, load(data, name, folder, _wanted(parse(data, name), shapes or {}))
-        self.view = View(self.model, name)
+        self.view = GraphView(self.model, name)
         self._plain = Engine(self.model.SerializeToString())
         self._exposing: dict[tuple[str, ...], Engine] = {}
 

@@ -27,7 +27,7 @@ from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tflite_model.interpreter import cut, operators_between
-from qverify.tflite_model.read import CutOffError, TfliteModel, read_tflite
+from qverify.tflite_model.read_tflite import CutOffError, TfliteModel, read_tflite
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 Map = Mapping[str, Mapping[str, Any]]

@@ -12,7 +12,7 @@ from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.tensors.spec import TensorSpec
 from qverify.tflite_model.interpreter import operators_between
-from qverify.tflite_model.read import Tensor, TfliteModel
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteTensor
 
 SCALE = 1e-6  # relative: a scale that a converter wrote as another float
 NEXT = "the map is wrong, or of another model. Next: convert the .tflite again, with its map"
@@ -32,7 +32,7 @@ def check_map(tensors: Mapping[str, Mapping[str, Any]], model: TfliteModel, grap
             raise BadFileError(f"{why}; {NEXT}")
 
 
-def _difference(spec: TensorSpec, tensor: Tensor) -> str:
+def _difference(spec: TensorSpec, tensor: TfliteTensor) -> str:
     """Returns what is not the same of both, "" where all is."""
     if spec.dtype != tensor.dtype:
         return f"it is {tensor.dtype} there, and {spec.dtype} in the ONNX"

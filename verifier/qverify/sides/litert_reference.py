@@ -14,7 +14,7 @@ from qverify.ops import simulate_node
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
-from qverify.tflite_model.convert import Converted
+from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.interpreter import Interpreter, cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
@@ -23,7 +23,7 @@ class LiteRtReference:
     """Runs the reference. data: the .tflite. converted: of it; graph: compiled from that. BadFileError where LiteRT
     refuses the file."""
 
-    def __init__(self, data: bytes, converted: Converted, graph: Graph):
+    def __init__(self, data: bytes, converted: ConvertedModel, graph: Graph):
         self.graph, self._converted, self._data = graph, converted, data
         self._tensors, self._model = converted.tensors, converted.model
         self.names = graph.observable()

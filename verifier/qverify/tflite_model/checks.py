@@ -1,33 +1,33 @@
-"""Checks of one operator: what does not hold is refused with its reason."""
+"""Checks of one operator, which raise UnsupportedError with the reason."""
 
 from __future__ import annotations
 
 from qverify.errors import UnsupportedError
 from qverify.tflite_model.options import ACTIVATION
-from qverify.tflite_model.read import Operator, Tensor
+from qverify.tflite_model.read_tflite import TfliteOperator, TfliteTensor
 from qverify.tflite_model.writer import CLAMPS, Writer
 
 
-def only(holds: bool, what: str) -> None:
-    """Raises UnsupportedError with the reason where `holds` is False."""
+def require(holds: bool, otherwise: str) -> None:
+    """Raises UnsupportedError with the text `otherwise` if `holds` is False."""
     if not holds:
-        raise UnsupportedError(what)
+        raise UnsupportedError(otherwise)
 
 
-def activation_of(operator: Operator) -> int:
-    """Returns the code of the fused activation."""
+def activation_of(operator: TfliteOperator) -> int:
+    """Returns the code of the operator's fused activation, a key of CLAMPS."""
     code = int(operator.options[ACTIVATION])
-    only(code in CLAMPS, f"fused activation {code}")
+    require(code in CLAMPS, f"fused activation {code}")
     return code
 
 
-def same_quantization(a: Tensor, b: Tensor) -> bool:
-    """Tells whether equal integers are equal real values in both."""
+def same_quantization(a: TfliteTensor, b: TfliteTensor) -> bool:
+    """Returns whether equal integers in both tensors represent equal real values."""
     return a.dtype == b.dtype and a.scale.tolist() == b.scale.tolist() and a.zero.tolist() == b.zero.tolist()
 
 
 def integers(writer: Writer, index: int) -> list[int]:
-    """Returns the values of a constant of int32 or int64, flattened."""
+    """Returns the values of a constant of int32 or int64, flattened. Raises UnsupportedError for other tensors."""
     tensor = writer.tensor(index) if index >= 0 else None
     if tensor is None or tensor.data is None or tensor.dtype not in ("int32", "int64") or tensor.data.size > 64:
         raise UnsupportedError("axes or dims that are no constant")

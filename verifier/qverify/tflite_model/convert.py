@@ -1,6 +1,7 @@
-"""Converts a quantized .tflite into a QDQ ONNX whose tensors are mapped to the file's.
+"""Converts a quantized .tflite into a QDQ ONNX, and maps the ONNX's tensors to those of the file.
 
-Tensors of four axes are NHWC in the file and NCHW in the ONNX. Weights, biases, scales and zero points are the file's own."""
+Tensors of four axes are NHWC in the file and NCHW in the ONNX. Weights, biases, scales and zero points are taken from
+the file unchanged."""
 
 from __future__ import annotations
 
@@ -13,25 +14,31 @@ import numpy.typing as npt
 
 from qverify.errors import BlockedError, UnsupportedError
 from qverify.plural import count
-from qverify.tflite_model.linear import convolution, fully_connected
-from qverify.tflite_model.others import OTHERS
-from qverify.tflite_model.read import TfliteModel
+from qverify.tflite_model.operators_with_weights import convolution, fully_connected
+from qverify.tflite_model.operators_without_weights import WITHOUT_WEIGHTS
+from qverify.tflite_model.read_tflite import TfliteModel
 from qverify.tflite_model.writer import EIGHT_BITS, Writer
 
 CONVERTERS = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
     "FULLY_CONNECTED": fully_connected,
-    **OTHERS,
+    **WITHOUT_WEIGHTS,
 }
-FREE = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # they join quantized tensors with others, and check them themselves
+CHECK_THEMSELVES = ("QUANTIZE", "DEQUANTIZE", "ARG_MAX")  # operators that read or write tensors that are not quantized
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
-    """The result. onnx: the QDQ ONNX. tensors: its tensors' names to the file's tensors (Writer.tensors). multipliers:
-    output tensor to the float64 scales of its sums, as LiteRT computes them, where they differ from input scale * weight
-    scale / output scale in float64."""
+class ConvertedModel:
+    """A converted .tflite.
+
+    Attributes:
+        model: the contents of the file.
+        onnx: the serialized QDQ ONNX.
+        tensors: name of an ONNX tensor to the tensor of the file (see Writer.tensors).
+        multipliers: output tensor to the requantization scales (float64) as LiteRT computes them, if they differ from
+            input scale * weight scale / output scale in float64.
+    """
 
     model: TfliteModel
     onnx: bytes
@@ -39,16 +46,17 @@ class Converted:
     multipliers: dict[str, npt.NDArray[np.float64]]
 
 
-def convert(model: TfliteModel) -> Converted:
-    """Returns the converted model. BlockedError (UnsupportedError) names every operator that cannot be converted."""
+def convert(model: TfliteModel) -> ConvertedModel:
+    """Returns the converted model. Raises BlockedError, an UnsupportedError, that names every operator that cannot be
+    converted."""
     writer, refused = Writer(model), Counter[str]()
-    for i in (*model.inputs, *model.made_by):  # before constants of the same name
+    for i in (*model.inputs, *model.made_by):  # reserve the names of computed tensors before those of constants
         writer.name(i)
     for operator in model.operators:
         try:
             if operator.kind not in CONVERTERS:
                 raise UnsupportedError("no converter for it")
-            if operator.kind not in FREE:
+            if operator.kind not in CHECK_THEMSELVES:
                 _check_types(writer, operator)
             CONVERTERS[operator.kind](writer, operator)
         except UnsupportedError as error:
@@ -57,11 +65,11 @@ def convert(model: TfliteModel) -> Converted:
         lines = [f"{line} ({count(n, 'operator')})" for line, n in refused.most_common()]
         raise BlockedError(f"{model.file}: {count(len(lines), 'kind')} of operators cannot be converted", lines)
     data = writer.file()
-    return Converted(model, data, writer.tensors, writer.multipliers)
+    return ConvertedModel(model, data, writer.tensors, writer.multipliers)
 
 
 def _check_types(writer: Writer, operator: Any) -> None:
-    """Raises UnsupportedError where the first input or the output is not of 8 bits with one scale."""
+    """Raises UnsupportedError if the first input or the output is not an 8-bit tensor with one scale."""
     if not operator.inputs or operator.inputs[0] < 0 or len(operator.outputs) != 1:
         raise UnsupportedError("it lacks an input, or has several outputs")
     for index in (operator.inputs[0], operator.outputs[0]):
@@ -69,7 +77,7 @@ def _check_types(writer: Writer, operator: Any) -> None:
 
 
 def check_activation(writer: Writer, index: int) -> None:
-    """Raises UnsupportedError where the tensor is not of 8 bits with one scale."""
+    """Raises UnsupportedError if the tensor is not an 8-bit tensor with one scale."""
     tensor = writer.tensor(index)
     if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
         scales = "" if tensor.scale.size == 1 else f" with {count(tensor.scale.size, 'scale')}"

@@ -1,4 +1,4 @@
-"""LiteRT on this host: a whole .tflite, or some of its operators, by its reference kernels."""
+"""Runs a whole .tflite, or some of its operators, on this host with LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy.typing as npt
 from qverify.errors import BadFileError
 from qverify.extras import import_extra
 from qverify.printable import said_by
-from qverify.tflite_model.read import Operator, TfliteModel, schema
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
 
 Array = npt.NDArray[Any]
 
 
 class Interpreter:
-    """One opened model. BadFileError where LiteRT refuses it; MissingExtraError where LiteRT is not installed."""
+    """A model opened by LiteRT. Raises BadFileError if LiteRT refuses it, MissingExtraError if LiteRT is not
+    installed."""
 
     def __init__(self, data: bytes, file: str):
         library = import_extra("ai_edge_litert.interpreter", f"{file}: a .tflite by itself")
@@ -36,8 +37,8 @@ class Interpreter:
             raise BadFileError(f"{file}: LiteRT refuses it: {said_by(error)}") from error
 
     def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """Returns the wanted tensors by index, in the file's layout. values: of the inputs, by index. BadFileError where
-        LiteRT fails."""
+        """Returns the wanted tensors by index, in the file's layout. values: the inputs by index. Raises BadFileError
+        if LiteRT fails."""
         try:
             for index in self.inputs:
                 self._opened.set_tensor(index, np.ascontiguousarray(values[index]))
@@ -47,41 +48,42 @@ class Interpreter:
             raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
 
 
-def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[Operator]:
-    """Returns the operators that make the wanted tensors from the given ones, in running order."""
-    found: dict[int, Operator] = {}
+def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:
+    """Returns the operators that compute the wanted tensors from the given ones, in running order."""
+    by_position: dict[int, TfliteOperator] = {}
     todo = [i for i in wanted if i not in given]
     while todo:
         operator = model.made_by.get(todo.pop())
-        if operator is not None and operator.position not in found:
-            found[operator.position] = operator
+        if operator is not None and operator.position not in by_position:
+            by_position[operator.position] = operator
             todo += [i for i in operator.inputs if i >= 0 and i not in given]
-    return [found[p] for p in sorted(found)]
+    return [by_position[p] for p in sorted(by_position)]
 
 
 def cut(
-    data: bytes, model: TfliteModel, operators: Sequence[Operator], given: Sequence[int], made: Sequence[int]
+    data: bytes, model: TfliteModel, operators: Sequence[TfliteOperator], given: Sequence[int], made: Sequence[int]
 ) -> Any:
-    """Returns these operators as a .tflite of their own and the index of each of its tensors there. given, made: tensors
-    that are its inputs and outputs. data: a file that LiteRT has opened."""
-    known = schema()
-    source = known.Model.GetRootAs(data, 0)
+    """Returns a .tflite that contains only these operators, and the old to new index of its tensors.
+
+    data: a file that LiteRT has opened. given, made: the tensors that become inputs and outputs."""
+    module = schema()
+    source = module.Model.GetRootAs(data, 0)
     graph = source.Subgraphs(0)
     kept = dict.fromkeys([*given, *(i for o in operators for i in (*o.inputs, *o.outputs) if i >= 0), *made])
     index = {old: new for new, old in enumerate(kept)}
-    part, whole = known.SubGraphT(), known.ModelT()
+    part, whole = module.SubGraphT(), module.ModelT()
     whole.version, whole.description = source.Version(), "part"
-    whole.buffers, whole.operatorCodes = [known.BufferT()], []
+    whole.buffers, whole.operatorCodes = [module.BufferT()], []
     part.tensors, part.operators = [], []
     for old in index:
-        tensor = known.TensorT.InitFromObj(graph.Tensors(old))
+        tensor = module.TensorT.InitFromObj(graph.Tensors(old))
         if model.tensors[old].data is not None:
-            whole.buffers.append(known.BufferT.InitFromObj(source.Buffers(tensor.buffer)))
+            whole.buffers.append(module.BufferT.InitFromObj(source.Buffers(tensor.buffer)))
         tensor.buffer = 0 if model.tensors[old].data is None else len(whole.buffers) - 1
         part.tensors.append(tensor)
     for operator in operators:
-        table = known.OperatorT.InitFromObj(graph.Operators(operator.position))
-        whole.operatorCodes.append(known.OperatorCodeT.InitFromObj(source.OperatorCodes(table.opcodeIndex)))
+        table = module.OperatorT.InitFromObj(graph.Operators(operator.position))
+        whole.operatorCodes.append(module.OperatorCodeT.InitFromObj(source.OperatorCodes(table.opcodeIndex)))
         table.opcodeIndex = len(whole.operatorCodes) - 1
         table.inputs = [index.get(i, -1) for i in operator.inputs]
         table.outputs = [index[i] for i in operator.outputs]

@@ -1,5 +1,5 @@
-"""A tensor in the file's layout and in the ONNX's. An entry is that of Converted.tensors: axes, shape (of the file), dims (of the
-ONNX)."""
+"""Converts tensors between the layout of the .tflite and that of the ONNX. An entry is a value of
+ConvertedModel.tensors, with "axes", "shape" (in the file) and "dims" (in the ONNX)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Array = npt.NDArray[Any]
 
 
 def as_in_file(entry: Mapping[str, Any], value: Array) -> Array:
-    """Returns the ONNX's tensor as the file has it."""
+    """Returns a tensor of the ONNX in the file's layout."""
     axes, shape = entry["axes"], entry["shape"]
     return np.ascontiguousarray(value.reshape([shape[a] for a in axes]).transpose(np.argsort(axes)))
 
 
 def as_in_onnx(entry: Mapping[str, Any], value: Array) -> Array:
-    """Returns the file's tensor as the ONNX has it."""
+    """Returns a tensor of the file in the ONNX's layout."""
     return np.ascontiguousarray(value.transpose(entry["axes"])).reshape(entry["dims"])

@@ -1,4 +1,4 @@
-"""The options of the operators that are converted, by the schema's names."""
+"""Reads the options of the operators that can be converted, under the schema's names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ WINDOW = ("Padding", "StrideH", "StrideW", ACTIVATION)
 DILATED = (*WINDOW, "DilationHFactor", "DilationWFactor")
 POOL = ("Pool2DOptions", (*WINDOW, "FilterHeight", "FilterWidth"))
 
-OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {  # by operator: its table in the schema and what is read of it
+OPTIONS: dict[
+    str, tuple[str, tuple[str, ...]]
+] = {  # operator to the name of its options table in the schema, and the fields read
     "CONV_2D": ("Conv2DOptions", DILATED),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*DILATED, "DepthMultiplier")),
     "FULLY_CONNECTED": ("FullyConnectedOptions", (ACTIVATION, "WeightsFormat")),
@@ -27,14 +29,14 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {  # by operator: its table in
 
 
 def options_of(schema: Any, kind: str, table: Any) -> dict[str, Any]:
-    """Returns the options of an operator by the schema's names, {} for a kind without any. ValueError for a table of
-    another operator or none."""
+    """Returns the options of an operator by name, {} for a kind of operator without options. Raises ValueError if the
+    table has no options or those of another operator."""
     if kind not in OPTIONS:
         return {}
     name, fields = OPTIONS[kind]
-    found = table.BuiltinOptions()
-    if table.BuiltinOptionsType() != getattr(schema.BuiltinOptions, name) or found is None:
+    stored = table.BuiltinOptions()
+    if table.BuiltinOptionsType() != getattr(schema.BuiltinOptions, name) or stored is None:
         raise ValueError(f"{kind} without its options")
     options = getattr(schema, name)()
-    options.Init(found.Bytes, found.Pos)
+    options.Init(stored.Bytes, stored.Pos)
     return {field: getattr(options, field)() for field in fields}

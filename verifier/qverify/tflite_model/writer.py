@@ -1,4 +1,4 @@
-"""Writes the QDQ ONNX of a .tflite: names, layouts, quantization, and the map back to the file's tensors."""
+"""Builds the QDQ ONNX of a .tflite: names, layouts, quantization, and the map back to the file's tensors."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ import numpy.typing as npt
 from onnx import helper, numpy_helper
 
 from qverify.errors import BadFileError, UnsupportedError
-from qverify.tflite_model.read import Operator, Tensor, TfliteModel
+from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, TfliteTensor
 
 Array = npt.NDArray[Any]
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 EIGHT_BITS = ("int8", "uint8")
-CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # by code of the fused activation: its limits
-MOST_BYTES = 2**31 - 1  # of all constants
+CLAMPS = {0: (), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}  # code of a fused activation to its limits
+MAX_BYTES = 2**31 - 1  # of all constants together
 
 
 @dataclass(slots=True)
 class Writer:
-    """Collects the nodes and constants of the ONNX. tensors: the map, ONNX name to the file's tensor: `tfl` its index,
-    `shape` its dims there, `axes` their order in the ONNX, `dims` the ONNX's dims."""
+    """Collects the nodes and constants of the ONNX.
+
+    Attributes:
+        model: the file that is converted.
+        nodes, constants: what has been written.
+        tensors: name of an ONNX tensor to the tensor of the file: "tfl" is its index, "shape" its dims in the file,
+            "axes" their order in the ONNX, "dims" the dims in the ONNX.
+        multipliers: see ConvertedModel.
+    """
 
     model: TfliteModel
     nodes: list[Any] = field(default_factory=list)
@@ -36,12 +43,13 @@ class Writer:
     _dequantized: set[str] = field(default_factory=set)
     _bytes: int = 0
 
-    def tensor(self, index: int) -> Tensor:
+    def tensor(self, index: int) -> TfliteTensor:
+        """Returns a tensor of the file."""
         return self.model.tensors[index]
 
     def name(self, index: int) -> str:
-        """Returns the ONNX's name of a tensor: the file's, with the index where two are alike. No name of the ONNX that
-        is made of another contains `@` elsewhere than after it."""
+        """Returns the ONNX name of a tensor: its name in the file, with `@index` appended if another tensor has the
+        same name. Names of derived tensors are this name followed by `@` and a suffix."""
         if index not in self._names:
             name = self.tensor(index).name
             self._names[index] = name if name not in self._taken else f"{name}@{index}"
@@ -49,35 +57,37 @@ class Writer:
         return self._names[index]
 
     def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Adds a node and returns the name of its output."""
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=output, **attributes))
         return output
 
     def constant(self, name: str, value: Array) -> str:
-        """Adds a constant, once."""
+        """Adds a constant, unless one of this name exists, and returns the name."""
         if name not in self.constants:
             self._bytes += value.nbytes
-            if self._bytes > MOST_BYTES:
-                raise UnsupportedError(f"{self.model.file}: its constants are more than {MOST_BYTES} bytes")
+            if self._bytes > MAX_BYTES:
+                raise UnsupportedError(f"{self.model.file}: its constants are more than {MAX_BYTES} bytes")
             self.constants[name] = numpy_helper.from_array(np.array(value, order="C"), name)
         return name
 
     def onnx_shape(self, index: int) -> tuple[int, ...]:
+        """Returns the shape of a tensor of the file in the ONNX's layout."""
         shape = self.tensor(index).shape
         return tuple(shape[a] for a in NCHW) if len(shape) == 4 else shape
 
     def entry(self, name: str, index: int, axes: Sequence[int], dims: Sequence[int]) -> str:
-        """Notes which tensor of the file a tensor of the ONNX is."""
+        """Records which tensor of the file an ONNX tensor represents, and returns its name."""
         shape = list(self.tensor(index).shape)
         self.tensors[name] = {"tfl": index, "shape": shape, "axes": list(axes), "dims": list(dims)}
         return name
 
     def mapped(self, index: int) -> str:
-        """Returns the name of a tensor of the file in the ONNX's layout, which is in the map."""
+        """Records a tensor of the file in the ONNX's usual layout, and returns its name."""
         rank = len(self.tensor(index).shape)
         return self.entry(self.name(index), index, NCHW if rank == 4 else range(rank), self.onnx_shape(index))
 
     def parameters(self, index: int) -> list[str]:
-        """Returns the names of scale and zero point of a quantized tensor."""
+        """Adds scale and zero point of a quantized tensor as constants and returns their names."""
         tensor, name = self.tensor(index), self.name(index)
         many, limits = tensor.scale.size > 1, np.iinfo(tensor.dtype)
         if tensor.zero.min() < limits.min or tensor.zero.max() > limits.max:
@@ -89,30 +99,34 @@ class Writer:
         ]
 
     def real(self, index: int, name: str = "") -> str:
-        """Returns the real values of a tensor, in the ONNX's layout. name: of a movement of it, in the map."""
-        tensor, own = self.tensor(index), name or self.name(index)
+        """Returns the name of a tensor's dequantized values, in the ONNX's layout.
+
+        name: ONNX name of a moved copy of the tensor to use instead, or "" for the tensor itself."""
+        tensor, onnx_name = self.tensor(index), name or self.name(index)
         if tensor.data is not None and not name:
             value = tensor.data.transpose(NCHW) if tensor.data.ndim == 4 else tensor.data
-            self.constant(own, value)
+            self.constant(onnx_name, value)
         if tensor.dtype == "float32":
-            return own
-        if own not in self._dequantized:
-            self._dequantized.add(own)
-            self.node("DequantizeLinear", [own, *self.parameters(index)], f"{own}@real")
-        return f"{own}@real"
+            return onnx_name
+        if onnx_name not in self._dequantized:
+            self._dequantized.add(onnx_name)
+            self.node("DequantizeLinear", [onnx_name, *self.parameters(index)], f"{onnx_name}@real")
+        return f"{onnx_name}@real"
 
     def quantize(self, real: str, index: int, name: str = "") -> None:
-        """Writes a tensor of the file from its real values. name: of a movement of it, in the map."""
+        """Writes a tensor of the file by quantizing its real values. name: ONNX name of a moved copy, "" for the tensor
+        itself."""
         self.node("QuantizeLinear", [real, *self.parameters(index)], name or self.mapped(index))
 
-    def made(self, index: int) -> str:
-        """Returns a name for the real values of a tensor before they are quantized."""
+    def unquantized(self, index: int) -> str:
+        """Returns the name for the real values of a tensor before they are quantized."""
         return f"{self.name(index)}@before"
 
-    def finish(self, operator: Operator, activation: int = 0) -> None:
-        """Writes the only output of an operator, whose real values have the name `made`."""
+    def finish(self, operator: TfliteOperator, activation: int = 0) -> None:
+        """Quantizes the only output of an operator, after its fused activation. Its real values are called
+        `unquantized(output)`."""
         (output,) = operator.outputs
-        real = self.made(output)
+        real = self.unquantized(output)
         if limits := CLAMPS[activation]:
             low, high = (self.constant(f"@{v:g}", np.float32(v)) for v in limits)  # type: ignore[arg-type]
             clamped = f"{self.name(output)}@clamped"
@@ -121,7 +135,8 @@ class Writer:
         self.quantize(real, output)
 
     def unchanged(self, index: int, name: str, axes: Sequence[int], dims: Sequence[int], kind: str, **how: Any) -> str:
-        """Returns the real values of tensor `index` in another layout, which is a tensor of its own in the ONNX."""
+        """Writes tensor `index` in another layout, as the quantized tensor `name` of the ONNX, and returns the name of
+        its real values. kind: the ONNX operator that moves it."""
         if name not in self.tensors:
             constants = [self.constant(f"{name}@shape", np.array(dims, np.int64))] if kind == "Reshape" else []
             self.node(kind, [how.pop("source", None) or self.real(index), *constants], f"{name}@before", **how)
@@ -129,7 +144,7 @@ class Writer:
         return self.real(index, name)
 
     def rows_first(self, index: int, dims: Sequence[int], suffix: str) -> str:
-        """Returns the real values of a tensor as the file has them in memory, with these dims."""
+        """Returns the name of a tensor's real values in the file's order in memory, with these dims."""
         shape, name = self.tensor(index).shape, self.name(index)
         same = list(range(len(shape)))
         if len(shape) == 4 and shape[1] * shape[2] > 1 and shape[3] > 1:
@@ -141,7 +156,7 @@ class Writer:
         return self.unchanged(index, f"{name}@{suffix}", same, dims, "Reshape", source=source)
 
     def file(self) -> bytes:
-        """Returns the ONNX, serialized. BadFileError where it is none."""
+        """Returns the serialized ONNX. Raises BadFileError if it cannot be serialized."""
         inputs = [self._end(i) for i in self.model.inputs]
         outputs = [self._end(i) for i in self.model.outputs]
         used = {n for node in self.nodes for n in node.input}
@@ -155,5 +170,6 @@ class Writer:
             raise BadFileError(f"{self.model.file}: it cannot be written as an ONNX: {error}") from error
 
     def _end(self, index: int) -> Any:
+        """Returns the declaration of an input or output."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.tensor(index).dtype))
         return helper.make_tensor_value_info(self.mapped(index), kind, self.onnx_shape(index))

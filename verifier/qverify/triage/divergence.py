@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.units import Unit
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.report.document import FirstDivergence, Forced
 from qverify.triage.loss import nearest, sqnr_db
 
@@ -24,7 +24,7 @@ def agreeing(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, 
     return {n: sqnr_db(one[n], other[n]) >= AGREE_DB for n in one if n in other and one[n].shape == other[n].shape}
 
 
-def pieces(view: View, known: Mapping[str, bool]) -> list[Unit]:
+def pieces(view: GraphView, known: Mapping[str, bool]) -> list[Unit]:
     """Returns a unit for each known tensor, with the nearest known tensors it is computed from, in running order."""
     names = [o for node in view.nodes for o in node.output if o in known]
     ops = {o: node.op_type for node in view.nodes for o in node.output}

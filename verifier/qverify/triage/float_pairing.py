@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
 from qverify.plural import count
 
 Array = npt.NDArray[Any]
@@ -67,14 +67,14 @@ def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what:
     return {n: n for n in mine if n in theirs}, ""
 
 
-def pair_float(floats: View, quantized: View, graph: Graph) -> FloatPairs:
+def pair_float(floats: GraphView, quantized: GraphView, graph: Graph) -> FloatPairs:
     """Pairs the tensors of the original float model with those of the quantized one. graph: compiled from the quantized
     one."""
     return _Pairing(floats, quantized, graph).run()
 
 
 class _Pairing:
-    def __init__(self, floats: View, quantized: View, graph: Graph):
+    def __init__(self, floats: GraphView, quantized: GraphView, graph: Graph):
         self.floats, self.quantized, self.graph = floats, quantized, graph
         self.inputs, _ = pair_ends(quantized.inputs, floats.inputs, (quantized.shape, floats.shape), "inputs")
         self.outputs, _ = pair_ends(quantized.outputs, floats.outputs, (quantized.shape, floats.shape), "outputs")
@@ -195,7 +195,7 @@ class _Pairing:
         return True
 
 
-def _core(view: View, tensor: str) -> Any:
+def _core(view: GraphView, tensor: str) -> Any:
     """Returns the node that computes the tensor; for an activation the node before it, unless that is quantized by
     itself."""
     node = view.producer.get(tensor)
@@ -206,7 +206,7 @@ def _core(view: View, tensor: str) -> Any:
     return node
 
 
-def _dequantized(view: View, mine: Any, floats: View, core: Any) -> dict[int, Array]:
+def _dequantized(view: GraphView, mine: Any, floats: GraphView, core: Any) -> dict[int, Array]:
     """Returns the dequantized constants of `mine` for the float constants of `core`, by input number; other shapes are
     left out."""
     plain = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
@@ -223,7 +223,7 @@ def _dequantized(view: View, mine: Any, floats: View, core: Any) -> dict[int, Ar
     return values
 
 
-def _constant(view: View, node: Any, at: int) -> Array | None:
+def _constant(view: GraphView, node: Any, at: int) -> Array | None:
     """Returns the dequantized constant for the float operator's input `at`, or None."""
     table = _WEIGHTS.get(node.op_type)
     if table is None:
@@ -243,7 +243,7 @@ def _constant(view: View, node: Any, at: int) -> Array | None:
     return real.astype(np.float32)
 
 
-def _one_scale(view: View, node: Any, places: list[int]) -> bool | None:
+def _one_scale(view: GraphView, node: Any, places: list[int]) -> bool | None:
     """Returns whether the weights at these input numbers have one scale for all channels; None where there are no
     weights."""
     sizes = []

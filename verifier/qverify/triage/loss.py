@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph
-from qverify.onnx_model.switched_model import Switch, Switched, Weights
-from qverify.onnx_model.view import View, attributes
+from qverify.onnx_model.graph_view import GraphView, attributes
+from qverify.onnx_model.switched_model import Switch, SwitchedModel, Weights
 from qverify.report.triage_document import SingleTensorLoss, TensorLoss
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.float_pairing import FloatPair, FloatPairs
@@ -40,7 +40,7 @@ class _One:
 class Losses:
     """Losses of all pairs: call add() once per frame with both sides' tensors; rows() are in running order."""
 
-    def __init__(self, paired: FloatPairs, floats: View, graph: Graph):
+    def __init__(self, paired: FloatPairs, floats: GraphView, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
         self._found = {p.tensor: _One() for p in paired.pairs}
         self._pair = {p.tensor: p for p in paired.pairs}
@@ -132,7 +132,7 @@ def quantized_range(spec: TensorSpec) -> tuple[float, float]:
     return float(((limits.min - zero) * scale).min()), float(((limits.max - zero) * scale).max())
 
 
-def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
+def nearest(view: GraphView, tensor: str, known: Iterable[str]) -> list[str]:
     """Returns the nearest known tensors that this one is computed from."""
     wanted, sources, seen = set(known), dict[str, None](), {tensor}
     todo = list(view.producer[tensor].input) if tensor in view.producer else []
@@ -148,7 +148,7 @@ def nearest(view: View, tensor: str, known: Iterable[str]) -> list[str]:
     return list(sources)
 
 
-def make_switches(paired: FloatPairs, floats: View, graph: Graph) -> list[Switch]:
+def make_switches(paired: FloatPairs, floats: GraphView, graph: Graph) -> list[Switch]:
     """Returns one switch per paired tensor, which also switches the weights of the node that computes it."""
     makers = {node.name: str(node.output[0]) for node in floats.nodes}
     switches = []
@@ -178,7 +178,7 @@ class Experiment:
     final outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs:
     their number."""
 
-    def __init__(self, switched: Switched, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
+    def __init__(self, switched: SwitchedModel, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
         self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
         self._float = [self._run(f, ()) for f in frames]
 

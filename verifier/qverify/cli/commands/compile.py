@@ -13,7 +13,7 @@ from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.compiler.compile_model import CompileOptions
+    from qverify.compiler.compile_model import CompilerOptions
     from qverify.model_bin.graph import Graph
 
 
@@ -70,7 +70,7 @@ def command(
     import os
 
     from qverify.cli.live_progress import progress_bars
-    from qverify.compiler.compile_model import CompileOptions
+    from qverify.compiler.compile_model import CompilerOptions
     from qverify.errors import UsageError
     from qverify.inputs.description_tables import parsed, tables
     from qverify.session.compile_file import CompileJob, compile_file
@@ -79,7 +79,7 @@ def command(
     if output is None and not only_list:
         raise UsageError("Missing option '-o' / '--output': where to write model.bin; --list writes nothing")
     _check_outputs(model, output, integer_onnx)
-    options = CompileOptions(
+    options = CompilerOptions(
         rounding,
         align,
         check,
@@ -104,7 +104,7 @@ def command(
     return 0
 
 
-def _list(path: str, options: CompileOptions, host: bool) -> int:
+def _list(path: str, options: CompilerOptions, host: bool) -> int:
     """Prints what keeps the model from being compiled, and what of it the host would compute, if it may; 0 where
     nothing does, else 2."""
     import os

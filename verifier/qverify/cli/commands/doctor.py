@@ -13,10 +13,10 @@ def command() -> int:
     from qverify_agents.errors import LinkError, NotOnThisHost
     from qverify_agents.printable import one_line
 
-    from qverify.onnx_model.canary import MIXED, canary
+    from qverify.onnx_model.canary import MIXED, run_canaries
     from qverify.plural import count
 
-    result = canary(use_cache=False)
+    result = run_canaries(use_cache=False)
     failing = [name for name in result["checked"] if name in result["failing"]]
     replaced = [name for name in failing if name.endswith(MIXED)]
     good = failing == replaced

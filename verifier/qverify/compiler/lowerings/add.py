@@ -1,5 +1,5 @@
-"""Add -> QLinearAdd -> add; Sub is an add of the negated second scale. Sub and 16 bits stay float in the integer
-ONNX."""
+"""Add -> QLinearAdd -> add; Sub is an add with the second scale negated. Sub and 16-bit tensors stay float in the
+integer ONNX."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from qverify.compiler.unit import (
     with_binary_kernel,
 )
 from qverify.errors import NotOnHostError
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 ONNX_TYPES: dict[str, Any] = {"Add": {}, "Sub": {}}
 OPERATORS: dict[str, Any] = {"QLinearAdd": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     operands = per_tensor_operands(view, node, y)
     if operands is None:
         return None
@@ -35,7 +35,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return with_binary_kernel(unit, "QLinearAdd", a, b, y, act) if kernel else unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, "Add", a, b, y, whole_range(y.dtype), True), [node])
 
@@ -55,7 +55,14 @@ def broadcasts_as_scalar(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def lower(
-    builder: Builder, view: View, kind: str, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+    builder: Builder,
+    view: GraphView,
+    kind: str,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
+    y: QuantizedTensor,
+    act: Activation,
+    kernel: bool,
 ) -> None:
     shape_a, shape_b = view.shape(a.name), view.shape(b.name)
     swap = int(kernel and broadcasts_as_scalar(shape_a, shape_b))
@@ -69,13 +76,13 @@ def lower(
     if builder.rounding != "ref-exact":
         rq, swap = builder.add_scales(y.name, ratio_a, ratio_b), 0
     elif not kernel:
-        rq = builder.made(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio_a, ratio_b], np.float64))
     else:
         first, second = (b, a) if swap else (a, b)
         r1, r2 = (np.float32(q.scale[0]) / np.float32(y.scale[0]) for q in (first, second))
         z1, z2, zero = (np.array([q.zero_point[0]], np.float32) for q in (first, second, y))
         offset = zero - fma32(np.array([r1], np.float32), z1, np.float32(r2) * z2)
-        rq = builder.made(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([r1, r2, offset[0]], np.float32))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node(
         "add",

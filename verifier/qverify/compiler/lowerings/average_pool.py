@@ -10,30 +10,32 @@ import numpy as np
 from qverify.compiler.attributes import ANY, CHANNELS, WINDOW
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.global_average_pool import mean_scales
-from qverify.compiler.pool_windows import flat, pooled, window_pads
+from qverify.compiler.pool_windows import flat, match_pool, window_pads
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, operand, whole_range
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"AveragePool": {**WINDOW, "ceil_mode": ANY, "count_include_pad": ANY}}
 OPERATORS = {"QLinearAveragePool": {**ONNX_TYPES["AveragePool"], **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     attrs = attributes(node)
     dilated = any(d != 1 for d in attrs.get("dilations", [1]))
     if dilated or (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0)):
-        return None  # average_pool_float has these; QLinearAveragePool divides by the whole kernel there
-    return pooled(view, node, y, act, lower)
+        return None  # left to average_pool_float, because QLinearAveragePool divides by the whole kernel here
+    return match_pool(view, node, y, act, lower)
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, whole_range(y.dtype), True), [node])
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation, kernel: bool) -> None:
+def lower(
+    builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: QuantizedTensor, act: Activation, kernel: bool
+) -> None:
     shape, out, attrs = view.shape(x.name), view.shape(y.name), attributes(node)
     window, spatial = attrs["kernel_shape"], len(attrs["kernel_shape"])
     if spatial > 2 or any(d != 1 for d in attrs.get("dilations", [1])):
@@ -41,7 +43,7 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
     source = operand(builder, x, shape)
     builder.tensor(y.spec(y.name, out))
     pads = window_pads(node, attrs, shape[2:], out[2:], tuple(window))
-    if kernel and tuple(window) == shape[2:] and not any(pads):  # onnxruntime sums integers there, as over all dims
+    if kernel and tuple(window) == shape[2:] and not any(pads):  # onnxruntime sums integers then, as in a global pool
         rq = mean_scales(builder, x, y, prod(window), kernel)
         builder.node("global_average_pool", [source, rq], [y.name], [act.low, act.high], (), kernel)
         return
@@ -51,9 +53,9 @@ def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, a
         counts = np.arange(1, height * width + 1, dtype=np.float64)
         rq = builder.scales(y.name, counts, ratio / counts, kernel, x.sixteen_bit or y.sixteen_bit)
     elif kernel:
-        rq = builder.made(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([x.scale[0], y.scale[0]], np.float32))
     else:
-        rq = builder.made(f"{y.name}/rq", np.array([ratio]))
+        rq = builder.new_constant(f"{y.name}/rq", np.array([ratio]))
     strides = flat(attrs.get("strides", [1] * spatial), spatial)
     words = [height, width, *strides, *pads, attrs.get("count_include_pad", 0), act.low, act.high]
     builder.node("average_pool", [source, rq], [y.name], words, (), kernel)

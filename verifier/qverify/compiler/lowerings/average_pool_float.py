@@ -7,7 +7,7 @@ from typing import Any
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.average_pool import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.pool_windows import pool_words
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:

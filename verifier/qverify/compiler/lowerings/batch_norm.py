@@ -9,7 +9,7 @@ import numpy as np
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {
     "BatchNormalization": {"epsilon": ANY, "momentum": ANY, "training_mode": only(0), "spatial": only(1)},
@@ -24,5 +24,5 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     k = (scale * (np.float32(1) / np.sqrt((variance + epsilon).astype(np.float32)))).astype(np.float32)
     b = (beta - (mean * k).astype(np.float32)).astype(np.float32)
     name = node.output[0]
-    constants = [stream.builder.made(f"{name}/k", k), stream.builder.made(f"{name}/b", b)]
+    constants = [stream.builder.new_constant(f"{name}/k", k), stream.builder.new_constant(f"{name}/b", b)]
     stream.builder.node("batch_norm", [stream.source(node.input[0]), *constants], stream.declare(node), (), (), False)

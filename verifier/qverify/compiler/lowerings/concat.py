@@ -9,13 +9,13 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, microsoft, operand, qlinear_operands
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Concat": {"axis": ANY}}
 OPERATORS = {"QLinearConcat": {"axis": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     parts = [view.dequantized(n) for n in node.input]
     operands = [p for p in parts if p is not None and len(p.scale) == 1]
     if len(operands) != len(parts) or len(y.scale) > 1 or act.clamps(y.dtype):
@@ -29,14 +29,16 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     y = quantized_output(view, node, 0, 0)
     parts = [quantized_input(view, node, at) for at in range(2, len(node.input), 3)]
     axis = attributes(node)["axis"] % len(view.shape(y.name))
     return LoweredUnit(y.name, lambda b: lower(b, view, parts, y, axis, True), [node])
 
 
-def lower(builder: Builder, view: View, parts: list[Quantized], y: Quantized, axis: int, kernel: bool) -> None:
+def lower(
+    builder: Builder, view: GraphView, parts: list[QuantizedTensor], y: QuantizedTensor, axis: int, kernel: bool
+) -> None:
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     inputs: list[str | None] = [operand(builder, p, view.shape(p.name)) for p in parts]
     builder.node("concat", inputs, [y.name], [axis], (), kernel)

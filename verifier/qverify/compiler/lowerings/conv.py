@@ -11,11 +11,11 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_output import UNLIMITED, FloatOutput, float_unit, quantized_operands, real_bias
 from qverify.compiler.linear_layers import (
     bias_overflows,
-    by_output,
     integer_bias,
     integer_kernel,
-    of_every_group,
+    repeated_for_outputs,
     scaled_alike,
+    tiled_for_groups,
     weight_and_bias,
 )
 from qverify.compiler.pool_windows import flat, window_pads
@@ -31,21 +31,21 @@ from qverify.compiler.unit import (
     with_activation,
 )
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Conv": {**WINDOW, "group": ANY}}
 OPERATORS = {"QLinearConv": {**WINDOW, "group": ANY, **CHANNELS}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x, w = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if x is None or w is None or w.value is None or not scaled_alike(x, w) or len(y.scale) > 1:
         return None
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
     kernel = integer_kernel(x, y, w) and not wide
-    steps, bias_of = by_output(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
+    steps, bias_of = repeated_for_outputs(x, w.value.shape[0]), node.input[2] if len(node.input) > 2 else ""
     if bias_overflows(view, bias_of, steps, w, wide):
-        return None  # match_float keeps it a float
+        return None  # left to match_float, which keeps the bias as a float
     bias, bias_name, new = integer_bias(view, node, bias_of, steps, w, wide, kernel)
     unit = LoweredUnit(y.name, lambda b: convolution(b, view, node, "conv", x, w, bias, y, act, kernel))
     if kernel:
@@ -57,11 +57,11 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     return float_convolution(view, node, "conv")
 
 
-def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
+def float_convolution(view: GraphView, node: Any, stem: str) -> LoweredUnit | None:
     """Returns the unit of a Conv or ConvTranspose whose operands are quantized and whose output stays float."""
     operands, (good, bias) = quantized_operands(view, node), real_bias(view, node)
     if operands is None or not good:
@@ -74,7 +74,7 @@ def float_convolution(view: View, node: Any, stem: str) -> LoweredUnit | None:
     return float_unit(node, lambda b, y: convolution(b, view, node, stem, x, w, bias, y, UNLIMITED, False))
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     """Returns the unit of a QLinearConv in a QOperator model."""
     x, w = quantized_input(view, node, 0), quantized_input(view, node, 3)
     y = quantized_output(view, node, 0, 6)
@@ -88,13 +88,13 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
 
 def convolution(
     builder: Builder,
-    view: View,
+    view: GraphView,
     node: Any,
     stem: str,
-    x: Quantized,
-    w: Quantized,
+    x: QuantizedTensor,
+    w: QuantizedTensor,
     bias: Array | None,
-    y: Quantized | FloatOutput,
+    y: QuantizedTensor | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:
@@ -125,7 +125,7 @@ def convolution(
             f"{node.name} ({node.op_type}): weights quantized along axis {w.axis}; wanted the output channels, axis {axis}"
         )
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    sx, sw = by_output(x, out[1]).scale, (w if stem == "conv" else of_every_group(w, group)).scale
+    sx, sw = repeated_for_outputs(x, out[1]).scale, (w if stem == "conv" else tiled_for_groups(w, group)).scale
     single = (sx.astype(np.float32) * sw).astype(np.float32) / np.float32(y.scale[0])
     real = sx.astype(np.float64) * sw.astype(np.float64) / y.scale.astype(np.float64)[0]
     floats = isinstance(y, FloatOutput)

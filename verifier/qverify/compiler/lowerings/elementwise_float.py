@@ -12,7 +12,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import elementwise_integer, variadic_float
 from qverify.errors import UnsupportedError
 from qverify.model_bin.float_functions import FUNCTIONS
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 NAMES = {
     "Abs": "abs",
@@ -78,7 +78,7 @@ READ: dict[str, dict[str, frozenset[Any] | None]] = {
     "Swish": {"alpha": ANY},
     "ThresholdedRelu": {"alpha": ANY},
 }
-DEFAULTS = {  # of the attributes that are words p0 and p1, in their order
+DEFAULTS = {  # ONNX type to defaults of the attributes that become words p0 and p1, in this order
     "Celu": {"alpha": 1.0},
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
@@ -121,6 +121,6 @@ def _parameters(stream: FloatStream, node: Any) -> tuple[float, float]:
     if kind == "Clip":
         low = stream.scalar(node, 1, "minimum") if len(node.input) > 1 and node.input[1] else attrs.get("min", -np.inf)
         high = stream.scalar(node, 2, "maximum") if len(node.input) > 2 and node.input[2] else attrs.get("max", np.inf)
-        return min(low, high), high  # of limits that cross, the maximum counts
+        return min(low, high), high  # if the limits cross, Clip returns the maximum
     values = [float(attrs.get(name, usual)) for name, usual in DEFAULTS.get(kind, {}).items()]
     return (*values, 0.0, 0.0)[0], (*values, 0.0, 0.0)[1]

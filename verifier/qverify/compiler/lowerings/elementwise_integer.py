@@ -1,6 +1,6 @@
 """Arithmetic of integers, comparisons and logic -> elementwise_integer, numbered in model_bin/integer_functions.py.
 
-Types that floats have as well (Add, Clip ...) come here from elementwise_float."""
+Types that are defined for floats as well (Add, Clip ...) are passed on to this page by elementwise_float."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.compiler.attributes import only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
 from qverify.model_bin.integer_functions import CLASSES, COMPARISONS, FUNCTIONS, LOGIC
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 NAMES = {
     "And": "and",
@@ -49,7 +49,7 @@ INTEGERS = ("int32", "int64", "uint8", "int8")
 
 
 def serves(stream: FloatStream, node: Any) -> bool:
-    """Returns whether a node of a type that floats have as well works on integers of a type that this op has."""
+    """Returns whether a node of a type that is defined for floats as well works on integers that this op supports."""
     return node.op_type in OF_FLOATS_TOO and stream.view.dtype(node.output[0]) in INTEGERS
 
 
@@ -67,14 +67,14 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 def _check(stream: FloatStream, node: Any, name: str) -> None:
     dtypes = [stream.view.dtype(n) for n in node.input if n]
-    wanted: tuple[str, ...] = INTEGERS
+    supported: tuple[str, ...] = INTEGERS
     if name in (*LOGIC, *CLASSES):
-        wanted = ("bool",) if name in LOGIC else ("float32",)
+        supported = ("bool",) if name in LOGIC else ("float32",)
     elif name in COMPARISONS:
-        wanted = ("float32", *INTEGERS, *(("bool",) if name == "equal" else ()))
+        supported = ("float32", *INTEGERS, *(("bool",) if name == "equal" else ()))
     where = f"{node.name} ({node.op_type})"
-    if any(dtype not in wanted for dtype in dtypes):
-        raise UnsupportedError(f"{where}: on {', '.join(dtypes)}; wanted {' or '.join(wanted)}")
+    if any(dtype not in supported for dtype in dtypes):
+        raise UnsupportedError(f"{where}: on {', '.join(dtypes)}; wanted {' or '.join(supported)}")
     if name == "clip" and {"min", "max"} & attributes(node).keys():
         raise UnsupportedError(f"{where}: limits of integers as attributes; wanted inputs, as from opset 12 on")
     if len(node.input) > FUNCTIONS[name].operands or (name != "clip" and len(node.input) < FUNCTIONS[name].operands):
@@ -84,6 +84,6 @@ def _check(stream: FloatStream, node: Any, name: str) -> None:
 
 
 def check_divisors(stream: FloatStream, node: Any) -> None:
-    """Raises UnsupportedError for a constant divisor that has a 0, on which every run would end."""
+    """Raises UnsupportedError for a constant divisor that contains 0, with which every run would fail."""
     if (stream.view.constants.get(node.input[1], np.ones(1)) == 0).any():
         raise UnsupportedError(f"{node.name} ({node.op_type}): a divisor is 0; replace it by another number")

@@ -29,13 +29,13 @@ from qverify.compiler.unit import (
     with_activation,
 )
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Gemm": {"alpha": ANY, "beta": ANY, "transA": ANY, "transB": ANY}}
 OPERATORS = {"QGemm": {"alpha": ANY, "transA": only(0), "transB": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x, w, attrs = view.dequantized(node.input[0]), view.dequantized(node.input[1]), attributes(node)
     if x is None or w is None or len(x.scale) > 1 or len(y.scale) > 1:
         return None
@@ -43,15 +43,15 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
         return None
     alpha = np.float32(attrs.get("alpha", 1.0))
     wide = x.sixteen_bit or w.sixteen_bit or y.sixteen_bit
-    scaled = Quantized(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
+    scaled = QuantizedTensor(x.name, x.scale * alpha, x.zero_point, x.dtype, x.axis, x.scale_name, x.zero_name)
     kernel = integer_kernel(x, y, w) and not wide
     bias_of = node.input[2] if len(node.input) > 2 else ""
     if bias_overflows(view, bias_of, scaled, w, wide):
-        return None  # match_float keeps it a float
+        return None  # left to match_float, which keeps the bias as a float
     bias, bias_name, new = integer_bias(view, node, bias_of, scaled, w, wide, kernel)
     columns = w.value.shape[0 if attrs.get("transB", 0) else 1]
     if bias is not None and (bias.size != columns or view.shape(node.input[2])[-1:] != (columns,)):
-        return None  # a bias by rows, or one number for all: stays a float node, or is refused there
+        return None  # a bias per row, or a single number, is left to the float node or refused there
     unit = LoweredUnit(y.name, lambda b: lower(b, view, node, x, w, bias, y, act, kernel))
     if kernel:
         inputs = [*qlinear_operands(x), *qlinear_operands(w), bias_name, y.scale_name, y.zero_name]
@@ -61,7 +61,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     operands, (good, bias), attrs = quantized_operands(view, node), real_bias(view, node), attributes(node)
     if operands is None or not good or attrs.get("transA", 0) or not 0 < attrs.get("alpha", 1.0) < np.inf:
         return None
@@ -81,7 +81,7 @@ def match_float(view: View, node: Any) -> LoweredUnit | None:
     return float_unit(node, lambda b, y: lower(b, view, node, x, w, bias, y, UNLIMITED, False))
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x = quantized_input(view, node, 0)
     transposed = bool(attributes(node).get("transB", 0))
     w = quantized_input(view, node, 3, 0 if transposed else len(view.shape(node.input[3])) - 1)
@@ -105,12 +105,12 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
 
 def lower(
     builder: Builder,
-    view: View,
+    view: GraphView,
     node: Any,
-    x: Quantized,
-    w: Quantized,
+    x: QuantizedTensor,
+    w: QuantizedTensor,
     bias: Array | None,
-    y: Quantized | FloatOutput,
+    y: QuantizedTensor | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
     "GroupNormalization": {"epsilon": ANY, "num_groups": ANY, "stash_type": only(1)},

@@ -1,4 +1,5 @@
-"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes the two behind what computes in float16)."""
+"""Cast to float16 and back -> half_float (onnx_model/widen_float16.py writes these two after nodes that compute in
+float16)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import Any
 from qverify.compiler.builder import Builder
 from qverify.compiler.lowerings.cast import ONNX_TYPES as ONNX_TYPES
 from qverify.compiler.unit import LoweredUnit
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 from qverify.tensors.spec import TensorSpec
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
-    """Returns the unit of a Cast from float16 to float32 whose input a Cast from float32 makes; None for others."""
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
+    """Returns the unit of a Cast from float16 to float32 that reads a Cast from float32, or None for other nodes."""
     first, y = view.producer.get(node.input[0]), node.output[0]
     if view.foreign.get(node.input[0]) != "float16" or first is None or first.op_type != "Cast":
         return None

@@ -10,7 +10,7 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"LayerNormalization": {"axis": ANY, "epsilon": ANY, "stash_type": only(1)}}
 

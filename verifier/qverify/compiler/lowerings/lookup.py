@@ -1,5 +1,5 @@
-"""A float region that maps one quantized tensor element by element -> lookup, with a table computed by onnxruntime
-itself."""
+"""A region of float nodes that maps one quantized tensor element by element -> lookup, with a table computed by
+onnxruntime itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qverify.compiler.lowerings import elementwise_float, reshape
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Array, LoweredUnit, microsoft, missing_domain, operand, qlinear_operands
 from qverify.onnx_model.engine import Engine
-from qverify.onnx_model.view import ELEMENT, Quantized, View, attributes
+from qverify.onnx_model.graph_view import ELEMENT, GraphView, QuantizedTensor, attributes
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
@@ -27,9 +27,9 @@ OPERATORS: dict[str, Any] = {"QLinearSigmoid": {}, "QLinearLeakyRelu": {"alpha":
 SHAPE_ONLY = tuple(reshape.ONNX_TYPES)
 
 
-def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
-    """Returns the one per-tensor activation that a float tensor depends on element by element, and the nodes between,
-    in order; None where there is no such activation."""
+def region(view: GraphView, output: str) -> tuple[QuantizedTensor, list[Any]] | None:
+    """Returns the one activation with a single scale that a float tensor depends on element by element, and the nodes
+    in between, in order; None if there is no such activation."""
     members: dict[str, Any] = {}
     todo, leaf = [output], ""
     while todo:
@@ -61,14 +61,15 @@ def region(view: View, output: str) -> tuple[Quantized, list[Any]] | None:
     return x, sorted(members.values(), key=lambda n: view.order[n.name])
 
 
-def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
+def match_region(view: GraphView, output: str, y: QuantizedTensor) -> LoweredUnit | None:
     """Returns the unit of a QuantizeLinear whose float input depends element by element on one quantized tensor, or
     None."""
     matched = region(view, output)
     if matched is None or len(y.scale) > 1:
         return None
     x, nodes = matched
-    table = cache(lambda: harvest(view, x, y, output, nodes, unit))  # a unit is lowered more than once
+    # computed once, although a unit is lowered several times
+    table = cache(lambda: harvest(view, x, y, output, nodes, unit))
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), covers=tuple(n.name for n in nodes))
     if len(nodes) == 1 and nodes[0].op_type in ("Sigmoid", "LeakyRelu") and x.eight_bit and x.dtype == y.dtype:
         attrs = attributes(nodes[0])
@@ -80,14 +81,16 @@ def match_region(view: View, output: str, y: Quantized) -> LoweredUnit | None:
     return unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x, y = quantized_input(view, node, 0), quantized_output(view, node, 0, 3)
     table = cache(lambda: harvest(view, x, y, "", [], unit))
     unit = LoweredUnit(y.name, lambda b: lower(b, view, x, y, table()), [node])
     return unit
 
 
-def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any], unit: LoweredUnit) -> Array:
+def harvest(
+    view: GraphView, x: QuantizedTensor, y: QuantizedTensor, output: str, nodes: list[Any], unit: LoweredUnit
+) -> Array:
     """Returns y for every value of x, computed by onnxruntime with the unit's own operators."""
     limits = np.iinfo(x.dtype)
     every = np.arange(limits.min, limits.max + 1).astype(x.dtype)
@@ -134,12 +137,12 @@ def harvest(view: View, x: Quantized, y: Quantized, output: str, nodes: list[Any
     return Engine(model.SerializeToString(), threads=1).run({source: every})[result]
 
 
-def _domain(view: View, q: Quantized) -> str:
+def _domain(view: GraphView, q: QuantizedTensor) -> str:
     """Returns the domain whose QuantizeLinear and DequantizeLinear know the type: ONNX has 16 bits from opset 21 on."""
     return "com.microsoft" if q.sixteen_bit and view.opset < 21 else ""
 
 
-def lower(builder: Builder, view: View, x: Quantized, y: Quantized, table: Array) -> None:
-    name = builder.made(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
+def lower(builder: Builder, view: GraphView, x: QuantizedTensor, y: QuantizedTensor, table: Array) -> None:
+    name = builder.new_constant(f"{y.name}/table", table, TensorSpec(f"{y.name}/table", y.dtype, table.shape))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("lookup", [operand(builder, x, view.shape(x.name)), name], [y.name])

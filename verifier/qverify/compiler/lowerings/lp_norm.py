@@ -7,7 +7,7 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.float_stream import FloatStream
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"LpNormalization": {"axis": ANY, "p": only(1, 2)}}
 

@@ -14,8 +14,8 @@ SEVERAL_OUTPUTS = True
 
 
 def lower_float(stream: FloatStream, node: Any) -> None:
-    """Writes the node. Raises UnsupportedError for sequence lengths, and for a batch: onnxruntime quantizes the rows of
-    each of its threads by themselves."""
+    """Writes the node. Raises UnsupportedError for sequence lengths, and for a batch, because onnxruntime quantizes the
+    rows of each of its threads separately."""
     batch = stream.view.shape(node.input[0])[1]
     if batch != 1:
         raise UnsupportedError(

@@ -20,13 +20,13 @@ from qverify.compiler.unit import (
     with_activation,
 )
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 ONNX_TYPES: dict[str, Any] = {"MatMul": {}}
 OPERATORS: dict[str, Any] = {"QLinearMatMul": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[0]), view.dequantized(node.input[1])
     if a is None or b is None or len(a.scale) > 1 or len(y.scale) > 1:
         return None
@@ -42,7 +42,7 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def match_float(view: View, node: Any) -> LoweredUnit | None:
+def match_float(view: GraphView, node: Any) -> LoweredUnit | None:
     operands = quantized_operands(view, node)
     if operands is None or min(len(view.shape(q.name)) for q in operands) < 2:
         return None
@@ -54,19 +54,19 @@ def match_float(view: View, node: Any) -> LoweredUnit | None:
     return float_unit(node, lambda builder, y: lower(builder, view, node, a, b, y, UNLIMITED, False))
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a = quantized_input(view, node, 0)
     b = quantized_input(view, node, 3, len(view.shape(node.input[3])) - 1)
     y = quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, node, a, b, y, whole_range(y.dtype), True), [node])
 
 
-def to_float(view: View, node: Any) -> LoweredUnit:
+def to_float(view: GraphView, node: Any) -> LoweredUnit:
     """Returns the unit of a MatMulIntegerToFloat with constant parameters and without a bias: A B a_scale b_scale
     a_zero_point? b_zero_point?."""
-    given = [*node.input[4:6], "", ""][:2]
+    zero_points = [*node.input[4:6], "", ""][:2]
     a, b = (
-        with_parameters(view, node, at, node.input[at + 2], given[at], len(view.shape(node.input[at])) - 1)
+        with_parameters(view, node, at, node.input[at + 2], zero_points[at], len(view.shape(node.input[at])) - 1)
         for at in (0, 1)
     )
     if len(a.scale) > 1 or min(len(view.shape(q.name)) for q in (a, b)) < 2:
@@ -79,11 +79,11 @@ def to_float(view: View, node: Any) -> LoweredUnit:
 
 def lower(
     builder: Builder,
-    view: View,
+    view: GraphView,
     node: Any,
-    a: Quantized,
-    b: Quantized,
-    y: Quantized | FloatOutput,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
+    y: QuantizedTensor | FloatOutput,
     act: Activation,
     kernel: bool,
 ) -> None:

@@ -1,4 +1,5 @@
-"""MatMul, Gemm and FusedMatMul on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before (unpack_weights.py)."""
+"""MatMul, Gemm and FusedMatMul on a float stream -> matmul_float. MatMulNBits is unpacked to a MatMul before
+(unpack_weights.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings import fully_connected, matmul
 from qverify.compiler.supported_types import check_float32
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {
     **matmul.ONNX_TYPES,

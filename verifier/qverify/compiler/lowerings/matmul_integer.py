@@ -19,11 +19,14 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     stream.builder.node("matmul_integer", operands, stream.declare(node))
 
 
-def integer_operands(stream: FloatStream, node: Any, channels: int, given: tuple[str, ...] = ()) -> list[str | None]:
-    """Returns the names of both operands and of their zero points, None where absent. channels: how many zero points the
-    second operand may have. given: these four names, where the node's inputs have another order. Raises UnsupportedError
-    for zero points of another number."""
-    names = list(given) or [*node.input, "", ""][:4]
+def integer_operands(
+    stream: FloatStream, node: Any, channels: int, input_names: tuple[str, ...] = ()
+) -> list[str | None]:
+    """Returns the names of both operands and of their zero points, None for omitted ones.
+
+    channels: the number of zero points that the second operand may have. input_names: these four names, if the node's
+    inputs have another order. Raises UnsupportedError for any other number of zero points."""
+    names = list(input_names) or [*node.input, "", ""][:4]
     for name, counts in zip(names[2:], ({1}, {1, channels}), strict=True):
         shape = stream.view.shape(name) if name else ()
         if len(shape) > 1 or (shape[0] if shape else 1) not in counts:

@@ -11,14 +11,14 @@ from qverify.compiler.lowerings import matmul
 from qverify.compiler.lowerings.matmul_integer import integer_operands
 from qverify.compiler.unit import LoweredUnit
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 
 OPERATORS: dict[str, Any] = {"MatMulIntegerToFloat": {}}
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
-    """Returns the unit of A B a_scale b_scale a_zero_point? b_zero_point? bias?. With constant parameters and no bias it is
-    a matmul, whose result is rounded once. Raises UnsupportedError."""
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
+    """Returns the unit of A B a_scale b_scale a_zero_point? b_zero_point? bias?. With constant parameters and no bias
+    it is a matmul, whose result is rounded once. Raises UnsupportedError."""
     parameters = [n for n in node.input[2:6] if n]
     if all(n in view.constants for n in parameters) and not (len(node.input) > 6 and node.input[6]):
         return matmul.to_float(view, node)
@@ -27,7 +27,7 @@ def from_operator(view: View, node: Any) -> LoweredUnit:
     return LoweredUnit(node.output[0], lambda builder: _lower(builder, view, node), [node])
 
 
-def _lower(builder: Builder, view: View, node: Any) -> None:
+def _lower(builder: Builder, view: GraphView, node: Any) -> None:
     stream = FloatStream(builder, view, set())
     a, b, scale_a, scale_b, zero_a, zero_b, bias = [*node.input, "", "", ""][:7]
     columns = view.shape(b)[-1]

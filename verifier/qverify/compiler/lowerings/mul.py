@@ -16,13 +16,13 @@ from qverify.compiler.unit import (
     whole_range,
     with_binary_kernel,
 )
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 
 ONNX_TYPES: dict[str, Any] = {"Mul": {}}
 OPERATORS: dict[str, Any] = {"QLinearMul": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     operands = per_tensor_operands(view, node, y)
     if operands is None:
         return None
@@ -32,13 +32,19 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return with_binary_kernel(unit, "QLinearMul", a, b, y, act) if kernel else unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 0), quantized_input(view, node, 3), quantized_output(view, node, 0, 6)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, a, b, y, whole_range(y.dtype), True), [node])
 
 
 def lower(
-    builder: Builder, view: View, a: Quantized, b: Quantized, y: Quantized, act: Activation, kernel: bool
+    builder: Builder,
+    view: GraphView,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
+    y: QuantizedTensor,
+    act: Activation,
+    kernel: bool,
 ) -> None:
     single = np.float32(np.float32(a.scale[0]) * np.float32(b.scale[0])) / np.float32(y.scale[0])
     real = float(a.scale[0]) * float(b.scale[0]) / float(y.scale[0])

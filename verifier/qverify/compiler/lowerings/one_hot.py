@@ -7,7 +7,7 @@ from typing import Any
 from qverify.compiler.attributes import ANY
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"OneHot": {"axis": ANY}}
 

@@ -10,7 +10,7 @@ from qverify.compiler.attributes import ANY, only
 from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"Pad": {"mode": only(b"constant", b"reflect", b"edge"), "pads": ANY, "value": ANY}}
 
@@ -31,7 +31,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def _pads_of_all(stream: FloatStream, node: Any, pads: Any, rank: int) -> Any:
-    """Returns begin and end of every dim, also if opset 18's axes input names only some. Raises UnsupportedError."""
+    """Returns begin and end of every dim, with 0 for dims that opset 18's axes input leaves out. Raises
+    UnsupportedError."""
     if len(node.input) < 4 or not node.input[3]:
         return pads
     axes = stream.view.constants.get(node.input[3])

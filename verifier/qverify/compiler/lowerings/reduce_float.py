@@ -1,4 +1,5 @@
-"""ReduceSum, ReduceMax, ReduceL2 and others, and global pools that are no average, on a float stream -> reduce_float."""
+"""ReduceSum, ReduceMax, ReduceL2 and others, and global pools that are no average, on a float stream ->
+reduce_float."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.reduce_mean import ONNX_TYPES as MEAN
 from qverify.compiler.lowerings.reduce_mean import reduced_axes
 from qverify.model_bin.float_functions import REDUCTIONS
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 FUNCTIONS = {
     "ReduceL1": "l1",
@@ -23,7 +24,12 @@ FUNCTIONS = {
     "ReduceSumSquare": "sum_square",
 }
 READ: dict[str, dict[str, frozenset[Any] | None]] = dict.fromkeys(FUNCTIONS, MEAN["ReduceMean"])
-OF_INTEGERS_TOO = ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum")  # they come here from reduce_integer
+OF_INTEGERS_TOO = (
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+)  # reduce_integer passes their float nodes on to this page
 ONNX_TYPES: dict[str, dict[str, frozenset[Any] | None]] = {
     **{kind: read for kind, read in READ.items() if kind not in OF_INTEGERS_TOO},
     "GlobalLpPool": {"p": only(1, 2)},

@@ -11,19 +11,21 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.global_average_pool import mean_scales
 from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"ReduceMean": {"axes": ANY, "keepdims": ANY, "noop_with_empty_axes": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y, act))
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized, act: Activation) -> None:
+def lower(
+    builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: QuantizedTensor, act: Activation
+) -> None:
     shape = view.shape(x.name)
     source = operand(builder, x, shape)
     builder.tensor(y.spec(y.name, view.shape(y.name)))
@@ -41,7 +43,7 @@ def lower_float(stream: FloatStream, node: Any) -> None:
     stream.builder.node("reduce_mean", inputs, stream.declare(node), words, (), False)
 
 
-def reduced_axes(view: View, node: Any, rank: int) -> list[int]:
+def reduced_axes(view: GraphView, node: Any, rank: int) -> list[int]:
     """Returns the axes of a reduction: from its second input (opset 18), its attribute, or all, or with
     noop_with_empty_axes none. Raises UnsupportedError."""
     axes: Any = attributes(node).get("axes", [])

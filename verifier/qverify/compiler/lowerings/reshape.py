@@ -6,7 +6,7 @@ from typing import Any
 
 from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 
 ONNX_TYPES: dict[str, Any] = {
     "Reshape": {"allowzero": ANY},
@@ -19,5 +19,5 @@ ONNX_TYPES: dict[str, Any] = {
 EIGHT_BIT_KERNELS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
-def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
+def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: list[str]) -> None:
     builder.node("reshape", [source], outputs)

@@ -12,12 +12,12 @@ from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.resize_positions import RESIZE, positions, scales
 from qverify.compiler.unit import Activation, LoweredUnit, operand
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Resize": RESIZE}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     attrs = attributes(node)
     if attrs.get("mode", b"nearest") != b"linear" or attrs.get("antialias", 0):
         return None
@@ -31,11 +31,11 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return LoweredUnit(y.name, lambda b: lower(b, view, node, x, y))
 
 
-def lower(builder: Builder, view: View, node: Any, x: Quantized, y: Quantized) -> None:
+def lower(builder: Builder, view: GraphView, node: Any, x: QuantizedTensor, y: QuantizedTensor) -> None:
     shape, out = view.shape(x.name), view.shape(y.name)
     index, weight = linear_tables(view, node, shape, out)
     builder.tensor(y.spec(y.name, out))
-    tables = [builder.made(f"{y.name}/index", index), builder.made(f"{y.name}/weight", weight)]
+    tables = [builder.new_constant(f"{y.name}/index", index), builder.new_constant(f"{y.name}/weight", weight)]
     builder.node("resize_linear", [operand(builder, x, shape), *tables], [y.name], [0])
 
 
@@ -43,13 +43,13 @@ def on_stream(stream: FloatStream, node: Any) -> None:
     """Writes the node on floats, or on integers, which are not requantized. Raises UnsupportedError."""
     builder, view, name = stream.builder, stream.view, node.output[0]
     index, weight = linear_tables(view, node, view.shape(node.input[0]), view.shape(name))
-    tables = [builder.made(f"{name}/index", index), builder.made(f"{name}/weight", weight)]
+    tables = [builder.new_constant(f"{name}/index", index), builder.new_constant(f"{name}/weight", weight)]
     source = stream.source(node.input[0])
     whole = builder.tensors[source].quantized
     builder.node("resize_linear", [source, *tables], stream.declare(node, like=source), [int(whole)], (), whole)
 
 
-def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
+def linear_tables(view: GraphView, node: Any, shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[Array, Array]:
     """Returns index int32 and weight float32 of resize_linear (NUMERICS.md) for the last two dims. Raises
     UnsupportedError."""
     if len(shape) != 4 or shape[:2] != out[:2]:
@@ -57,11 +57,11 @@ def linear_tables(view: View, node: Any, shape: tuple[int, ...], out: tuple[int,
             f"{node.name} (Resize): linear over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
         )
     indices, weights = [], []
-    steps = scales(view, node, shape, out) if shape != out else None  # onnxruntime copies x of y's dims
+    steps = scales(view, node, shape, out) if shape != out else None  # onnxruntime copies x if the dims are equal
     for axis in (2, 3):
-        size, wanted = shape[axis], out[axis]
-        found = np.arange(size) if steps is None else positions(view, node, size, wanted, steps[axis])
-        p = np.clip(found, 0, np.float32(size - 1)).astype(np.float32)
+        size, out_size = shape[axis], out[axis]
+        coordinates = np.arange(size) if steps is None else positions(view, node, size, out_size, steps[axis])
+        p = np.clip(coordinates, 0, np.float32(size - 1)).astype(np.float32)
         i1 = p.astype(np.int32)
         i2 = np.minimum(i1 + 1, size - 1)
         d1, d2 = np.abs(p - i1.astype(np.float32)), np.abs(p - i2.astype(np.float32))

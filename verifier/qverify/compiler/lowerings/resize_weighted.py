@@ -11,7 +11,7 @@ from qverify.compiler.lowerings import resize_linear
 from qverify.compiler.resize_positions import RESIZE, scales
 from qverify.compiler.resize_weights import antialias_weights, cubic_weights
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"Resize": RESIZE}
 
@@ -33,11 +33,15 @@ def lower_float(stream: FloatStream, node: Any) -> None:
             f"{node.name} (Resize): {mode.decode(errors='replace')}{' with antialias' * smooth} over {list(shape)} -> {list(out)}; only the last two of four dims are supported"
         )
     weights = antialias_weights if smooth else cubic_weights
-    steps = scales(view, node, shape, out) if shape != out else [np.float32(1)] * 4  # onnxruntime copies x of y's dims
-    found = [weights(view, node, shape[a], out[a], steps[a]) for a in (2, 3)]
-    index, weight = (np.concatenate([t[i].reshape(-1) for t in found]) for i in (0, 1))
-    tables = [stream.builder.made(f"{name}/index", index), stream.builder.made(f"{name}/weight", weight)]
-    words = [t[0].shape[1] for t in found]
+    # onnxruntime copies x if the dims are equal
+    steps = scales(view, node, shape, out) if shape != out else [np.float32(1)] * 4
+    axis_tables = [weights(view, node, shape[a], out[a], steps[a]) for a in (2, 3)]
+    index, weight = (np.concatenate([t[i].reshape(-1) for t in axis_tables]) for i in (0, 1))
+    tables = [
+        stream.builder.new_constant(f"{name}/index", index),
+        stream.builder.new_constant(f"{name}/weight", weight),
+    ]
+    words = [t[0].shape[1] for t in axis_tables]
     stream.builder.node(
         "resize_weighted", [stream.source(node.input[0]), *tables], stream.declare(node), words, (), False
     )

@@ -9,7 +9,7 @@ from qverify.compiler.builder import float_word
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.layer_norm import ONNX_TYPES as LAYER_NORM
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), LAYER_NORM["LayerNormalization"])
 

@@ -8,7 +8,7 @@ from qverify.compiler.attributes import only
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.lowerings.gather import indices_of
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 from qverify.ops.scatter_nd import REDUCTIONS
 
 READ = only(*(name.encode() for name in REDUCTIONS))
@@ -21,9 +21,8 @@ def lower_float(stream: FloatStream, node: Any) -> None:
 
 
 def operands(stream: FloatStream, node: Any) -> tuple[list[str | None], int, bool]:
-    """Returns the inputs of a scattering node, the number of its reduction, and whether its result does not depend on the
-    order in which floats are rounded. Raises UnsupportedError for a type that
-    the reduction does not have."""
+    """Returns the inputs of a scattering node, the number of its reduction, and whether its result does not depend on
+    the order in which floats are rounded. Raises UnsupportedError for a type that the reduction does not have."""
     reduction = REDUCTIONS.index(attributes(node).get("reduction", b"none").decode())
     dtype = stream.view.dtype(node.input[0])
     if reduction and dtype not in ("float32", "int32", "int64"):

@@ -6,17 +6,17 @@ from typing import Any
 
 from qverify.compiler.builder import Builder
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import View
+from qverify.onnx_model.graph_view import GraphView
 
 ONNX_TYPES: dict[str, Any] = {"Slice": {}}
 EIGHT_BIT_KERNELS = ("Slice",)
 
 
-def move(builder: Builder, view: View, node: Any, source: str, outputs: list[str]) -> None:
+def move(builder: Builder, view: GraphView, node: Any, source: str, outputs: list[str]) -> None:
     builder.node("slice", [source], outputs, _words(view, node, view.shape(node.input[0])))
 
 
-def _words(view: View, node: Any, shape: tuple[int, ...]) -> list[int]:
+def _words(view: GraphView, node: Any, shape: tuple[int, ...]) -> list[int]:
     rank = len(shape)
     values = [view.constants.get(n) if n else None for n in [*node.input[1:], "", "", "", ""][:4]]
     if values[0] is None or values[1] is None:

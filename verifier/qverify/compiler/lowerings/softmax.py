@@ -11,13 +11,13 @@ from qverify.compiler.attributes import ANY
 from qverify.compiler.builder import Builder, float_word
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, microsoft, operand, qlinear_operands
-from qverify.onnx_model.view import Quantized, View, attributes
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor, attributes
 
 ONNX_TYPES = {"Softmax": {"axis": ANY}}
 OPERATORS = {"QLinearSoftmax": {"axis": ANY, "opset": ANY}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     x = view.dequantized(node.input[0])
     if x is None or x.value is not None or max(len(x.scale), len(y.scale)) > 1:
         return None
@@ -36,32 +36,35 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def _overflows(y: Quantized, depth: int) -> bool:
-    """Returns whether QLinearSoftmax multiplies its largest exponential, exp(-5) of FLT_MAX / depth, beyond float32; it
-    then gives 255 for what is far less. Such a Softmax stays float, as onnxruntime computes it with nothing fused."""
+def _overflows(y: QuantizedTensor, depth: int) -> bool:
+    """Returns whether QLinearSoftmax overflows float32 when it scales its largest exponential, exp(-5) of FLT_MAX /
+    depth; it then returns 255 for much smaller values. Such a Softmax stays float, as onnxruntime computes it with
+    nothing fused."""
     return float(np.floor(np.float32(1.0) / np.float32(y.scale[0]))) * math.exp(-5.0) / depth > 0.99
 
 
 def softmax_rows(shape: tuple[int, ...], axis: int, opset: int) -> tuple[int, tuple[int, int, int]]:
-    """Returns axis and (outer, depth, inner); before opset 13 all dims from axis on are one row."""
+    """Returns the axis and (outer, depth, inner). Before opset 13 all dims from the axis on form one row."""
     axis %= len(shape)
     if opset < 13:
         return axis, (math.prod(shape[:axis]), math.prod(shape[axis:]), 1)
     return axis, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     x, y, attrs = quantized_input(view, node, 0), quantized_output(view, node, 0, 3), attributes(node)
     _, rows = softmax_rows(view.shape(x.name), attrs.get("axis", -1), attrs.get("opset", view.opset))
     return LoweredUnit(y.name, lambda b: lower(b, view, x, y, rows), [node])
 
 
-def lower(builder: Builder, view: View, x: Quantized, y: Quantized, rows: tuple[int, int, int]) -> None:
+def lower(
+    builder: Builder, view: GraphView, x: QuantizedTensor, y: QuantizedTensor, rows: tuple[int, int, int]
+) -> None:
     scale = float(x.scale[0])
     largest = float(np.float32(np.finfo(np.float32).max) / np.float32(rows[1]))
     bound = max(0.0, math.log(largest) - 5.0) / scale
     table = np.array([math.exp((i - 255 + bound) * scale) for i in range(256)], np.float64).astype(np.float32)
-    name = builder.made(f"{y.name}/table", table)
+    name = builder.new_constant(f"{y.name}/table", table)
     inverse = float(np.floor(np.float32(1.0) / np.float32(y.scale[0])))
     builder.tensor(y.spec(y.name, view.shape(y.name)))
     builder.node("softmax", [operand(builder, x, view.shape(x.name)), name], [y.name], [*rows, float_word(inverse)])

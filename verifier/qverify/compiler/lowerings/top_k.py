@@ -7,7 +7,7 @@ from typing import Any
 from qverify.compiler.attributes import ANY, only
 from qverify.compiler.float_stream import FloatStream
 from qverify.errors import UnsupportedError
-from qverify.onnx_model.view import attributes
+from qverify.onnx_model.graph_view import attributes
 
 ONNX_TYPES = {"TopK": {"axis": ANY, "largest": only(0, 1), "sorted": only(1)}}
 SEVERAL_OUTPUTS = True

@@ -1,5 +1,5 @@
-"""Sum, Mean, and Max and Min of other than two tensors (elementwise_float has those), on a float stream ->
-variadic_float."""
+"""Sum, Mean, and Max and Min of any number of tensors except two, on a float stream -> variadic_float. Max and Min of
+two are lowered by elementwise_float."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from qverify.compiler.builder import Builder
 from qverify.compiler.float_stream import FloatStream
 from qverify.compiler.qoperator import quantized_input, quantized_output
 from qverify.compiler.unit import Activation, LoweredUnit, microsoft, operand, qlinear_operands
-from qverify.onnx_model.view import Quantized, View
+from qverify.onnx_model.graph_view import GraphView, QuantizedTensor
 from qverify.tensors.spec import TensorSpec
 
 ONNX_TYPES: dict[str, Any] = {"Where": {}}
 OPERATORS: dict[str, Any] = {"QLinearWhere": {}}
 
 
-def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit | None:
+def match(view: GraphView, node: Any, y: QuantizedTensor, act: Activation) -> LoweredUnit | None:
     a, b = view.dequantized(node.input[1]), view.dequantized(node.input[2])
     if a is None or b is None or max(len(q.scale) for q in (a, b, y)) > 1 or act.clamps(y.dtype):
         return None
@@ -27,12 +27,20 @@ def match(view: View, node: Any, y: Quantized, act: Activation) -> LoweredUnit |
     return unit
 
 
-def from_operator(view: View, node: Any) -> LoweredUnit:
+def from_operator(view: GraphView, node: Any) -> LoweredUnit:
     a, b, y = quantized_input(view, node, 1), quantized_input(view, node, 4), quantized_output(view, node, 0, 7)
     return LoweredUnit(y.name, lambda builder: lower(builder, view, node.input[0], a, b, y, True), [node])
 
 
-def lower(builder: Builder, view: View, cond: str, a: Quantized, b: Quantized, y: Quantized, kernel: bool) -> None:
+def lower(
+    builder: Builder,
+    view: GraphView,
+    cond: str,
+    a: QuantizedTensor,
+    b: QuantizedTensor,
+    y: QuantizedTensor,
+    kernel: bool,
+) -> None:
     if cond in view.constants:
         mask = builder.constant(cond, view.constants[cond])
     else:

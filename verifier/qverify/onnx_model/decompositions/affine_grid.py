@@ -9,7 +9,7 @@ import onnx
 
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
-MOST_PLACES = 1 << 24  # of a grid, which is a constant of model.bin
+MAX_POINTS = 1 << 24  # of a grid, which becomes a constant of model.bin
 
 
 def affine_grid(r: Rewriter, node: onnx.NodeProto) -> None:
@@ -17,8 +17,8 @@ def affine_grid(r: Rewriter, node: onnx.NodeProto) -> None:
     if size is None:
         raise r.refusal("its size is computed at run time; only a constant can be compiled")
     spatial, corners = [int(s) for s in size[2:]], attribute(node, "align_corners", 0)
-    if min(spatial, default=0) < 1 or prod(spatial) > MOST_PLACES:
-        raise r.refusal(f"a grid of {spatial} is not supported; wanted 1 to {MOST_PLACES} places")
+    if min(spatial, default=0) < 1 or prod(spatial) > MAX_POINTS:
+        raise r.refusal(f"a grid of {spatial} is not supported; wanted 1 to {MAX_POINTS} places")
     if corners and 1 in spatial:
         raise r.refusal(f"align_corners with a dim of one element, {spatial}, is not supported")
     steps = [np.linspace(-1, 1, s) if corners else (2 * np.arange(s) + 1) / s - 1 for s in spatial]

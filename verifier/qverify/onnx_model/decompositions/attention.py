@@ -1,5 +1,5 @@
-"""com.microsoft Attention, QAttention and MultiHeadAttention of whole sequences: projections, softmax of the scaled
-products, sum of the values."""
+"""Writes com.microsoft Attention, QAttention and MultiHeadAttention of whole sequences as projections, a softmax of the
+scaled products, and a weighted sum of the values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 KNOWN = ("num_heads", "unidirectional", "qkv_hidden_sizes", "scale", "mask_filter_value")
 ZERO = {"do_rotary": 0, "past_present_share_buffer": 0, "rotary_embedding_dim": 0}
@@ -18,7 +18,10 @@ LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """batch, queries, keys: sizes. heads: their number. sizes: elements of a query, a key and a value, all heads."""
+    """Dimensions of an attention.
+
+    batch, queries, keys: sizes of the batch and the two sequences. heads: number of heads. sizes: number of elements of
+    a query, a key and a value, over all heads."""
 
     batch: int
     queries: int
@@ -28,34 +31,35 @@ class Heads:
 
 
 def attention(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Attention: x, weights, bias, mask, past, attention bias. QAttention: x, weights, bias, scales, mask, zero points,
-    past."""
+    """Writes an Attention (inputs x, weights, bias, mask, past, attention bias) or a QAttention (x, weights, bias,
+    scales, mask, zero points, past)."""
     quantized = node.op_type == "QAttention"
-    mask, past = (given(node, 5), given(node, 8)) if quantized else (given(node, 3), given(node, 4))
+    mask, past = (input_name(node, 5), input_name(node, 8)) if quantized else (input_name(node, 3), input_name(node, 4))
     _check(r, node, past)
     batch, length, _ = r.dims(node.input[0])
     whole = r.dims(node.input[1])[1]
     sizes = tuple(attribute(node, "qkv_hidden_sizes", [whole // 3] * 3))
     heads = Heads(batch, length, length, attribute(node, "num_heads", 0), (sizes[0], sizes[1], sizes[2]))
     if quantized:
-        x, w, bias, scale_x, scale_w, _, zero_x, zero_w = [given(node, i) for i in range(8)]
+        x, w, bias, scale_x, scale_w, _, zero_x, zero_w = [input_name(node, i) for i in range(8)]
         operands = [x, w, scale_x, scale_w, zero_x, zero_w, bias]
         projected = r.step("MatMulIntegerToFloat", operands, "projected", MICROSOFT)
     else:
         projected = r.step("MatMul", list(node.input[:2]), "projected")
-        if given(node, 2):
+        if input_name(node, 2):
             projected = r.step("Add", [projected, node.input[2]], "projected_with_bias")
     parts = [r.fresh(n) for n in ("query", "key", "value")]
     cuts = [projected, r.ints("sizes", sizes)] if r.opset >= 13 else [projected]
     more: dict[str, Any] = {} if r.opset >= 13 else {"split": sizes}
     r.nodes.append(onnx.helper.make_node("Split", cuts, parts, f"{parts[0]}/Split", axis=-1, **more))
-    _attend(r, node, parts, heads, [_mask(r, node, mask, heads), "" if quantized else given(node, 5)])
+    _attend(r, node, parts, heads, [_mask(r, node, mask, heads), "" if quantized else input_name(node, 5)])
 
 
 def several(r: Rewriter, node: onnx.NodeProto) -> None:
-    """MultiHeadAttention: query, key, value, bias, padding mask, attention bias; what follows is of the past."""
-    _check(r, node, "".join(given(node, i) for i in range(6, 10)))
-    if not given(node, 1) or not given(node, 2) or any(len(r.dims(n)) != 3 for n in node.input[:3]):
+    """Writes a MultiHeadAttention (inputs query, key, value, bias, padding mask, attention bias; later inputs belong to
+    the past)."""
+    _check(r, node, "".join(input_name(node, i) for i in range(6, 10)))
+    if not input_name(node, 1) or not input_name(node, 2) or any(len(r.dims(n)) != 3 for n in node.input[:3]):
         raise r.refusal("packed operands, or keys and values by heads, are not supported; wanted three of rank 3")
     shapes = [r.dims(n) for n in node.input[:3]]
     heads = Heads(
@@ -66,7 +70,7 @@ def several(r: Rewriter, node: onnx.NodeProto) -> None:
         (shapes[0][2], shapes[1][2], shapes[2][2]),
     )
     parts = list(node.input[:3])
-    if given(node, 3):
+    if input_name(node, 3):
         value = r.value(node.input[3])
         if value is None:
             raise r.refusal("its bias is computed at run time; only constants can be compiled")
@@ -75,7 +79,7 @@ def several(r: Rewriter, node: onnx.NodeProto) -> None:
             r.step("Add", [part, r.constant(f"{what}_bias", bias)], what)
             for part, bias, what in zip(parts, biases, ("query", "key", "value"), strict=True)
         ]
-    _attend(r, node, parts, heads, [_mask(r, node, given(node, 4), heads), given(node, 5)])
+    _attend(r, node, parts, heads, [_mask(r, node, input_name(node, 4), heads), input_name(node, 5)])
 
 
 def _check(r: Rewriter, node: onnx.NodeProto, past: str) -> None:
@@ -90,7 +94,7 @@ def _check(r: Rewriter, node: onnx.NodeProto, past: str) -> None:
 
 
 def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
-    """Returns what a mask of (batch, keys), 1 or 0, adds to the products; "" without one."""
+    """Returns the tensor that a mask (batch, keys) of 1 and 0 adds to the products, or "" if there is no mask."""
     if not mask:
         return ""
     if r.dims(mask) != (heads.batch, heads.keys):
@@ -103,7 +107,8 @@ def _mask(r: Rewriter, node: onnx.NodeProto, mask: str, heads: Heads) -> str:
 
 
 def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, added: list[str]) -> None:
-    """Writes the attention of a query, a key and a value (batch, length, size). added: tensors that the products get."""
+    """Writes the attention of a query, a key and a value, each (batch, length, size). added: tensors added to the
+    products."""
     lengths, orders = (heads.queries, heads.keys, heads.keys), ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
     if not heads.heads or any(size % heads.heads for size in heads.sizes):
         raise r.refusal(f"num_heads={heads.heads} does not divide {list(heads.sizes)}")
@@ -120,7 +125,7 @@ def _attend(r: Rewriter, node: onnx.NodeProto, parts: list[str], heads: Heads, a
         raise r.refusal(
             "unidirectional with more keys than queries is not supported, since onnxruntime's result varies"
         )
-    if attribute(node, "unidirectional", 0) == 1:  # no key behind the query's own place, as onnxruntime counts them
+    if attribute(node, "unidirectional", 0) == 1:  # mask keys after the query's own position, as onnxruntime counts it
         later = np.triu(np.full((heads.queries, heads.keys), LOWEST, np.float32), 1)
         added = [*added, r.constant("later", later)]
     for at, more in enumerate(filter(None, added)):

@@ -1,4 +1,5 @@
-"""Einsum as Transpose, Reshape, MatMul and ReduceSum; more than two operands from the left, two at a time."""
+"""Writes Einsum as Transpose, Reshape, MatMul and ReduceSum. More than two operands are combined from the left, two at
+a time."""
 
 from __future__ import annotations
 
@@ -15,8 +16,7 @@ ELLIPSIS = "..."
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A tensor and the label of each of its dims; those that an ellipsis stands for are labelled 0, 1, ... from the
-    last."""
+    """A tensor and the label of each of its dims. The dims of an ellipsis are labelled 0, 1, ... from the last."""
 
     name: str
     labels: tuple[str, ...]
@@ -43,21 +43,21 @@ def einsum(r: Rewriter, node: onnx.NodeProto) -> None:
 def _terms(r: Rewriter, node: onnx.NodeProto) -> tuple[list[Term], tuple[str, ...]]:
     """Returns the operands and the labels of the output."""
     equation = attribute(node, "equation", b"").decode(errors="replace").replace(" ", "")
-    given, arrow, wanted = equation.partition("->")
-    parts = given.split(",")
+    left, arrow, right = equation.partition("->")
+    parts = left.split(",")
     if len(parts) != len(node.input):
         raise r.refusal(f"equation {equation!r} for {len(node.input)} operands")
     for name in node.input:
         if (kind := r.kind(name)) != onnx.TensorProto.FLOAT:
-            found = onnx.TensorProto.DataType.Name(kind or 0).lower()
+            dtype = onnx.TensorProto.DataType.Name(kind or 0).lower()
             raise r.refusal(
-                f"operand {name!r} is {found}; wanted float32, also between tensors quantized to 8 or 16 bits"
+                f"operand {name!r} is {dtype}; wanted float32, also between tensors quantized to 8 or 16 bits"
             )
     terms = [_term(r, name, part, equation) for name, part in zip(node.input, parts, strict=True)]
     most = max((len([n for n in t.labels if n.isdigit()]) for t in terms), default=0)
     dots = tuple(str(i) for i in reversed(range(most)))
     if arrow:
-        before, has, after = wanted.partition(ELLIPSIS)
+        before, has, after = right.partition(ELLIPSIS)
         return terms, (*before, *(dots if has else ()), *after)
     letters = "".join(parts).replace(".", "")
     return terms, (*dots, *sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -76,7 +76,7 @@ def _term(r: Rewriter, name: str, part: str, equation: str) -> Term:
 
 
 def _summed(r: Rewriter, term: Term, kept: set[str]) -> Term:
-    """Returns the term with the dims summed that nothing needs."""
+    """Returns the term with all dims summed that are not needed later."""
     axes = [at for at, label in enumerate(term.labels) if label not in kept]
     if not axes:
         return term
@@ -88,7 +88,7 @@ def _summed(r: Rewriter, term: Term, kept: set[str]) -> Term:
 
 
 def _product(r: Rewriter, a: Term, b: Term, later: set[str]) -> Term:
-    """Returns the product of two terms, summed over what both have and nothing needs later."""
+    """Returns the product of two terms, summed over the dims that both have and that are not needed later."""
     a, b = _without_broadcast(r, a, b), _without_broadcast(r, b, a)
     both = [n for n in a.labels if n in b.labels]
     batch, inner = [n for n in both if n in later], [n for n in both if n not in later]
@@ -102,9 +102,9 @@ def _product(r: Rewriter, a: Term, b: Term, later: set[str]) -> Term:
     return Term(name, labels, {n: sizes[n] for n in labels})
 
 
-def _without_broadcast(r: Rewriter, term: Term, other: Term) -> Term:
-    """Returns the term without its dims of one element that the other has more of."""
-    labels = tuple(n for n in term.labels if not (term.sizes[n] == 1 and other.sizes.get(n, 1) > 1))
+def _without_broadcast(r: Rewriter, term: Term, partner: Term) -> Term:
+    """Returns the term without its dims of size 1 that are larger in the other term."""
+    labels = tuple(n for n in term.labels if not (term.sizes[n] == 1 and partner.sizes.get(n, 1) > 1))
     if labels == term.labels:
         return term
     name = r.step("Reshape", [term.name, r.ints("unbroadcast", [term.sizes[n] for n in labels])], "unbroadcast_dims")
@@ -112,7 +112,8 @@ def _without_broadcast(r: Rewriter, term: Term, other: Term) -> Term:
 
 
 def _arranged(r: Rewriter, term: Term, order: list[str], batch: int, rows: int) -> str:
-    """Returns the term's tensor as (batch..., rows, columns); rows: how many labels after the batch are its rows."""
+    """Returns the term's tensor as (batch..., rows, columns). rows: the number of labels after the batch that form the
+    rows."""
     name, perm = term.name, [term.labels.index(n) for n in order]
     if perm != sorted(perm):
         name = r.step("Transpose", [name], "arranged", perm=perm)

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others: their function bodies."""
+"""Writes operators that ONNX defines by a function body as that body."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from qverify.onnx_model.rewriter import Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 LOW = np.float32(np.finfo(np.float32).min / 2)
 
 
 def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Writes the body that ONNX gives for the node's opset, attributes and types."""
-    if node.op_type == "Attention" and (given(node, 6) or r.is_read(3)):
+    """Writes the body that ONNX defines for the node's opset, attributes and types."""
+    if node.op_type == "Attention" and (input_name(node, 6) or r.is_read(3)):
         raise r.refusal("nonpad_kv_seqlen and the products as an output are not supported")
     if node.op_type == "MeanVarianceNormalization":
         _check_axes(r, node)
     body = _body(r, node)
-    names = {inner: given(node, at) for at, inner in enumerate(body.input)}
+    names = {inner: input_name(node, at) for at, inner in enumerate(body.input)}
     names |= {inner: outer for inner, outer in zip(body.output, node.output, strict=False) if outer}
     defaults = onnx.defs.get_schema(node.op_type, r.opset, "").attributes
     attributes = {n: a.default_value for n, a in defaults.items() if a.default_value.type}
@@ -29,35 +29,36 @@ def written_by_onnx(r: Rewriter, node: onnx.NodeProto) -> None:
     for inner in body.node:
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in inner.attribute):
             raise r.refusal("its definition branches at run time, which has no kernel")
-        made = onnx.NodeProto.FromString(inner.SerializeToString())
-        for name in made.output:
+        copy = onnx.NodeProto.FromString(inner.SerializeToString())
+        for name in copy.output:
             names.setdefault(name, r.fresh(name))
-        made.input[:] = [names[name] if name else "" for name in inner.input]
-        made.output[:] = [names[name] if name else "" for name in inner.output]
-        made.name = node.name if node.output[0] in made.output else f"{node.name}/{made.output[0]}"
-        del made.attribute[:]
+        copy.input[:] = [names[name] if name else "" for name in inner.input]
+        copy.output[:] = [names[name] if name else "" for name in inner.output]
+        copy.name = node.name if node.output[0] in copy.output else f"{node.name}/{copy.output[0]}"
+        del copy.attribute[:]
         for a in inner.attribute:
             if not a.ref_attr_name:
-                made.attribute.append(a)
+                copy.attribute.append(a)
             elif a.ref_attr_name in attributes:
                 value = onnx.AttributeProto.FromString(attributes[a.ref_attr_name].SerializeToString())
                 value.name = a.name
-                made.attribute.append(value)
-        if made.op_type == "Constant":
-            _finite(made)
-        r.nodes.append(made)
+                copy.attribute.append(value)
+        if copy.op_type == "Constant":
+            _finite(copy)
+        r.nodes.append(copy)
 
 
 def _check_axes(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Refuses axes over which nothing varies: what is left there is rounding divided by almost 0."""
+    """Refuses axes of one element, over which nothing varies: the result would be a rounding error divided by almost
+    0."""
     axes, dims = attribute(node, "axes", [0, 2, 3]), r.dims(node.input[0])
     if len(set(axes)) != len(axes) or prod(dims[a] for a in axes if -len(dims) <= a < len(dims)) < 2:
         raise r.refusal(f"axes {list(axes)} of {list(dims)} name single elements, or one axis twice")
 
 
 def _finite(constant: onnx.NodeProto) -> None:
-    """Puts a half of the lowest float32 in the place of minus infinity: a score added to it is lost as well, and a
-    comparison of infinities would show nothing."""
+    """Replaces minus infinity by half of the lowest float32, in place: a score added to it is lost as well, and
+    comparing infinities would show nothing."""
     for a in constant.attribute:
         if a.type == a.TENSOR and a.t.data_type == onnx.TensorProto.FLOAT:
             value = numpy_helper.to_array(a.t)

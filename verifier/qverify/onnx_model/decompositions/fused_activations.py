@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
-# activation to its ONNX type and the attributes that its parameters are
+# activation to its ONNX type and the attributes for its parameters
 ACTIVATIONS = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
     "Clip": ("min", "max"),
@@ -19,11 +19,11 @@ PRODUCT = ("alpha", "beta", "transA", "transB")
 
 
 def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Conv of X, W and B, plus Z, then the activation."""
+    """Writes a FusedConv: Conv of X, W and B, plus Z, then the activation."""
     check_known(r, node, *WINDOW, "activation", "activation_params")
     name = attribute(node, "activation", b"").decode(errors="replace")
     parameters = [float(p) for p in attribute(node, "activation_params", ())]
-    added, kept = given(node, 3), _attributes(node, WINDOW)
+    added, kept = input_name(node, 3), _attributes(node, WINDOW)
     to = r.fresh("convolution") if name or added else node.output[0]
     r.node("Conv", list(node.input[:3]), to, **kept)
     if added:
@@ -33,7 +33,7 @@ def fused_conv(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def fused_gemm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Gemm, then the activation."""
+    """Writes a FusedGemm: Gemm, then the activation."""
     check_known(r, node, *PRODUCT, "activation", "activation_alpha", "activation_beta", "activation_gamma")
     name, named = attribute(node, "activation", b"").decode(errors="replace"), ("activation_alpha", "activation_beta")
     parameters = [float(attribute(node, n, np.nan)) for n in named]
@@ -56,8 +56,8 @@ def _activate(r: Rewriter, source: str, name: str, parameters: list[float], to: 
 
 
 def bias_gelu(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """The sum with the bias, then Gelu, or FastGelu; a FastGelu without bias stays."""
-    bias = given(node, 1)
+    """Writes the sum with the bias, then Gelu or FastGelu. A FastGelu without a bias is left alone."""
+    bias = input_name(node, 1)
     if not bias:
         return False
     kind = "FastGelu" if node.op_type == "FastGelu" else "Gelu"

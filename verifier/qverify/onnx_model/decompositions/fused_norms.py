@@ -6,18 +6,18 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
-EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; for the others it has to be given
+EPSILON = 1e-12  # onnxruntime's default for EmbedLayerNormalization; the other operators must state theirs
 
 
 def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """input + skip + bias, output 3, then LayerNormalization, or that of the root mean square, over the last axis."""
+    """Writes input + skip + bias (output 3), then a LayerNormalization or RMSNormalization of it over the last axis."""
     check_known(r, node, "epsilon")
     if any(r.is_read(at) for at in (1, 2)):
         raise r.refusal("its mean or inv_std_var is used; only the normalized output and the sum can be compiled")
     simple = node.op_type == "SkipSimplifiedLayerNormalization"
-    bias, scale = given(node, 3 if simple else 4), [node.input[2], "" if simple else given(node, 3)]
+    bias, scale = input_name(node, 3 if simple else 4), [node.input[2], "" if simple else input_name(node, 3)]
     last = node.output[3] if r.is_read(3) else r.fresh("sum")
     first = r.fresh("sum_without_bias") if bias else last
     r.node("Add", [node.input[0], node.input[1]], first)
@@ -28,13 +28,13 @@ def skip_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def embed_layer_norm(r: Rewriter, node: onnx.NodeProto) -> None:
-    """The rows of the tables for words, positions and segments, their sum, output 2, then LayerNormalization."""
+    """Writes the sum of the rows for words, positions and segments (output 2), then a LayerNormalization of it."""
     check_known(r, node, "epsilon", "mask_index_type")
     if r.is_read(1):
         raise r.refusal("its mask_index is used; only the normalized output and the sum can be compiled")
-    words, segments, word_table, position_table, segment_table, scale, bias = [given(node, i) for i in range(7)]
+    words, segments, word_table, position_table, segment_table, scale, bias = [input_name(node, i) for i in range(7)]
     _, length = r.dims(words)
-    positions = given(node, 8) or r.ints("positions", np.arange(length)[None])
+    positions = input_name(node, 8) or r.ints("positions", np.arange(length)[None])
     parts = [
         r.step("Gather", [word_table, words], "words"),
         r.step("Gather", [position_table, positions], "positions_of"),

@@ -1,4 +1,5 @@
-"""GatherBlockQuantized, a table of 2, 4 or 8 bits in blocks, as Gather of the float32 table that the blocks stand for."""
+"""Writes GatherBlockQuantized, whose table has blocks of 2, 4 or 8 bits, as a Gather of the float32 table that the blocks
+represent."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import onnx
 
 from qverify.onnx_model.packed_bits import unpack
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 Array = npt.NDArray[Any]
 UINT8, UINT4, INT4 = onnx.TensorProto.UINT8, onnx.TensorProto.UINT4, onnx.TensorProto.INT4
@@ -17,20 +18,21 @@ BITS = (2, 4, 8)
 
 
 def gather_block_quantized(r: Rewriter, node: onnx.NodeProto) -> None:
-    """Each element of the table is fl32(q - z) * s with the zero point and scale of its block, rounded once."""
+    """Writes the node. Each element of the table is fl32(q - z) * s with the zero point and scale of its block, rounded
+    once."""
     check_known(r, node, "bits", "block_size", "gather_axis", "quantize_axis")
     table = r.constant("table", _table(r, node))
     r.node("Gather", [table, node.input[1]], node.output[0], axis=attribute(node, "gather_axis", 0))
 
 
 def _table(r: Rewriter, node: onnx.NodeProto) -> Array:
-    """Returns the float32 table. Raises UnsupportedError if it is not made of constants, or of other types than integers in
-    blocks with float32 scales."""
+    """Returns the float32 table. Raises UnsupportedError unless its inputs are constants, integers in blocks with float32
+    scales."""
     bits, size = attribute(node, "bits", 4), attribute(node, "block_size", 128)
     kind = r.kind(node.input[0])
     stored, scales = r.value(node.input[0]), r.value(node.input[2])
-    zeros = r.value(given(node, 3)) if given(node, 3) else None
-    if stored is None or scales is None or (zeros is None and given(node, 3)):
+    zeros = r.value(input_name(node, 3)) if input_name(node, 3) else None
+    if stored is None or scales is None or (zeros is None and input_name(node, 3)):
         raise r.refusal("its data, scales or zero_points are computed at run time; only constants can be compiled")
     if kind not in (UINT8, UINT4, INT4) or scales.dtype != np.float32 or bits not in BITS or size < 16:
         name = onnx.TensorProto.DataType.Name(kind).lower()
@@ -52,11 +54,13 @@ def _table(r: Rewriter, node: onnx.NodeProto) -> Array:
         zeros = unpack(zeros, bits)[..., : scales.shape[-1]]
     if zeros.shape != scales.shape:
         raise r.refusal(f"zero_points of shape {list(zeros.shape)} do not fit scales of {list(scales.shape)}")
-    zero, scale = (_of_elements(part.astype(np.float32), axis, size, whole.shape[axis]) for part in (zeros, scales))
+    zero, scale = (
+        _repeat_for_elements(part.astype(np.float32), axis, size, whole.shape[axis]) for part in (zeros, scales)
+    )
     return (whole.astype(np.float32) - zero) * scale
 
 
-def _of_elements(of_blocks: Array, axis: int, size: int, elements: int) -> Array:
+def _repeat_for_elements(of_blocks: Array, axis: int, size: int, elements: int) -> Array:
     """Returns, for each element along the axis, the value of its block."""
     return np.repeat(of_blocks, size, axis).take(np.arange(elements), axis)
 

@@ -1,4 +1,4 @@
-"""Bilinear GridSample of images: four gathered neighbours, each times its weight."""
+"""Writes a bilinear GridSample of images as four gathered neighbours, each multiplied by its weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 
 from qverify.onnx_model.rewriter import Rewriter, attribute
 
-MOST_PIXELS = 1 << 24  # whole numbers that float32 counts
+MAX_PIXELS = 1 << 24  # float32 represents integers exactly up to this
 
 
 def grid_sample(r: Rewriter, node: onnx.NodeProto) -> None:
@@ -18,7 +18,7 @@ def grid_sample(r: Rewriter, node: onnx.NodeProto) -> None:
             f"{mode.decode(errors='replace')} with {padding.decode(errors='replace')} over {len(shape) - 2} dims is not supported; linear with zeros or border over two is"
         )
     n, c, height, width = shape
-    if height * width > MOST_PIXELS or any(r.kind(name) != onnx.TensorProto.FLOAT for name in node.input):
+    if height * width > MAX_PIXELS or any(r.kind(name) != onnx.TensorProto.FLOAT for name in node.input):
         raise r.refusal("images of more than 2^24 pixels, and other types than float32, are not supported")
     points = out[2] * out[3]
     parts = [r.fresh("x"), r.fresh("y")]
@@ -43,8 +43,8 @@ def grid_sample(r: Rewriter, node: onnx.NodeProto) -> None:
 
 
 def _neighbours(r: Rewriter, line: str, size: int, border: bool, corners: int) -> list[tuple[str, str]]:
-    """Returns place and weight of the two neighbours of every point along a dim of this size; beyond it the weight is
-    0."""
+    """Returns position and weight of the two neighbours of every point along a dim of this size; neighbours outside
+    have weight 0."""
     half = r.constant("half_size", np.float32((size - 1 if corners else size) / 2))
     middle, zero = r.constant("middle", np.float32((size - 1) / 2)), r.constant("zero", np.float32(0))
     last, one = r.constant("last", np.float32(size - 1)), r.constant("one", np.float32(1))
@@ -53,7 +53,7 @@ def _neighbours(r: Rewriter, line: str, size: int, border: bool, corners: int) -
         place = r.step("Clip", [place, zero, last], "place_inside")
     before = r.step("Floor", [place], "before")
     share = r.step("Sub", [place, before], "share")
-    found = []
+    neighbours = []
     for at, weight in (
         (before, r.step("Sub", [one, share], "other_share")),
         (r.step("Add", [before, one], "behind"), share),
@@ -62,8 +62,8 @@ def _neighbours(r: Rewriter, line: str, size: int, border: bool, corners: int) -
         if not border:
             hit = r.step("Cast", [r.step("Equal", [inside, at], "is_inside")], "inside", to=onnx.TensorProto.FLOAT)
             weight = r.step("Mul", [weight, hit], "weight_inside")
-        found.append((inside, weight))
-    return found
+        neighbours.append((inside, weight))
+    return neighbours
 
 
 REPLACED = {("", "GridSample"): grid_sample}

@@ -1,4 +1,5 @@
-"""Linear Resize over other dims than the last two of four: two of them are brought there, three take two steps."""
+"""Writes linear Resize over dims other than the last two of four: transposes up to two of them there; three dims take
+two steps."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from math import prod
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Array, Dims, Rewriter, attribute, input_name
 
 KEPT = (
     "antialias",
@@ -21,8 +22,8 @@ KEPT = (
 
 
 def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Resizes the dims that change, the last two first. Integers, which onnxruntime cuts off after every step, take one
-    step or none."""
+    """Resizes the dims that change, the last two first. Integers, which onnxruntime truncates after every step, must
+    need at most one step."""
     mode, smooth = attribute(node, "mode", b"nearest"), attribute(node, "antialias", 0)
     if mode not in (b"linear", b"cubic") or r.opset < 11:
         return False
@@ -55,8 +56,8 @@ def linear_resize(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 
 
 def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
-    """Returns the scale of every dim where the node gives them; None where it gives sizes."""
-    name = given(node, 2)
+    """Returns the scale of every dim, or None if the node states sizes instead."""
+    name = input_name(node, 2)
     if not name:
         return None
     value = r.value(name)
@@ -72,7 +73,7 @@ def _scales(r: Rewriter, node: onnx.NodeProto, shape: Dims) -> Array | None:
 def _step(
     r: Rewriter, node: onnx.NodeProto, x: tuple[str, Dims], axes: list[int], out: Dims, scales: Array | None, to: str
 ) -> str:
-    """Writes the Resize of one or two dims of x, a name and its dims, between movements that bring them to the end and
+    """Writes the Resize of one or two dims of x (its name and dims) between movements of these dims to the end and
     back, and returns `to`."""
     source, shape = x
     order = [a for a in range(len(shape)) if a not in axes] + axes
@@ -80,12 +81,12 @@ def _step(
         source = r.step("Transpose", [source], "resized_last", perm=order)
     inner = [1] * (2 - len(axes)) + [shape[a] for a in axes]
     source = r.step("Reshape", [source, r.ints("planes_dims", [1, prod(shape) // prod(inner), *inner])], "planes")
-    wanted = [1] * (2 - len(axes)) + [out[a] for a in axes]
+    resized = [1] * (2 - len(axes)) + [out[a] for a in axes]
     if scales is not None:
         ends = [1.0] * (4 - len(axes)) + [float(scales[a]) for a in axes]
         sizes = ["", r.constant("scales", np.array(ends, np.float32))]
     else:
-        sizes = ["", "", r.ints("sizes", [1, prod(shape) // prod(inner), *wanted])]
+        sizes = ["", "", r.ints("sizes", [1, prod(shape) // prod(inner), *resized])]
     kept = {n: attribute(node, n, None) for n in KEPT}
     planes = r.step("Resize", [source, *sizes], "resized_planes", **{k: v for k, v in kept.items() if v is not None})
     moved = to if order == sorted(order) else r.fresh("resized_dims")

@@ -1,4 +1,4 @@
-"""LpPool as a power, a sum over windows (an average times their size) and a root."""
+"""Writes LpPool as a power, a sum over windows (an average multiplied by their size) and a root."""
 
 from __future__ import annotations
 

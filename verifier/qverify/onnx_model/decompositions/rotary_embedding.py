@@ -1,4 +1,5 @@
-"""RotaryEmbedding of ONNX and of com.microsoft: pairs of elements turned by the angles of their position."""
+"""Writes RotaryEmbedding (of ONNX and of com.microsoft), which rotates pairs of elements by the angle of their
+position."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, check_known, input_name
 
 KNOWN = ("interleaved", "num_heads", "rotary_embedding_dim", "scale", "is_packed_batching")
 
@@ -21,7 +22,7 @@ def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
     if attribute(node, "interleaved", 0) not in (0, 1):
         raise r.refusal("interleaved is neither 0 nor 1")
     x, cosines, sines, positions = (
-        given(node, i) for i in ((0, 2, 3, 1) if node.domain == MICROSOFT else (0, 1, 2, 3))
+        input_name(node, i) for i in ((0, 2, 3, 1) if node.domain == MICROSOFT else (0, 1, 2, 3))
     )
     shape, half = r.dims(x), r.dims(cosines)[-1]
     turned = attribute(node, "rotary_embedding_dim", 0) or 2 * half
@@ -34,17 +35,17 @@ def rotary_embedding(r: Rewriter, node: onnx.NodeProto) -> None:
         raise r.refusal(f"angles for {2 * half} of {turned} elements are not supported")
     along = [dims[0], length, 1, half] if len(shape) == 3 else [dims[0], 1, length, half]
     angles = [_angles(r, table, positions, length, along) for table in (cosines, sines)]
-    rest = []
+    untouched = []
     if turned < dims[3]:
         x, kept = _split(r, x, "to_turn", turned, dims[3] - turned)
-        rest = [kept]
-    made = _turned(r, node, x, angles, (*dims[:3], turned))
-    out = r.step("Concat", [made, *rest], "with_rest", axis=-1) if rest else made
+        untouched = [kept]
+    rotated = _turned(r, node, x, angles, (*dims[:3], turned))
+    out = r.step("Concat", [rotated, *untouched], "with_rest", axis=-1) if untouched else rotated
     r.node("Reshape", [out, r.ints("dims", shape)], node.output[0])
 
 
 def _turned(r: Rewriter, node: onnx.NodeProto, x: str, angles: list[str], dims: tuple[int, ...]) -> str:
-    """Returns x, of these dims, turned. angles: cosines and sines, which broadcast to half of x."""
+    """Returns x, which has these dims, rotated. angles: cosines and sines, which broadcast to half of x."""
     between, half = attribute(node, "interleaved", 0), dims[3] // 2
     if between:
         x = r.step("Reshape", [x, r.ints("pairs_dims", [*dims[:3], half, 2])], "pairs")
@@ -66,18 +67,19 @@ def _product(r: Rewriter, a: str, b: str) -> str:
     return r.step("Mul", [a, b], "product")
 
 
-def _split(r: Rewriter, x: str, what: str, *sizes: int) -> list[str]:
-    """Returns the parts of x's last dim."""
-    parts = [r.fresh(what) for _ in sizes]
-    cuts = [x, r.ints(f"{what}_sizes", sizes)] if r.opset >= 13 else [x]
+def _split(r: Rewriter, x: str, name: str, *sizes: int) -> list[str]:
+    """Splits the last dim of x into parts of these sizes and returns their names."""
+    parts = [r.fresh(name) for _ in sizes]
+    cuts = [x, r.ints(f"{name}_sizes", sizes)] if r.opset >= 13 else [x]
     more: dict[str, Any] = {} if r.opset >= 13 else {"split": sizes}
     r.nodes.append(onnx.helper.make_node("Split", cuts, parts, f"{parts[0]}/Split", axis=-1, **more))
     return parts
 
 
 def _angles(r: Rewriter, table: str, positions: str, length: int, dims: list[int]) -> str:
-    """Returns the rows of a table of cosines or sines for every position, as dims."""
-    if positions and r.dims(positions) == (1,) and length * dims[0] > 1:  # com.microsoft: the position of the first
+    """Returns the rows of a table of cosines or sines for every position, reshaped to dims."""
+    # com.microsoft: a single value is the position of the first element
+    if positions and r.dims(positions) == (1,) and length * dims[0] > 1:
         first = r.value(positions)
         if first is None:
             raise r.refusal("its first position is computed at run time; only a constant can be compiled")

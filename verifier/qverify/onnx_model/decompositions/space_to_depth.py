@@ -1,4 +1,4 @@
-"""SpaceToDepth as Reshape, Transpose and Reshape."""
+"""Writes SpaceToDepth as Reshape, Transpose and Reshape."""
 
 from __future__ import annotations
 

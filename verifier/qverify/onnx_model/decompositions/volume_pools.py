@@ -1,4 +1,4 @@
-"""Pools of three spatial dims as those of two."""
+"""Writes pools over three spatial dims as pools over two."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.depth_slices import Volume, slices, volume_of
-from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, given
+from qverify.onnx_model.rewriter import MICROSOFT, Rewriter, attribute, input_name
 
 
 def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """The largest of each plane's windows, then the largest of these over the depth."""
+    """Writes the maximum of each plane's windows, then the maximum of these over the depth."""
     window = _window(r, node)
     if window is None:
         return False
@@ -41,7 +41,7 @@ def max_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 
 
 def _reaching(window: Volume) -> tuple[int, ...]:
-    """Returns the pads with ends that the last windows reach, so that ceil_mode is not needed."""
+    """Returns the pads with the ends extended as far as the last windows reach, so that ceil_mode is not needed."""
     pads = list(window.pads)
     for i in range(3):
         reach = (window.out[i] - 1) * window.strides[i] + (window.kernel[i] - 1) * window.dilations[i] + 1
@@ -50,8 +50,8 @@ def _reaching(window: Volume) -> tuple[int, ...]:
 
 
 def average_pool(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """The slices of one output depth, row by row in one plane, whose windows are as many times as high. Where fewer
-    slices of a window count, their mean is scaled."""
+    """Stacks the slices of one output depth row by row into one plane, with windows that are correspondingly higher. If
+    some slices of a window do not count, the mean is scaled."""
     window = _window(r, node)
     if window is None or attribute(node, "channels_last", 0):
         return False
@@ -91,9 +91,9 @@ def _woven(values: Any, kernel: int) -> list[int]:
 
 
 def _window(r: Rewriter, node: onnx.NodeProto) -> Volume | None:
-    """Returns the node's window; None if it has not three dims."""
+    """Returns the node's window, or None if it does not have three dims."""
     kernel = tuple(attribute(node, "kernel_shape", ()))
-    if len(kernel) != 3 or not given(node, 0):
+    if len(kernel) != 3 or not input_name(node, 0):
         return None
     auto, dilations = attribute(node, "auto_pad", b"NOTSET"), attribute(node, "dilations", [1])
     if auto.startswith(b"SAME") and any(d != 1 for d in dilations):

@@ -1,4 +1,5 @@
-"""Convolutions of three spatial dims as those of two: the slices that one output depth reads are channels of one image."""
+"""Writes convolutions over three spatial dims as convolutions over two: the slices that one output depth reads become
+channels of one image."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import numpy as np
 import onnx
 
 from qverify.onnx_model.depth_slices import Volume, images, slices, volume_again, volume_of
-from qverify.onnx_model.rewriter import Rewriter, attribute, given
+from qverify.onnx_model.rewriter import Rewriter, attribute, input_name
 
 WEIGHTS_AT = {"QLinearConv": 3}
 
 
 def convolution(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """Conv, ConvInteger or QLinearConv."""
+    """Writes a Conv, ConvInteger or QLinearConv."""
     weights_at, y = WEIGHTS_AT.get(node.op_type, 1), node.output[0]
     weights = r.dims(node.input[weights_at])
     if len(weights) != 5 or attribute(node, "channels_last", 0):
@@ -29,7 +30,7 @@ def convolution(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 
 
 def transposed(r: Rewriter, node: onnx.NodeProto) -> bool | None:
-    """ConvTranspose: an output depth reads the slices that its taps come from, others are zero."""
+    """Writes a ConvTranspose: each output depth reads the slices that contribute to it; missing ones are zero."""
     weights, y = r.dims(node.input[1]), node.output[0]
     if len(weights) != 5:
         return False
@@ -55,7 +56,7 @@ def transposed(r: Rewriter, node: onnx.NodeProto) -> bool | None:
 def _planes(
     r: Rewriter, node: onnx.NodeProto, inputs: list[str], window: Volume, last: str, act: onnx.NodeProto | None
 ) -> None:
-    """Writes the convolution of the images, with its activation, and the volume that it gives."""
+    """Writes the convolution of the images, its activation, and the conversion of the result to a volume."""
     dims, more = r.dims(node.output[0]), dict[str, Any](group=attribute(node, "group", 1))
     if node.op_type == "ConvTranspose":
         more["output_padding"] = _further(window)
@@ -67,20 +68,20 @@ def _planes(
 
 
 def _further(window: Volume) -> list[int]:
-    """Returns the output_padding of rows and columns that gives the output's size."""
-    found = []
+    """Returns the output_padding of rows and columns that leads to the output's size."""
+    padding = []
     for i in (1, 2):
         reach = (window.kernel[i] - 1) * window.dilations[i] + 1
-        found.append(
+        padding.append(
             window.out[i] - ((window.size[i] - 1) * window.strides[i] + reach - window.pads[i] - window.pads[i + 3])
         )
-    return found
+    return padding
 
 
 def _zero(node: onnx.NodeProto) -> str | None:
-    """Returns the tensor that stands for 0 in the node's first input; None if that is 0 itself."""
+    """Returns the tensor with the zero point of the node's first input, or None if that is 0."""
     at = {"ConvInteger": 2, "QLinearConv": 2}.get(node.op_type, 99)
-    return given(node, at) or None
+    return input_name(node, at) or None
 
 
 def _flat_weights(r: Rewriter, weights: str, dims: tuple[int, ...]) -> str:

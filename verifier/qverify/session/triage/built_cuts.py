@@ -61,7 +61,7 @@ class BuiltCuts:
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
         wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
-        self.places = [n for n in graph.observable() if n in wanted and n in written.made]
+        self.places = [n for n in graph.observable() if n in wanted and n in written.computed]
         self._results: dict[str, CutResult] = {}
         self._models: dict[str, str] = {}  # the hash of a built model, and the cut that it was first built from
         self.builds = self.runs = 0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load
-from qverify.onnx_model.switched_model import Switched
-from qverify.onnx_model.view import View
+from qverify.onnx_model.switched_model import SwitchedModel
 from qverify.report.triage_document import Rung, TensorLoss, WhatIf
 from qverify.session.models import Models
 from qverify.session.triage.float_stages import output_steps
@@ -40,7 +40,7 @@ class FloatLosses:
         path = next((p for p in paths if os.path.basename(p) == name), name)
         shapes = {k: tuple(v) for k, v in self.graph.meta.get("options", {}).get("shapes", {}).items()}
         model = load(models.original, name, os.path.dirname(os.path.abspath(path)), shapes)
-        self.paired = pair_float(file.view, View(model, name), self.graph)
+        self.paired = pair_float(file.view, GraphView(model, name), self.graph)
         steps = output_steps(self.graph)
         self._steps = {theirs: steps[mine] for mine, theirs in self.paired.outputs.items() if mine in steps}
         self._losses = Losses(self.paired, file.view, self.graph)
@@ -64,7 +64,7 @@ class FloatLosses:
         if not self.rows:
             return
         start = time.perf_counter()
-        switched = Switched(self.file.model, make_switches(self.paired, self.file.view, self.graph))
+        switched = SwitchedModel(self.file.model, make_switches(self.paired, self.file.view, self.graph))
         experiment = Experiment(switched, self._measured(), self._steps)
         quantize_one_at_a_time(experiment, self.rows, _named(tell, "one tensor at a time"))
         self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, _named(tell, "what if"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qverify_agents.errors import LinkError
 
-from qverify.compiler.compile_model import CompileOptions, compile_model
+from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.preprocessing import OPS as FRONT
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
@@ -87,7 +87,7 @@ class _Search:
         self._failed = {(p.a, p.b) for p in outcome.report.pairs if p.verdict == "FAILED"}
         self._onnx = None if job.models.compiled is None else parse(job.models.compiled.integer_onnx, "integer ONNX")
         self._written = None if job.models.original is None else parse(job.models.original, "quantized ONNX")
-        self._options = CompileOptions(self._graph.rounding, check=False, fuse=True)
+        self._options = CompilerOptions(self._graph.rounding, check=False, fuse=True)
         self._places = self._ends()
         self._assumed: set[str] = set()  # tensors the board does not show
 

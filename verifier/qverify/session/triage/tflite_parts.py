@@ -10,7 +10,7 @@ from qverify.tensors.recording import Array
 from qverify.tflite_model.convert import convert
 from qverify.tflite_model.interpreter import cut, operators_between
 from qverify.tflite_model.layout import as_in_file, as_in_onnx
-from qverify.tflite_model.read import read_tflite
+from qverify.tflite_model.read_tflite import read_tflite
 
 
 @dataclass(frozen=True, slots=True)

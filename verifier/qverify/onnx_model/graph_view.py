@@ -30,12 +30,21 @@ DTYPES = {
 }
 ELEMENT = {v: k for k, v in DTYPES.items()}
 
-SCALE_OF_OVERFLOWS = 2.0**95  # the least with which a difference of two 32-bit integers is beyond float32
+MIN_OVERFLOWING_SCALE = 2.0**95  # with a smaller scale no difference of two 32-bit integers exceeds float32
 
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
-    """A quantized tensor: its integer name, its parameters, and its value if constant. axis -1: per tensor."""
+class QuantizedTensor:
+    """A quantized tensor and its parameters.
+
+    Attributes:
+        name: name of the integer tensor.
+        scale, zero_point: one element, or one for each index of `axis`.
+        dtype: numpy's name of the integer type.
+        axis: axis of the scales, -1 for a single scale.
+        scale_name, zero_name: names of the constants with scale and zero point.
+        value: the integers of a constant, None if they are computed.
+    """
 
     name: str
     scale: Array
@@ -56,7 +65,7 @@ class Quantized:
         """Whether the dtype is int16 or uint16."""
         return self.dtype in ("int16", "uint16")
 
-    def same_parameters(self, other: Quantized) -> bool:
+    def same_parameters(self, other: QuantizedTensor) -> bool:
         """Returns whether dtype, scale and zero point are equal."""
         return (
             self.dtype == other.dtype
@@ -65,7 +74,7 @@ class Quantized:
         )
 
     def spec(self, name: str, shape: tuple[int, ...], **more: Any) -> TensorSpec:
-        """Returns the spec of a tensor quantized like this one. more: further fields of TensorSpec."""
+        """Returns the spec of a tensor that is quantized like this one. more: further fields of TensorSpec."""
         axis = self.axis if len(self.scale) > 1 else -1
         return TensorSpec(
             name,
@@ -83,19 +92,34 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-class View:
-    """Look-ups over one model. model: without nodes, value_info and the data of large constants. Raises
-    UnsupportedError naming a node that is not supported."""
+class GraphView:
+    """Look-ups over the graph of one model. Methods raise UnsupportedError that names a node which is not supported.
+
+    Attributes:
+        model: a copy without nodes, value_info and the data of large constants.
+        file: name of the model in messages.
+        opset: version of the standard ONNX opset.
+        constants: values of initializers and Constant nodes, by name.
+        nodes: the other nodes, with unique names.
+        order: node name to its position in `nodes`.
+        inputs, outputs: names of the graph's inputs and outputs.
+        ends: the outputs, as a set.
+        producer: tensor name to the node that computes it.
+        consumers: tensor name to the nodes that read it.
+        tensors: all names that are taken.
+        types: tensor name to dtype and static shape, where both are known.
+        foreign: tensor name to the ONNX type, for types that cannot be compiled.
+    """
 
     def __init__(self, model: onnx.ModelProto, name: str, taken: Collection[str] = ()):
-        """taken: names beside the model's own that no new tensor may have."""
+        """taken: further names that no new tensor may get."""
         self.model = light_copy(model, {**INTEGERS, **FLOATS}, ("node", "value_info"))[0]
         self.file = name
         graph = model.graph
         self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
         self.constants: dict[str, Array] = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
-        named: dict[str, int] = {}  # name to the number of nodes that have it
+        uses: dict[str, int] = {}  # node name to the number of nodes that would have it
         for i, node in enumerate(graph.node):
             if node.op_type == "Constant":
                 self.constants[node.output[0]] = self._constant(node)
@@ -103,10 +127,10 @@ class View:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
             copy.name = node.name or f"{node.op_type}_{i}"
-            while copy.name in named:  # an unnamed node, or a name used twice
-                named[copy.name] += 1
-                copy.name += "~" if named[copy.name] == 2 else f"~{named[copy.name]}"
-            named[copy.name] = 1
+            while copy.name in uses:
+                uses[copy.name] += 1
+                copy.name += "~" if uses[copy.name] == 2 else f"~{uses[copy.name]}"
+            uses[copy.name] = 1
             self.nodes.append(copy)
         self.order = {node.name: i for i, node in enumerate(self.nodes)}
         self.inputs = [i.name for i in graph.input if i.name not in self.constants]
@@ -119,8 +143,8 @@ class View:
                 self.consumers[tensor].append(node)
         self.tensors = {*self.inputs, *self.constants, *self.producer, *taken}
         self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self._zeros: dict[str, str] = {}  # quantized tensor to the constant made for its missing zero point
-        self.foreign: dict[str, str] = {}  # tensors of types that cannot be compiled
+        self._zeros: dict[str, str] = {}  # quantized tensor to the constant added for its omitted zero point
+        self.foreign: dict[str, str] = {}
         for value in [*graph.input, *graph.value_info, *graph.output]:
             kind = value.type.tensor_type
             if kind.elem_type and kind.elem_type not in DTYPES:
@@ -131,6 +155,7 @@ class View:
                     self.types[value.name] = (DTYPES[kind.elem_type], dims)
 
     def _constant(self, node: onnx.NodeProto) -> Array:
+        """Returns the value of a Constant node."""
         for key, value in attributes(node).items():
             if key == "value":
                 return numpy_helper.to_array(value)
@@ -139,7 +164,8 @@ class View:
         raise UnsupportedError(f"{self.file}: Constant {node.output[0]!r} of a kind that is not supported")
 
     def zero_of(self, name: str, zero: Array) -> str:
-        """Returns the name of a constant for the zero point that the node leaves out; one per tensor."""
+        """Adds a constant for the omitted zero point of the quantized tensor `name`, once per tensor, and returns its
+        name."""
         if name not in self._zeros:
             self._zeros[name] = self.fresh(f"{name}/zero_point")
             self.constants[self._zeros[name]] = zero
@@ -152,7 +178,7 @@ class View:
         return name
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the tensor's shape. Raises UnsupportedError where it is unknown or the type is not supported."""
+        """Returns the tensor's shape. Raises UnsupportedError if it is unknown or the type is not supported."""
         if name in self.constants:
             return tuple(self.constants[name].shape)
         if name in self.foreign:
@@ -166,13 +192,13 @@ class View:
         return self.types[name][1]
 
     def dtype(self, name: str) -> str:
-        """Returns the tensor's dtype. Raises UnsupportedError where it is unknown or not supported."""
+        """Returns the tensor's dtype. Raises UnsupportedError if it is unknown or not supported."""
         if name in self.constants:
             return str(self.constants[name].dtype)
         self.shape(name)
         return self.types[name][0]
 
-    def parameters(self, node: onnx.NodeProto, name: str) -> Quantized:
+    def parameters(self, node: onnx.NodeProto, name: str) -> QuantizedTensor:
         """Returns the integer tensor `name` with the scale and zero point of its QuantizeLinear or DequantizeLinear.
         Raises UnsupportedError."""
         scale = self.constants.get(node.input[1])
@@ -188,8 +214,8 @@ class View:
                 "reads, in types that onnxruntime has a kernel for; use per tensor or per channel"
             )
         if zero is None:
-            named = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8
-            zero = np.zeros(scale.shape, self.dtype(name) if node.op_type == "DequantizeLinear" else named)
+            declared = onnx.TensorProto.DataType.Name(attributes(node).get("output_dtype", 0) or 2).lower()  # 2: uint8
+            zero = np.zeros(scale.shape, self.dtype(name) if node.op_type == "DequantizeLinear" else declared)
             zero_name = self.zero_of(name, zero)
         if scale.dtype != np.float32:
             raise UnsupportedError(f"{node.name} ({node.op_type}): scale is {scale.dtype}, wanted float32")
@@ -206,7 +232,7 @@ class View:
                 f"{node.name} ({node.op_type}): {scale.size} scales and {zero.size} zero points for a tensor of shape "
                 f"{list(shape)} along axis {axis}; wanted one of each, or one for each element of that axis"
             )
-        return Quantized(
+        return QuantizedTensor(
             name,
             scale.reshape(-1),
             zero.reshape(-1),
@@ -217,32 +243,33 @@ class View:
             self.constants.get(name),
         )
 
-    def dequantized(self, name: str) -> Quantized | None:
-        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`; None for other
-        producers, and for a constant that becomes infinite (a mask of the lowest float32): it is a float."""
+    def dequantized(self, name: str) -> QuantizedTensor | None:
+        """Returns the quantized tensor from which a DequantizeLinear computes the float tensor `name`. Returns None if
+        another operator computes it, and for a constant that dequantizes to infinity (a mask), which is treated as a
+        float."""
         quantized = self._dequantized(name)
         return None if quantized is not None and _overflows(quantized) else quantized
 
-    def _dequantized(self, name: str) -> Quantized | None:
+    def _dequantized(self, name: str) -> QuantizedTensor | None:
         node = self.producer.get(name)
         return self.parameters(node, node.input[0]) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def float_constant(self, name: str) -> Array | None:
-        """Returns the value of a constant tensor, an initializer or a dequantized one (fl32(fl32(q-z)*s)); None for
-        others."""
+        """Returns the value of a constant: an initializer, or a dequantized constant (fl32(fl32(q-z)*s)). Returns None
+        for tensors that are computed."""
         if name in self.constants:
             return self.constants[name]
         quantized = self._dequantized(name)
         return None if quantized is None or quantized.value is None else _floats(quantized.value, quantized)
 
     def sole_consumer(self, name: str) -> onnx.NodeProto | None:
-        """Returns the only node that reads the tensor; None where there are several, or it is a graph output."""
+        """Returns the only node that reads the tensor, or None if there is none or several, or it is a graph output."""
         users = self.consumers[name]
         return users[0] if len(users) == 1 and name not in self.ends else None
 
 
-def _floats(value: Array, quantized: Quantized) -> Array:
-    """Returns a constant's floats, infinite where they are beyond float32."""
+def _floats(value: Array, quantized: QuantizedTensor) -> Array:
+    """Returns the dequantized values of a constant, infinite if they exceed float32."""
     along = [1] * value.ndim
     if quantized.axis >= 0 and value.ndim:
         along[quantized.axis] = -1
@@ -251,8 +278,8 @@ def _floats(value: Array, quantized: Quantized) -> Array:
         return (centred.astype(np.float32) * quantized.scale.reshape(along)).astype(np.float32)
 
 
-def _overflows(quantized: Quantized) -> bool:
-    """Returns whether a constant has a value beyond float32."""
-    if quantized.value is None or quantized.scale.max(initial=0.0) < SCALE_OF_OVERFLOWS:
+def _overflows(quantized: QuantizedTensor) -> bool:
+    """Returns whether a dequantized value of a constant exceeds float32."""
+    if quantized.value is None or quantized.scale.max(initial=0.0) < MIN_OVERFLOWING_SCALE:
         return False
     return bool(np.isinf(_floats(quantized.value, quantized)).any())

@@ -1,4 +1,4 @@
-"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED."""
+"""Converts CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from qverify.errors import UnsupportedError
-from qverify.tflite_model.checks import activation_of, only
-from qverify.tflite_model.read import Operator
+from qverify.tflite_model.checks import activation_of, require
+from qverify.tflite_model.read_tflite import TfliteOperator
 from qverify.tflite_model.windows import dilations_of, pads_of, strides_of
 from qverify.tflite_model.writer import EIGHT_BITS, Array, Writer
 
 
-def convolution(writer: Writer, operator: Operator) -> None:
+def convolution(writer: Writer, operator: TfliteOperator) -> None:
     """Writes a CONV_2D (weights OHWI) or a DEPTHWISE_CONV_2D (weights 1HWO) as Conv."""
     depthwise = operator.kind == "DEPTHWISE_CONV_2D"
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
@@ -23,52 +23,55 @@ def convolution(writer: Writer, operator: Operator) -> None:
     order = (3, 0, 1, 2) if depthwise else (0, 3, 1, 2)
     turned, channels = weights.transpose(order), x.shape[3]
     per_group = turned.shape[1]
-    only(not depthwise or weights.shape[0] == 1, f"weights of {list(weights.shape)}")
-    only(channels % per_group == 0 and turned.shape[0] % (channels // per_group) == 0, "groups that do not divide")
+    require(not depthwise or weights.shape[0] == 1, f"weights of {list(weights.shape)}")
+    require(channels % per_group == 0 and turned.shape[0] % (channels // per_group) == 0, "groups that do not divide")
     kernel, strides, dilations = turned.shape[2:], strides_of(operator), dilations_of(operator)
     pads = pads_of(operator, x.shape[1:3], y.shape[1:3], kernel)
     inputs = [writer.real(x.index), _real_weights(writer, operator, turned), *_bias(writer, operator)]
     writer.node(
-        "Conv", inputs, writer.made(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
+        "Conv", inputs, writer.unquantized(y.index), kernel_shape=list(kernel), strides=strides, dilations=dilations, pads=pads,
         group=channels // per_group,
     )  # fmt: skip
     _note_multipliers(writer, operator, x.dtype == "uint8")
     writer.finish(operator, activation_of(operator))
 
 
-def fully_connected(writer: Writer, operator: Operator) -> None:
-    """Writes a FULLY_CONNECTED (weights of one row an output) as Gemm on rows."""
+def fully_connected(writer: Writer, operator: TfliteOperator) -> None:
+    """Writes a FULLY_CONNECTED (one row of weights for each output) as a Gemm on rows."""
     x, y = writer.tensor(operator.inputs[0]), writer.tensor(operator.outputs[0])
     weights = _weights(writer, operator, 0)
-    only(operator.options["WeightsFormat"] == 0, "shuffled weights")
-    only(weights.ndim == 2, f"weights of {list(weights.shape)}")
+    require(operator.options["WeightsFormat"] == 0, "shuffled weights")
+    require(weights.ndim == 2, f"weights of {list(weights.shape)}")
     length = weights.shape[1]
     elements = int(np.prod(x.shape, dtype=np.int64))
-    only(elements % length == 0, f"rows of {length} out of {elements} elements")
-    only(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
+    require(elements % length == 0, f"rows of {length} out of {elements} elements")
+    require(y.shape == (elements // length, weights.shape[0]), f"an output of {list(y.shape)}")
     rows = (elements // length, length)
     source = writer.real(x.index) if x.shape == rows else writer.rows_first(x.index, rows, f"rows{length}")
     inputs = [source, _real_weights(writer, operator, weights), *_bias(writer, operator)]
-    writer.node("Gemm", inputs, writer.made(y.index), transB=1)
+    writer.node("Gemm", inputs, writer.unquantized(y.index), transB=1)
     _note_multipliers(writer, operator, True)
     writer.finish(operator, activation_of(operator))
 
 
-def _weights(writer: Writer, operator: Operator, axis: int) -> Array:
-    """Returns the weights. axis: of their scales."""
-    only(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
+def _weights(writer: Writer, operator: TfliteOperator, axis: int) -> Array:
+    """Returns the weights. axis: the axis that their scales must have, if there are several. Raises
+    UnsupportedError."""
+    require(len(operator.inputs) in (2, 3) and operator.inputs[1] >= 0, f"{len(operator.inputs)} inputs")
     tensor = writer.tensor(operator.inputs[1])
-    only(tensor.data is not None, "weights that are no constant")
-    only(tensor.dtype in EIGHT_BITS and tensor.scale.size > 0, f"weights of {tensor.dtype}, wanted quantized of 8 bits")
+    require(tensor.data is not None, "weights that are no constant")
+    require(
+        tensor.dtype in EIGHT_BITS and tensor.scale.size > 0, f"weights of {tensor.dtype}, wanted quantized of 8 bits"
+    )
     assert tensor.data is not None
     if tensor.scale.size > 1:
         fits = tensor.axis == axis < tensor.data.ndim and tensor.scale.size == tensor.data.shape[axis]
-        only(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
+        require(fits, f"weights with {tensor.scale.size} scales along axis {tensor.axis}")
     return tensor.data
 
 
-def _real_weights(writer: Writer, operator: Operator, values: Array) -> str:
-    """Returns the weights' real values, in the ONNX's layout."""
+def _real_weights(writer: Writer, operator: TfliteOperator, values: Array) -> str:
+    """Adds the weights `values`, in the ONNX's layout, and returns the name of their dequantized tensor."""
     index = operator.inputs[1]
     name = f"{writer.name(index)}@in{operator.position}"
     writer.constant(name, values)
@@ -76,21 +79,21 @@ def _real_weights(writer: Writer, operator: Operator, values: Array) -> str:
     return writer.node("DequantizeLinear", [name, *writer.parameters(index)], f"{name}@real", **axis)
 
 
-def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
-    """Returns the bias's real values, [] without one. Its steps are those of the products, whatever the file says of
-    them: LiteRT adds the integers."""
+def _bias(writer: Writer, operator: TfliteOperator) -> Sequence[str]:
+    """Adds the bias and returns the name of its dequantized tensor in a list, [] if there is none. Its scale is that of
+    the products, whatever scale the file states, because LiteRT adds the integers."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
         return []
     tensor, x, w = (writer.tensor(i) for i in (operator.inputs[2], *operator.inputs[:2]))
     y = writer.tensor(operator.outputs[0])
-    only(tensor.data is not None and tensor.dtype == "int32", "a bias that is no constant of int32")
-    only(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
+    require(tensor.data is not None and tensor.dtype == "int32", "a bias that is no constant of int32")
+    require(tensor.shape == (y.shape[-1],), f"a bias of {list(tensor.shape)} for {y.shape[-1]} outputs")
     assert tensor.data is not None
     steps = x.scale * w.scale
-    only(bool((np.isfinite(steps) & (steps > 0)).all()), "products of scales that float32 cannot hold")
+    require(bool((np.isfinite(steps) & (steps > 0)).all()), "products of scales that float32 cannot hold")
     if tensor.scale.size:
-        near = np.abs(tensor.scale - steps) <= 0.02 * y.scale[0]  # what LiteRT accepts
-        only(
+        near = np.abs(tensor.scale - steps) <= 0.02 * y.scale[0]  # LiteRT's own tolerance
+        require(
             tensor.scale.size in (1, steps.size) and bool(near.all()), "a bias whose scale is not that of the products"
         )
     name = f"{writer.name(tensor.index)}@in{operator.position}"
@@ -103,9 +106,10 @@ def _bias(writer: Writer, operator: Operator) -> Sequence[str]:
     return [writer.node("DequantizeLinear", inputs, f"{name}@real", **({"axis": 0} if many else {}))]
 
 
-def _note_multipliers(writer: Writer, operator: Operator, one_scale: bool) -> None:
-    """Notes the scale of the sums where LiteRT multiplies the two scales in float32: with one scale of the weights in a
-    FULLY_CONNECTED or a convolution of uint8."""
+def _note_multipliers(writer: Writer, operator: TfliteOperator, one_scale: bool) -> None:
+    """Records the requantization scale if LiteRT multiplies the scales of input and weights in float32. It does so if
+    the weights have one scale, in a FULLY_CONNECTED and in a uint8 convolution. one_scale: whether it is one of
+    these."""
     x, w = (writer.tensor(i) for i in operator.inputs[:2])
     if one_scale and w.scale.size == 1:
         y = writer.tensor(operator.outputs[0])

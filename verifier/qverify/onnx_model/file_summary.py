@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself: inputs, outputs, operators, opsets. Nothing is checked."""
+"""Summarizes what an ONNX file states: inputs, outputs, operators, opsets. Nothing is checked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ import onnx
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """inputs, outputs: name, dtype and dims. operators: types and how often they occur, the most frequent first.
-    opsets: versions by domain, of those that nodes are of."""
+class FileSummary:
+    """A summary of an ONNX file.
+
+    Attributes:
+        inputs, outputs: name, dtype and dims of each, as text.
+        operators: operator types with the number of their nodes, the most frequent first.
+        opsets: opset versions by domain, of the domains that nodes use.
+    """
 
     inputs: tuple[tuple[str, str, str], ...]
     outputs: tuple[tuple[str, str, str], ...]
@@ -20,12 +25,12 @@ class Summary:
     opsets: dict[str, int]
 
 
-def summarize(model: onnx.ModelProto) -> Summary:
+def summarize(model: onnx.ModelProto) -> FileSummary:
     """Returns the summary of a parsed model."""
     constants = {i.name for i in model.graph.initializer}
     used = {n.domain or "ai.onnx" for n in model.graph.node}
     versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
-    return Summary(
+    return FileSummary(
         _values(i for i in model.graph.input if i.name not in constants),
         _values(model.graph.output),
         dict(Counter(_operator(n) for n in model.graph.node).most_common()),

@@ -1,5 +1,5 @@
-"""Reads a .tflite into plain records, or refuses it with a message of one line. Nothing in the file is believed: every index,
-length and size is checked before it is used."""
+"""Reads a .tflite into plain records, or refuses it with a one-line message. Nothing in the file is trusted: every
+index, length and size is checked before it is used."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from qverify.printable import printable, shortened
 from qverify.tflite_model.options import options_of
 
 Array = npt.NDArray[Any]
-MOST = 1 << 16  # tensors, operators, and indices of one of them
+MAX_COUNT = 1 << 16  # of tensors, of operators, and of tensor indices in one list
 MAX_RANK, MAX_DIM, MAX_ELEMENTS = 8, 1 << 30, 2**31 - 1
 DTYPES = {
     "FLOAT32": "float32", "INT32": "int32", "UINT8": "uint8", "INT64": "int64", "BOOL": "bool", "INT16": "int16",
     "INT8": "int8",
 }  # fmt: skip
-SMALLEST = 16  # bytes of a file
-DAMAGED = (struct.error, ValueError, IndexError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
+MIN_BYTES = 16  # of a file
+DAMAGE_ERRORS = (struct.error, ValueError, IndexError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
 
 
 CUT_OFF = re.compile(
@@ -39,10 +39,17 @@ class CutOffError(BadFileError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """One tensor of the file. dtype: numpy's name; of a type that is never converted, the file's name for it. scale:
-    float32, empty where it is not quantized, else one or one per index of `axis`. zero: int64, as many. data: of a
-    constant."""
+class TfliteTensor:
+    """One tensor of the file.
+
+    Attributes:
+        index: its number in the file.
+        dtype: numpy's name of the type, or the file's name of a type that is never converted.
+        scale: float32; empty if it is not quantized, otherwise one element or one per index of `axis`.
+        zero: the zero points, int64, as many as scales.
+        axis: axis of the scales.
+        data: the value of a constant, None if it is computed.
+    """
 
     index: int
     name: str
@@ -55,8 +62,15 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """One operator. kind: as in CONV_2D. inputs: tensor indices, -1 where one is absent. options: by the schema's names."""
+class TfliteOperator:
+    """One operator of the file.
+
+    Attributes:
+        position: its number in the file.
+        kind: the schema's name, such as CONV_2D.
+        inputs, outputs: tensor indices; -1 for an omitted input.
+        options: its options, by the schema's names.
+    """
 
     position: int
     kind: str
@@ -70,30 +84,33 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class TfliteModel:
-    """A read file. operators: in an order in which each finds its inputs. made_by: tensor index to operator."""
+    """The contents of a file.
+
+    operators: in running order. inputs, outputs: tensor indices. made_by: tensor index to the operator that computes
+    it."""
 
     file: str
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    made_by: Mapping[int, Operator]
+    made_by: Mapping[int, TfliteOperator]
 
 
 def schema() -> Any:
-    """Returns LiteRT's Python module of the file format. MissingExtraError where LiteRT is not installed."""
+    """Returns LiteRT's Python module for the file format. Raises MissingExtraError if LiteRT is not installed."""
     return import_extra("ai_edge_litert.schema_py_generated", "a .tflite by itself")
 
 
 def read_tflite(data: bytes, file: str) -> TfliteModel:
-    """Returns the file's tensors and operators. BadFileError for a damaged file, UnsupportedError for one with several
-    subgraphs, variables or sparse tensors, MissingExtraError where LiteRT is not installed."""
-    known = schema()
+    """Returns the file's tensors and operators. Raises BadFileError for a damaged file, UnsupportedError for a file
+    with several subgraphs, variables or sparse tensors, MissingExtraError if LiteRT is not installed."""
+    module = schema()
     try:
-        return _Reader(known, data, file).read()
-    except DAMAGED as error:
-        if found := CUT_OFF.search(str(error)):
-            where = f", and something in it lies at byte {found[1]}" if found[1] else ""
+        return _Reader(module, data, file).read()
+    except DAMAGE_ERRORS as error:
+        if match := CUT_OFF.search(str(error)):
+            where = f", and something in it lies at byte {match[1]}" if match[1] else ""
             raise CutOffError(
                 f"{file}: a .tflite that is cut off: it has {len(data)} bytes{where}; copy it again"
             ) from error
@@ -102,19 +119,20 @@ def read_tflite(data: bytes, file: str) -> TfliteModel:
 
 
 class _Reader:
-    """Reads one file. Errors of DAMAGED are those of a damaged file."""
+    """Reads one file. An error in DAMAGE_ERRORS means that the file is damaged."""
 
-    def __init__(self, known: Any, data: bytes, file: str):
+    def __init__(self, module: Any, data: bytes, file: str):
         if data[4:8] != b"TFL3"[: max(len(data) - 4, 0)]:
             raise BadFileError(f"{file}: not a .tflite (no TFL3 at byte 4)")
-        if len(data) < SMALLEST:
+        if len(data) < MIN_BYTES:
             raise CutOffError(f"{file}: a .tflite that is cut off: it has {len(data)} bytes; copy it again")
-        self._known, self._data, self._file = known, data, file
-        self._model = known.Model.GetRootAs(data, 0)
-        self._kinds = {v: k for k, v in vars(known.BuiltinOperator).items() if isinstance(v, int)}
-        self._types = {v: k for k, v in vars(known.TensorType).items() if isinstance(v, int)}
+        self._schema, self._data, self._file = module, data, file
+        self._model = module.Model.GetRootAs(data, 0)
+        self._kinds = {v: k for k, v in vars(module.BuiltinOperator).items() if isinstance(v, int)}
+        self._types = {v: k for k, v in vars(module.TensorType).items() if isinstance(v, int)}
 
     def read(self) -> TfliteModel:
+        """Returns the contents of the file."""
         subgraphs = self._model.SubgraphsLength()
         if not subgraphs:
             raise ValueError("no subgraph")
@@ -122,29 +140,30 @@ class _Reader:
             raise UnsupportedError(f"{self._file}: {subgraphs} subgraphs (control flow); wanted one")
         graph = self._model.Subgraphs(0)
         count, operators = graph.TensorsLength(), graph.OperatorsLength()
-        if not 0 < count <= MOST or not 0 < operators <= MOST:
-            raise ValueError(f"{count} tensors and {operators} operators; wanted 1 to {MOST} of each")
+        if not 0 < count <= MAX_COUNT or not 0 < operators <= MAX_COUNT:
+            raise ValueError(f"{count} tensors and {operators} operators; wanted 1 to {MAX_COUNT} of each")
         tensors = tuple(self._tensor(graph.Tensors(i), i) for i in range(count))
         inputs = self._indices(graph.InputsLength(), graph.InputsAsNumpy, count, 0)
         outputs = self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count, 0)
-        read = tuple(self._operator(graph.Operators(k), k, count) for k in range(operators))
-        made = _made_by(tensors, read, inputs, outputs)
-        return TfliteModel(self._file, tensors, read, inputs, outputs, made)
+        records = tuple(self._operator(graph.Operators(k), k, count) for k in range(operators))
+        made_by = _made_by(tensors, records, inputs, outputs)
+        return TfliteModel(self._file, tensors, records, inputs, outputs, made_by)
 
     def _numbers(self, length: int, values: Any) -> Array:
-        """Returns a vector of the file. values: returns it as an array."""
+        """Returns a vector of the file, after checking its length. values: a function that returns it as an array."""
         if not 0 <= length <= len(self._data):
             raise ValueError(f"a vector of {length} elements in {len(self._data)} bytes")
         return np.asarray(values()) if length else np.zeros(0, np.int64)
 
     def _indices(self, length: int, values: Any, count: int, least: int) -> tuple[int, ...]:
-        """Returns tensor indices, each at least `least`."""
-        indices = tuple(self._numbers(min(length, MOST + 1), values).tolist())
-        if length > MOST or any(not least <= i < count for i in indices):
+        """Returns a vector of tensor indices, each from `least` to below `count`."""
+        indices = tuple(self._numbers(min(length, MAX_COUNT + 1), values).tolist())
+        if length > MAX_COUNT or any(not least <= i < count for i in indices):
             raise ValueError(f"tensor indices {shortened(str(indices), 60)}, and there are {count} tensors")
         return indices
 
-    def _tensor(self, table: Any, index: int) -> Tensor:
+    def _tensor(self, table: Any, index: int) -> TfliteTensor:
+        """Returns the tensor that a table describes."""
         shape = tuple(int(d) for d in self._numbers(table.ShapeLength(), table.ShapeAsNumpy)[: MAX_RANK + 1])
         if len(shape) > MAX_RANK or any(not 1 <= d <= MAX_DIM for d in shape):
             raise ValueError(f"tensor {index} has the dims {list(shape)}; wanted at most {MAX_RANK} of 1 to {MAX_DIM}")
@@ -155,9 +174,12 @@ class _Reader:
         if table.IsVariable() or table.Sparsity() is not None:
             raise UnsupportedError(f"{self._file}: tensor {index} is a variable or sparse; wanted a dense one")
         name = _clean((table.Name() or b"").decode()) or f"tensor_{index}"
-        return Tensor(index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape))
+        return TfliteTensor(
+            index, name, dtype, shape, *self._quantization(table, index), self._constant(table, dtype, shape)
+        )
 
     def _quantization(self, table: Any, index: int) -> tuple[Array, Array, int]:
+        """Returns the scales, zero points and axis of a tensor; empty arrays if it is not quantized."""
         about = table.Quantization()
         if about is None or about.ScaleLength() == 0:
             return np.zeros(0, np.float32), np.zeros(0, np.int64), 0
@@ -171,7 +193,7 @@ class _Reader:
         return scale, zero, int(about.QuantizedDimension())
 
     def _constant(self, table: Any, dtype: str, shape: tuple[int, ...]) -> Array | None:
-        """Returns the data of a constant; None for what is computed or of a type that is never converted."""
+        """Returns the data of a constant, or None if the tensor is computed or of a type that is never converted."""
         at, buffers = table.Buffer(), self._model.BuffersLength()
         if not 0 <= at < buffers:
             raise ValueError(f"buffer {at}, and there are {buffers}")
@@ -186,7 +208,8 @@ class _Reader:
             raise ValueError(f"a constant of {length} bytes, and its tensor is {list(shape)} of {dtype}")
         return buffer.DataAsNumpy().view(kind).reshape(shape)  # no copy: many tensors may share one buffer
 
-    def _operator(self, table: Any, position: int, count: int) -> Operator:
+    def _operator(self, table: Any, position: int, count: int) -> TfliteOperator:
+        """Returns the operator that a table describes. count: the number of tensors."""
         codes, at = self._model.OperatorCodesLength(), table.OpcodeIndex()
         if not 0 <= at < codes:
             raise ValueError(f"operator {position} has code {at}, and there are {codes}")
@@ -197,30 +220,35 @@ class _Reader:
             kind = f"CUSTOM {_clean((code.CustomCode() or b'').decode('utf-8', 'replace'))}".strip()
         inputs = self._indices(table.InputsLength(), table.InputsAsNumpy, count, -1)
         outputs = self._indices(table.OutputsLength(), table.OutputsAsNumpy, count, 0)
-        return Operator(position, kind, inputs, outputs, options_of(self._known, kind, table))
+        return TfliteOperator(position, kind, inputs, outputs, options_of(self._schema, kind, table))
 
 
 def _made_by(
-    tensors: tuple[Tensor, ...], operators: tuple[Operator, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]
-) -> dict[int, Operator]:
-    """Returns the operator of each computed tensor. ValueError where one is made twice, or read before it is there."""
+    tensors: tuple[TfliteTensor, ...],
+    operators: tuple[TfliteOperator, ...],
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+) -> dict[int, TfliteOperator]:
+    """Returns the operator that computes each tensor. Raises ValueError if a tensor is computed twice, or read before
+    it is computed."""
     constants = {t.index for t in tensors if t.data is not None}
     if not inputs or not outputs or len(set(inputs)) < len(inputs) or constants.intersection(inputs):
         raise ValueError("its inputs or outputs are missing, named twice or constants")
-    made: dict[int, Operator] = {}
+    made_by: dict[int, TfliteOperator] = {}
     for operator in operators:
         for i in operator.inputs:
-            if i >= 0 and i not in constants and i not in made and i not in inputs:
+            if i >= 0 and i not in constants and i not in made_by and i not in inputs:
                 raise ValueError(f"{operator} reads tensor {i}, which nothing before it makes")
         for i in operator.outputs:
-            if i in made or i in constants or i in inputs:
+            if i in made_by or i in constants or i in inputs:
                 raise ValueError(f"{operator} writes tensor {i}, which is there already")
-            made[i] = operator
-    if lacking := [i for i in outputs if i not in made]:
-        raise ValueError(f"nothing makes output {lacking[0]}")
-    return made
+            made_by[i] = operator
+    if missing := [i for i in outputs if i not in made_by]:
+        raise ValueError(f"nothing makes output {missing[0]}")
+    return made_by
 
 
 def _clean(name: str) -> str:
-    """Returns the first of a converter's joined names, in characters that are safe in a name, at most 96 of them."""
+    """Returns the first of the names that a converter joined by `;`, at most 96 characters, with unsafe ones replaced
+    by `_`."""
     return re.sub(r"[^A-Za-z0-9_./:-]+", "_", name.partition(";")[0]).strip("_")[:96]

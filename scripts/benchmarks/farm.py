@@ -26,7 +26,7 @@ from typing import Any
 from qverify.session.demo import SOURCE, write_example
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.engines.engine import Engine, ReachedBoard
+from qverify_farm.engines.engine import JobEngine, ReachedBoard
 from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.open_engine import open_engine
@@ -38,7 +38,7 @@ from qverify_farm.store.tables import Attempt, Job
 from qverify_farm.suites.expand import definition_of, jobs_of, take_in
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 from sqlalchemy import func, select
 
 from scripts.benchmarks.farm_kill import kill9
@@ -152,13 +152,13 @@ class Bench:
             raise SystemExit(f"scripts/bench farm: {passed} of {jobs} jobs passed, in {attempts} attempts: {why}")
         return figures(len(self._boards), jobs, last - first) | {"cpu_ms_per_job": round(1e3 * cpu / jobs, 2)}
 
-    def _threads(self) -> Engine:
+    def _threads(self) -> JobEngine:
         if self._beside:
             return engine_beside(self._boards, str(self._work / "cache"))
-        return InProcessEngine(self._boards, Worker(self._work / "cache"))
+        return InProcessEngine(self._boards, JobWorker(self._work / "cache"))
 
     @contextlib.contextmanager
-    def _workers(self) -> Iterator[Engine]:
+    def _workers(self) -> Iterator[JobEngine]:
         """Yields the engine of Dask workers that share the boards, once all are reached."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"

@@ -68,7 +68,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has dispatchers look often at what others may have changed."""
-    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+    monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import open_database
 from qverify_farm.ui.routes import add_pages
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 MODEL = str(Path(next(iter(qverify.example.__path__))) / "digits_quant.onnx")
 CULPRIT = "relu2_QuantizeLinear_Output"
@@ -30,9 +30,9 @@ BOARDS = {"desk": "local", "wrong": f"faulty:local?fault=bitflip@{CULPRIT}"}
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
     """A service with pages on a free port of loopback; yields its address."""
-    artifacts, settings = open_artifacts(str(folder / "artifacts")), Settings()
+    artifacts, settings = open_artifacts(str(folder / "artifacts")), ServiceSettings()
     boards = {name: ReachedBoard(name, address, {"soc": "x"}, "here") for name, address in BOARDS.items()}
-    engine = InProcessEngine(boards, Worker(folder=folder / "worker"))
+    engine = InProcessEngine(boards, JobWorker(folder=folder / "worker"))
     both = TriageEngine(engine, artifacts, folder / "triage", 1)
     farm = open_farm(open_database(str(folder / "farm.db"), "a test"), artifacts, both, settings)
     app = create_app(farm)

@@ -15,7 +15,7 @@ import httpx
 from fastapi import FastAPI
 from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.tokens import create_token
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
@@ -89,7 +89,7 @@ def farm_with(database: Database, folder: Path, act: Act = passed, **settings: A
     with database.write() as session:
         ensure_project(session)
     artifacts = open_artifacts(str(folder / "artifacts"))
-    chosen = Settings(**{"stop_s": 2.0, "heartbeat_s": 0.05, **settings})
+    chosen = ServiceSettings(**{"stop_s": 2.0, "heartbeat_s": 0.05, **settings})
     engine = TriageEngine(ScriptedEngine(BOARDS, act), artifacts, folder / "triages", chosen.triages)
     return open_farm(database, artifacts, engine, chosen)
 

@@ -121,7 +121,7 @@ def test_a_job_that_ends_its_process_is_isolated_and_given_up(database: Database
 def test_a_board_that_others_hold_costs_no_retry(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "REST_FIRST_S", 0.01)
+    monkeypatch.setattr(board_health, "FIRST_REST_S", 0.01)
 
     def act(task: JobTask) -> JobResult:
         return JobResult(task.job, task.attempt, "busy", why="ann has it") if task.attempt < 4 else passed(task)
@@ -170,7 +170,7 @@ def test_a_suite_is_ended_by_its_timeout(database: Database, work: Callable[...,
 def test_a_timeout_does_not_wait_for_the_next_look(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 30.0)
+    monkeypatch.setattr(module, "POLL_S", 30.0)
 
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
@@ -199,7 +199,7 @@ def test_a_run_that_somebody_cancels(database: Database, work: Callable[..., Wor
 def test_a_board_that_spoils_results_is_quarantined_until_it_is_healthy(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "FIRST_S", 0.02)
+    monkeypatch.setattr(board_health, "FIRST_CHECK_PAUSE_S", 0.02)
     checks: list[str] = []
 
     def check(name: str) -> str:

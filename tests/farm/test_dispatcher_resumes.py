@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 from qverify_farm.dispatcher import dispatcher as module
+from qverify_farm.dispatcher.dispatcher_state import DispatcherState
 from qverify_farm.dispatcher.run_states import RunState
-from qverify_farm.dispatcher.turn import Turns
 from qverify_farm.engines.engine import Finished
 from qverify_farm.scheduling import board_health
 from qverify_farm.store.artifacts import Artifacts
@@ -85,7 +85,7 @@ def test_a_result_that_comes_late_or_twice_changes_nothing(database: Database, w
     working.until(lambda: len(engine.ran) == 2)
     first = engine.tasks[0]
     for attempt in (0, 1, 2):
-        working.dispatcher._finished(first, JobResult(first.job, attempt, "finished", "FAILED", why="late"))
+        working.dispatcher._post_result(first, JobResult(first.job, attempt, "finished", "FAILED", why="late"))
     working.until_ended(run)
     assert [job.verdict for job in jobs(database, run)] == ["PASSED", "PASSED"] and len(attempts(database, run)) == 2
 
@@ -160,7 +160,7 @@ def test_a_database_that_is_lost_at_the_start_is_waited_for(
         return all_boards(session)
 
     monkeypatch.setattr(module, "all_boards", lost_twice)
-    monkeypatch.setattr(module, "AGAIN_S", (0.001,))
+    monkeypatch.setattr(module, "RETRY_DELAYS_S", (0.001,))
     run = submit(database)
     dispatcher.run(lambda: not dispatcher.unfinished(run))
     assert {job.verdict for job in jobs(database, run)} == {"PASSED"} and dispatcher.health().well
@@ -178,7 +178,7 @@ def test_a_clock_that_jumps_ends_nothing(
 
 
 def test_a_waiting_job_takes_little_memory_of_the_dispatcher() -> None:
-    turns, run = Turns(), RunState("r", "p", {}, None)
+    turns, run = DispatcherState(), RunState("r", "p", {}, None)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     waiting = [Waiting(f"{n:032x}", "r", n, "ann", 0, 1.0, ("soc=j5",), frozenset()) for n in range(10_000)]
@@ -211,7 +211,7 @@ def test_boards_that_were_left_as_they_were_are_offline_where_nobody_reaches_the
 def test_an_engine_that_cannot_start_a_job_loses_none(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "REST_FIRST_S", 0.01)
+    monkeypatch.setattr(board_health, "FIRST_REST_S", 0.01)
     engine, run, refusals = ScriptedEngine(J5), submit(database, ("j5-0", "j5-1")), iter(range(99))
     start = engine.start
 

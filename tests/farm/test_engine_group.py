@@ -12,7 +12,7 @@ from qverify_farm.engines.group import BOARDS, EngineGroup, engine_beside, engin
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.work.job_task import JobResult, JobTask
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 from tests.farm.example_jobs import FAULTY, ExampleJobs, program
 
@@ -32,7 +32,7 @@ def started(engine: EngineGroup, task: JobTask) -> queue.SimpleQueue[JobResult]:
 def test_boards_of_several_engines(tmp_path: Path) -> None:
     jobs, hangs = ExampleJobs.make(tmp_path), program(tmp_path / "hangs", "exec sleep 60")
     parts = [
-        InProcessEngine(reached_boards([], addresses), Worker(tmp_path / "cache"))
+        InProcessEngine(reached_boards([], addresses), JobWorker(tmp_path / "cache"))
         for addresses in (["local"], [FAULTY, hangs])
     ]
     group = EngineGroup(parts)

@@ -9,7 +9,7 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
-from qverify_farm.work.files import FileCache, check_paths, sweep
+from qverify_farm.work.file_cache import FileCache, check_paths, sweep
 from qverify_farm.work.job_task import StoredFile
 
 

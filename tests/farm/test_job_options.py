@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 import pytest
 from qverify.api.options import VerifyOptions
 from qverify.errors import UsageError
-from qverify_farm.work.asked_job import ask_job
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES, check_options
+from qverify_farm.work.job_request import make_job_request
 from qverify_farm.work.job_task import JobTask, StoredFile
 
 SHA = "0" * 64
@@ -21,7 +21,7 @@ def asked(folder: Path, inputs: str = "", paths: tuple[str, ...] = (), **options
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text('[inputs.image]\nformat = "gray"\n' if path.endswith(".toml") else "")
     files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", *paths))
-    return ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, inputs, options), folder)
+    return make_job_request(JobTask("j", 1, "local", "local", ("m.onnx",), files, inputs, options), folder)
 
 
 def test_every_option_of_verify_is_allowed_or_refused() -> None:
@@ -86,7 +86,7 @@ def test_lists_that_name_files_outside(tmp_path: Path, line: str) -> None:
     (folder / "x.npy").touch()
     files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", "x.npy", "list.txt"))
     with pytest.raises(UsageError, match="outside of the job's files"):
-        ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, "list.txt"), folder)
+        make_job_request(JobTask("j", 1, "local", "local", ("m.onnx",), files, "list.txt"), folder)
 
 
 def test_what_decides_the_models_key(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import tracemalloc
 from collections import Counter
 
 import pytest
+from qverify_farm.scheduling.board_filter import BoardFilter, is_tags
 from qverify_farm.scheduling.board_health import BoardHealth
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
-from qverify_farm.scheduling.simulate import Lab, Simulation, simulate
-from qverify_farm.scheduling.wanted import Wanted, is_tags
+from qverify_farm.scheduling.simulate import SimulatedLab, Simulation, simulate
 
-J5 = Wanted.of(("soc=j5",))
+J5 = BoardFilter.of(("soc=j5",))
 
 
 def lab(**boards: str) -> Scheduler:
@@ -35,8 +35,8 @@ def run_all(scheduler: Scheduler, seconds: float = 1.0) -> list[tuple[str, str]]
 
 
 def test_wanted_fits_names_and_all_tags_of_one_set() -> None:
-    wanted = Wanted.of(("desk", "soc=j5, fw=1"))
-    assert wanted == Wanted.of(("fw=1,soc=j5", "desk"))
+    wanted = BoardFilter.of(("desk", "soc=j5, fw=1"))
+    assert wanted == BoardFilter.of(("fw=1,soc=j5", "desk"))
     assert wanted.fits("desk", {}) and wanted.fits("x", {"soc": "j5", "fw": "1", "more": ""})
     assert not wanted.fits("x", {"soc": "j5"}) and not wanted.fits("x", {"fw": "1", "soc": "j6"})
 
@@ -61,7 +61,7 @@ def test_each_board_holds_one_job_and_each_job_runs_once() -> None:
 def test_of_one_submitter_priority_then_age_then_what_fewer_boards_fit_then_place() -> None:
     scheduler = lab(a="j5")
     scheduler.set_board("b", {"soc": "j5"}, False)
-    named = Wanted.of(("a",))
+    named = BoardFilter.of(("a",))
     for name, wanted, priority, age, number in [
         ("place", J5, 0, 1.0, 9),
         ("young", J5, 0, 2.0, 0),
@@ -102,7 +102,7 @@ def test_who_comes_late_neither_waits_for_ever_nor_takes_all() -> None:
 def test_use_of_one_kind_of_board_costs_nothing_on_another() -> None:
     """A global account would keep ann off the only rv board for as long as bob has jobs for it."""
     scheduler = lab(**{f"j{n}": "j5" for n in range(9)}, rv="rv")
-    rv = Wanted.of(("soc=rv",))
+    rv = BoardFilter.of(("soc=rv",))
     for number in range(900):
         scheduler.add(QueuedJob(f"a{number}", "ann", J5, number=number))
     for number in range(100):
@@ -158,7 +158,7 @@ def test_any_order_of_adding_and_removing_keeps_the_queue_whole() -> None:
         job = QueuedJob(
             f"j{number}",
             draw.choice("ab"),
-            draw.choice([J5, Wanted.of(("a",))]),
+            draw.choice([J5, BoardFilter.of(("a",))]),
             draw.randrange(3),
             draw.random(),
             number,
@@ -191,7 +191,7 @@ def test_three_spoiled_results_quarantine_a_board_and_checks_back_off() -> None:
 
 def test_a_lab_of_several_types_is_busy_fair_and_starves_no_type() -> None:
     """In virtual time, by the same scheduler; scripts/bench farm --simulate does it with 1,000 boards."""
-    small = Lab({"j5": 20, "rv": 8, "s390x": 1}, hosts=4)
+    small = SimulatedLab({"j5": 20, "rv": 8, "s390x": 1}, hosts=4)
     found = simulate(small, jobs_per_board=40)
     assert found.busy >= 0.9 and found.done == {"j5": 800, "rv": 320, "s390x": 40}
     for shares in found.shares.values():
@@ -200,6 +200,6 @@ def test_a_lab_of_several_types_is_busy_fair_and_starves_no_type() -> None:
 
 
 def test_the_simulation_counts_what_is_not_busy() -> None:
-    simulation = Simulation(Lab({"j5": 2}, hosts=1, dispatch_s=1.0, job_s=(1.0, 1.0), host_s=0.0))
+    simulation = Simulation(SimulatedLab({"j5": 2}, hosts=1, dispatch_s=1.0, job_s=(1.0, 1.0), host_s=0.0))
     simulation.submit("ann", "j5", 40)
     assert 0.45 < simulation.run().busy < 0.55

@@ -18,7 +18,7 @@ from tests.farm.service_app import INPUT, MODEL, Service, error_of, serving
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+    monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
 def test_a_verification_runs_on_each_board_that_was_asked_for(any_service: Service) -> None:

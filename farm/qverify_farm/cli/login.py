@@ -14,7 +14,7 @@ from qverify.cli.say_line import say
 @click.option("--token", metavar="TOKEN", help="instead of asking for it (others see it in the list of processes)")
 @click.option("--forget", is_flag=True, help="remove the token of this server")
 def command(url: str, token: str | None, forget: bool) -> int:
-    from qverify_farm.client.http import Server, server_url
+    from qverify_farm.client.http import FarmServer, server_url
     from qverify_farm.client.tokens import save_token, tokens_path
 
     address, path = server_url(url), tokens_path()
@@ -23,7 +23,7 @@ def command(url: str, token: str | None, forget: bool) -> int:
         say(f"{address}: its token is forgotten")
         return 0
     secret = token or os.environ.get("QVERIFY_TOKEN") or _asked(address)
-    with Server(address, secret) as server:
+    with FarmServer(address, secret) as server:
         who = server.get("/api/v1/whoami")
     save_token(path, address, secret)
     name, role = str(who.get("name", ""))[:64], str(who.get("role", ""))[:16]

@@ -17,7 +17,7 @@ from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
 from qverify_farm.service.json_log import log, start_log
 from qverify_farm.service.server import check_tls, open_socket, server_of
-from qverify_farm.service.settings import MB, Settings
+from qverify_farm.service.settings import MB, ServiceSettings
 from qverify_farm.service.tokens import has_tokens, usable_tokens
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
@@ -51,8 +51,8 @@ class ServeOptions:
     stop_after: float
     quiet: bool
 
-    def settings(self) -> Settings:
-        return Settings(
+    def settings(self) -> ServiceSettings:
+        return ServiceSettings(
             max_upload_bytes=self.max_upload * MB,
             requests_per_s=self.rate,
             burst=max(10, int(2 * self.rate)),
@@ -98,7 +98,7 @@ def check_exposure(database: Database, options: ServeOptions) -> None:
         )
 
 
-def _opened(database: Database, options: ServeOptions, settings: Settings) -> Farm:
+def _opened(database: Database, options: ServeOptions, settings: ServiceSettings) -> Farm:
     try:
         artifacts = open_artifacts(options.artifacts)
         with database.write() as session:

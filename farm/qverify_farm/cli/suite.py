@@ -7,7 +7,7 @@ import click
 
 from qverify_farm.cli.suite_options import (
     EXIT,
-    Outputs,
+    SuiteOutputs,
     artifacts_option,
     database_option,
     output_options,
@@ -43,7 +43,7 @@ LABEL = click.option(
 @LABEL
 def run(
     suite: str,
-    outputs: Outputs,
+    outputs: SuiteOutputs,
     database: str,
     artifacts: str,
     workers: str | None,
@@ -67,7 +67,7 @@ def run(
 @workers_options
 def resume(
     id: str,
-    outputs: Outputs,
+    outputs: SuiteOutputs,
     database: str,
     artifacts: str,
     workers: str | None,
@@ -81,7 +81,7 @@ def resume(
     return _end(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)
 
 
-def _end(report: object, outputs: Outputs) -> int:
+def _end(report: object, outputs: SuiteOutputs) -> int:
     """Shows and writes a report; returns its exit status. KeyboardInterrupt for that of a run that was interrupted."""
     from qverify_farm.cli.suite_work import tell_interrupted
     from qverify_farm.suites.suite_report import SuiteReport
@@ -111,19 +111,19 @@ def plan(suite: str, as_json: bool) -> int:
 @database_option
 def status(id: str, database: str) -> int:
     """Show how far a run is; without ID: the newest. Exit status 3 while it has no verdict."""
-    return _shown(id, database, Outputs(()))
+    return _shown(id, database, SuiteOutputs(()))
 
 
 @command.command()
 @click.argument("id", metavar="[ID]", default="")
 @output_options
 @database_option
-def report(id: str, outputs: Outputs, database: str) -> int:
+def report(id: str, outputs: SuiteOutputs, database: str) -> int:
     """Write a run's report again, in any format; without ID: the newest's."""
     return _shown(id, database, outputs)
 
 
-def _shown(id: str, database: str, outputs: Outputs) -> int:
+def _shown(id: str, database: str, outputs: SuiteOutputs) -> int:
     from qverify_farm.cli.suite_work import opened, report_of
     from qverify_farm.store.runs import find_run
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from qverify.errors import UsageError
 
-from qverify_farm.engines.engine import Engine, ReachedBoard
+from qverify_farm.engines.engine import JobEngine, ReachedBoard
 from qverify_farm.engines.open_engine import open_engine
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.errors import SuiteError
-from qverify_farm.scheduling.wanted import Wanted
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.runs import NewJob
 from qverify_farm.suites.board_words import Known, is_address
 from qverify_farm.suites.expand import jobs_of
@@ -60,11 +60,11 @@ def read_here(path: str) -> tuple[Suite, list[NewJob], dict[str, ReachedBoard]]:
 
 def used(boards: Mapping[str, ReachedBoard], wanted: Iterable[tuple[str, ...]]) -> dict[str, ReachedBoard]:
     """Returns the boards that one of these jobs fits."""
-    kinds = [Wanted.of(words) for words in set(wanted)]
+    kinds = [BoardFilter.of(words) for words in set(wanted)]
     return {name: board for name, board in boards.items() if any(one.fits(name, board.tags) for one in kinds)}
 
 
-def read_with_workers(path: str, engine: Engine) -> tuple[Suite, list[NewJob], dict[str, ReachedBoard]]:
+def read_with_workers(path: str, engine: JobEngine) -> tuple[Suite, list[NewJob], dict[str, ReachedBoard]]:
     """Returns the same, with the boards of the engine's workers, which are waited for while some are missing."""
     end = time.monotonic() + WORKERS_S
     while True:
@@ -78,7 +78,7 @@ def read_with_workers(path: str, engine: Engine) -> tuple[Suite, list[NewJob], d
         time.sleep(AGAIN_S)
 
 
-def engine_at(workers: str, tls: Tls) -> Engine:
+def engine_at(workers: str, tls: Tls) -> JobEngine:
     """Returns the engine of the workers behind this scheduler."""
     if not workers:
         raise UsageError("an empty --workers (an unset shell variable?)")

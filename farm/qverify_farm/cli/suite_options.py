@@ -17,7 +17,7 @@ EXIT = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class SuiteOutputs:
     """files: format and path of each report to write; "-" is standard output."""
 
     files: tuple[tuple[str, str], ...]
@@ -70,7 +70,7 @@ def _named(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _checked(asked: Sequence[tuple[str, str]]) -> Outputs:
+def _checked(asked: Sequence[tuple[str, str]]) -> SuiteOutputs:
     import os
 
     from qverify.files import check_writable
@@ -83,7 +83,7 @@ def _checked(asked: Sequence[tuple[str, str]]) -> Outputs:
             raise click.UsageError(f"two reports go to {path}; give each its own path")
         if path != "-":
             check_writable(path)
-    return Outputs(tuple(asked))
+    return SuiteOutputs(tuple(asked))
 
 
 def database_option(command: Callable[..., int]) -> Callable[..., int]:

@@ -15,7 +15,7 @@ from qverify.printable import printable
 from qverify_farm.cli.suite_boards import read_here
 from qverify_farm.cli.suite_work import opened
 from qverify_farm.errors import OwnedError
-from qverify_farm.scheduling.wanted import Wanted
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.jobs import queue_dead
 from qverify_farm.store.runs import cancel_run, counts_of, end_run, find_run, list_runs
 from qverify_farm.store.states import DONE, RUNNING
@@ -29,7 +29,7 @@ from qverify_farm.suites.formats.text import columns
 def show_plan(path: str, as_json: bool) -> None:
     """Prints the jobs of a suite, with the boards that fit each."""
     suite, jobs, boards = read_here(path)
-    kinds = {words: Wanted.of(words) for words in {job.wanted for job in jobs}}
+    kinds = {words: BoardFilter.of(words) for words in {job.wanted for job in jobs}}
     fitting = {w: sorted(n for n, b in boards.items() if kind.fits(n, b.tags)) for w, kind in kinds.items()}
     rows = [{"name": j.name, "model": j.model, "boards": fitting[j.wanted], "retries": j.retries} for j in jobs]
     if as_json:

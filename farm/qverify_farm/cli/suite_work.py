@@ -16,10 +16,10 @@ from qverify_agents.this_user import user_name
 
 from qverify_farm.cli.suite_boards import Tls, engine_at, read_here, read_with_workers, used
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.group import engine_here
 from qverify_farm.engines.reached_boards import reached_boards
-from qverify_farm.scheduling.wanted import Wanted
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
@@ -51,7 +51,7 @@ def run_suite(
     path: str, database_url: str, artifacts_url: str, labels: Mapping[str, str], workers: str | None, tls: Tls
 ) -> SuiteReport:
     """Runs a suite from its file; returns its report, also where it was interrupted (its state is then running)."""
-    engine: Engine | None = engine_at(workers, tls) if workers is not None else None
+    engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
         suite, _, boards = read_here(path) if engine is None else read_with_workers(path, engine)
         with opened(database_url, "qverify suite run") as database:
@@ -81,7 +81,7 @@ def run_suite(
 
 def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | None, tls: Tls) -> SuiteReport:
     """Runs what of a run is not done; returns its report."""
-    engine: Engine | None = engine_at(workers, tls) if workers is not None else None
+    engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
         with opened(database_url, "qverify suite resume") as database:
             artifacts = open_artifacts(artifacts_url)
@@ -98,7 +98,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
                 words = {word for words in wanted for word in words}
                 boards = used(reached_boards(None, sorted(w for w in words if is_address(w))), wanted)
                 for missing in (
-                    one for one in wanted if not any(Wanted.of(one).fits(n, b.tags) for n, b in boards.items())
+                    one for one in wanted if not any(BoardFilter.of(one).fits(n, b.tags) for n, b in boards.items())
                 ):
                     raise UsageError(
                         f"run {run.id[:12]}: no board fits {', '.join(missing)}; is it still in boards.toml?"
@@ -110,7 +110,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             engine.close()
 
 
-def work_on(database: Database, artifacts: Artifacts, engine: Engine, run: str, total: int) -> SuiteReport:
+def work_on(database: Database, artifacts: Artifacts, engine: JobEngine, run: str, total: int) -> SuiteReport:
     """Works on a run until it ends, with a line of progress on a terminal, and returns its report. Ctrl-C ends what runs and
     keeps what is done: the report's state is then running."""
     changed = threading.Event()

@@ -47,7 +47,7 @@ def is_open_to_listeners(url: str) -> bool:
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
-class Server:
+class FarmServer:
     """A server and the token it is asked with. patience_s: for one that is too busy. Raises, from every method:
     UsageError (exit 2) where it refuses the request, ServerError (exit 3) where it is away or fails."""
 
@@ -66,7 +66,7 @@ class Server:
             trust_env=urlsplit(self.url).hostname not in LOOPBACK,
         )
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> FarmServer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -15,8 +15,8 @@ from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.report.read_report import report_of
 
-from qverify_farm.client.asked_files import AskedFiles, asked_files, put_files
-from qverify_farm.client.http import MOST_REPORT, PATIENCE_S, AwayError, Server, TooBusyError
+from qverify_farm.client.http import MOST_REPORT, PATIENCE_S, AwayError, FarmServer, TooBusyError
+from qverify_farm.client.job_files import JobFiles, collect_job_files, upload_files
 from qverify_farm.errors import ServerError
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES
 
@@ -30,7 +30,7 @@ Got = Callable[["FarmReport", int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOnFarm:
+class FarmRequest:
     """server: its address. token: "" for none. models, inputs, boards: as -m, -i and -b take them here; a board is a
     name of the farm or a tag. options: keywords of qverify.verify that were given."""
 
@@ -51,7 +51,7 @@ class FarmReport:
     run: str
 
 
-def check_asked(asked: AskedOnFarm) -> None:
+def check_farm_request(asked: FarmRequest) -> None:
     """Raises UsageError, naming every option that a farm's job must not have, before anything is sent."""
     if not asked.boards:
         raise UsageError(
@@ -72,14 +72,14 @@ def _flag(keyword: str) -> str:
     return f"--{keyword.replace('_', '-')}"
 
 
-def verify_on_farm(asked: AskedOnFarm, progress: Progress | None = None, got: Got | None = None) -> Report:
+def verify_on_farm(asked: FarmRequest, progress: Progress | None = None, got: Got | None = None) -> Report:
     """Runs the main job on a farm and returns its report, that of all boards. got: is called with each board's report, its number
     from 0, and how many boards there are. The run is cancelled where the caller is interrupted. UsageError for what the farm
     refuses, ServerError where it is away."""
-    check_asked(asked)
-    files = asked_files(asked.models, asked.inputs, asked.options)
-    with Server(asked.server, asked.token) as server:
-        stored = put_files(server, files.sources)
+    check_farm_request(asked)
+    files = collect_job_files(asked.models, asked.inputs, asked.options)
+    with FarmServer(asked.server, asked.token) as server:
+        stored = upload_files(server, files.sources)
         body = {
             "files": {one.path: one.sha256 for one in stored},
             "models": list(files.models),
@@ -106,7 +106,7 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
-def _wait(server: Server, run: str, progress: Progress | None) -> list[dict[str, Any]]:
+def _wait(server: FarmServer, run: str, progress: Progress | None) -> list[dict[str, Any]]:
     """Returns the jobs of a run when it has ended. The server may be away for PATIENCE_S at a time."""
     pause, away_since, shown = FIRST_PAUSE_S, None, ("", -1)
     while True:
@@ -132,7 +132,7 @@ def _wait(server: Server, run: str, progress: Progress | None) -> list[dict[str,
         time.sleep(pause)
 
 
-def _look(server: Server, run: str) -> tuple[list[dict[str, Any]], str]:
+def _look(server: FarmServer, run: str) -> tuple[list[dict[str, Any]], str]:
     state = _text(server.get(f"{API}/runs/{run}"), "state")
     jobs = server.get(f"{API}/runs/{run}/jobs", limit=1000)
     rows = jobs.get("jobs") if isinstance(jobs, dict) else None
@@ -146,12 +146,12 @@ def _says(jobs: Sequence[Mapping[str, Any]]) -> str:
     return f"on {', '.join(running)[:60]}" if running else "waits for a board"
 
 
-def _cancel(server: Server, run: str) -> None:
+def _cancel(server: FarmServer, run: str) -> None:
     with contextlib.suppress(UsageError, ServerError):
         server.post(f"{API}/runs/{run}/cancel", {"why": "interrupted by its submitter"})
 
 
-def _report(server: Server, job: Mapping[str, Any], files: AskedFiles) -> Report:
+def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Report:
     """Returns the report of a job that is done; one without a verdict is INCONCLUSIVE, and says why."""
     if not job.get("report"):
         why = printable(" ".join(str(job.get("why") or "it was cancelled").split())[:300])

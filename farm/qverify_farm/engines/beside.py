@@ -36,8 +36,8 @@ class _Process:
 
 
 class BesideEngine:
-    """An Engine (engine.py) over boards of this host. What runs when the process ends is told as lost; another begins at
-    once. cache: the folder of its Worker, "" for the usual one."""
+    """An JobEngine (engine.py) over boards of this host. What runs when the process ends is told as lost; another begins at
+    once. cache: the folder of its JobWorker, "" for the usual one."""
 
     def __init__(self, boards: Mapping[str, ReachedBoard], cache: str = ""):
         self._boards = dict(boards)

@@ -14,7 +14,7 @@ from qverify_farm.engines.beside import descriptor_of_answers
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.work.job_task import JobTask
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
 
     settings = json.loads(sys.stdin.buffer.readline())
     boards = {row["name"]: ReachedBoard(**row) for row in settings["boards"]}
-    engine = InProcessEngine(boards, Worker(Path(settings["cache"]) if settings["cache"] else None))
+    engine = InProcessEngine(boards, JobWorker(Path(settings["cache"]) if settings["cache"] else None))
     for line in sys.stdin.buffer:
         request: dict[str, Any] = json.loads(line)
         key = str(request.get("key", ""))

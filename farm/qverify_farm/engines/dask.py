@@ -53,7 +53,7 @@ class _Reached:
 
 
 class DaskEngine:
-    """An Engine (engine.py) over the workers of a scheduler. It connects again to a scheduler that was away; what ran then
+    """An JobEngine (engine.py) over the workers of a scheduler. It connects again to a scheduler that was away; what ran then
     is told as lost. Results come as messages, so that none is lost with its worker, and no task is run twice."""
 
     def __init__(self, address: str, tls: TlsFiles | None = None, scheduler: SchedulerProcess | None = None):

@@ -1,4 +1,4 @@
-"""What Dask's workers run: tasks of the farm, in a process that has one Worker."""
+"""What Dask's workers run: tasks of the farm, in a process that has one JobWorker."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from qverify_farm.work.check_board import check_board
 from qverify_farm.work.job_task import JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 RESULTS = "qverify-results"  # the topic on which results are told
 INFORMATION = "qverify"  # the key of a worker's boards and versions in what the scheduler knows of it
 
-_process: list[tuple[Worker, Callable[[str, dict[str, Any]], None]]] = []
+_process: list[tuple[JobWorker, Callable[[str, dict[str, Any]], None]]] = []
 
 
-def use(worker: Worker, tell: Callable[[str, dict[str, Any]], None]) -> None:
-    """Makes this the Worker of this process. tell: sends a message under a topic to whoever listens, from any thread."""
+def use(worker: JobWorker, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    """Makes this the JobWorker of this process. tell: sends a message under a topic to whoever listens, from any thread."""
     _process[:] = [(worker, tell)]
 
 

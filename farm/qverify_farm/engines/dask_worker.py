@@ -25,7 +25,7 @@ from qverify_farm.engines.dask_versions import difference, own_versions
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.kept_threads import share_interpreter
 from qverify_farm.engines.reached_boards import reached_boards
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 REFUSED = 2  # the exit status that no other start changes
 AGAIN_S, ANSWER_S = 1.0, 10.0
@@ -37,7 +37,7 @@ ALIVE_S = 5.0
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """scheduler: a checked address. boards: names of the inventory, None for all. addresses: of boards besides. cache: the
-    folder of the Worker, "" for the usual one."""
+    folder of the JobWorker, "" for the usual one."""
 
     scheduler: str
     boards: list[str] | None = None
@@ -51,7 +51,7 @@ async def run_worker(settings: WorkerSettings, boards: Mapping[str, ReachedBoard
     versions."""
     tls = TlsFiles(**settings.tls) if settings.tls else None
     await _check_versions(settings.scheduler, tls)
-    worker = Worker(Path(settings.cache) if settings.cache else None)
+    worker = JobWorker(Path(settings.cache) if settings.cache else None)
     known = {"boards": [asdict(board) for board in boards.values()], "versions": own_versions()}
     host, _ = parts_of(settings.scheduler)
     dask_worker = import_distributed().Worker(

@@ -22,7 +22,7 @@ class ReachedBoard:
     host: str = ""
 
 
-class Engine(Protocol):
+class JobEngine(Protocol):
     """Carries tasks to workers. A task that was started always ends in one call of its `finished`, also where its worker
     died (ending "lost"), it was cancelled, or none reaches its board any more (ending "busy")."""
 

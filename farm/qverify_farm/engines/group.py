@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
 from qverify_farm.engines.beside import BesideEngine
-from qverify_farm.engines.engine import Engine, Finished, ReachedBoard
+from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.work.job_task import JobResult, JobTask
 
@@ -17,9 +17,9 @@ BOARDS = 8  # of one process, at least, where there are several
 
 
 class EngineGroup:
-    """An Engine (engine.py) over the boards of its parts."""
+    """An JobEngine (engine.py) over the boards of its parts."""
 
-    def __init__(self, parts: Sequence[Engine]):
+    def __init__(self, parts: Sequence[JobEngine]):
         self.parts = list(parts)
 
     def boards(self) -> Mapping[str, ReachedBoard]:
@@ -56,11 +56,11 @@ class EngineGroup:
         for thread in closing:
             thread.join()
 
-    def _part_of(self, board: str) -> Engine | None:
+    def _part_of(self, board: str) -> JobEngine | None:
         return next((part for part in self.parts if board in part.boards()), None)
 
 
-def engine_beside(boards: Mapping[str, ReachedBoard], cache: str = "") -> Engine:
+def engine_beside(boards: Mapping[str, ReachedBoard], cache: str = "") -> JobEngine:
     """Returns an engine of processes beside this one: one, or for many boards as many as there are processors. cache: the
     folder of their Workers, "" for the usual one."""
     processes = max(1, min(os.cpu_count() or 1, ceil(len(boards) / BOARDS)))
@@ -70,7 +70,7 @@ def engine_beside(boards: Mapping[str, ReachedBoard], cache: str = "") -> Engine
     return EngineGroup([BesideEngine({n: boards[n] for n in names[at::processes]}, cache) for at in range(processes)])
 
 
-def engine_here(boards: Mapping[str, ReachedBoard]) -> Engine:
+def engine_here(boards: Mapping[str, ReachedBoard]) -> JobEngine:
     """Returns an engine for a command that ends with its work: threads of this process for a few boards, processes beside
     it for more."""
     return InProcessEngine(boards) if len(boards) <= BOARDS else engine_beside(boards)

@@ -13,7 +13,7 @@ from qverify_farm.work.check_board import check_board
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 GRACE_S = 60.0  # an attempt that its timeout did not end by then is given up
 LOOK_S = 1.0
@@ -31,11 +31,11 @@ class _Started:
 
 
 class InProcessEngine:
-    """An Engine (engine.py) over boards that this process reaches. worker: what it keeps between jobs, closed with the
+    """An JobEngine (engine.py) over boards that this process reaches. worker: what it keeps between jobs, closed with the
     engine."""
 
-    def __init__(self, boards: Mapping[str, ReachedBoard], worker: Worker | None = None, grace_s: float = GRACE_S):
-        self._boards, self._worker, self._grace_s = dict(boards), worker or Worker(), grace_s
+    def __init__(self, boards: Mapping[str, ReachedBoard], worker: JobWorker | None = None, grace_s: float = GRACE_S):
+        self._boards, self._worker, self._grace_s = dict(boards), worker or JobWorker(), grace_s
         self._running = set[_Started]()
         self._lock, self._ended, self._closed = threading.Lock(), threading.Condition(), threading.Event()
         self._checks, self._threads = 0, KeptThreads()

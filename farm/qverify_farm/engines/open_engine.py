@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from qverify.errors import UsageError
 
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.reached_boards import reached_boards
 
@@ -17,7 +17,7 @@ def open_engine(
     tls: tuple[str | None, str | None, str | None] = (None, None, None),
     boards: Sequence[str] | None = None,
     addresses: Sequence[str] = (),
-) -> Engine:
+) -> JobEngine:
     """Returns an engine. workers: the address of a scheduler, at which one is started (and kept running, as long as the
     engine) where nobody listens and the address is this host's; None for threads in processes beside this one. tls: the files of
     --tls-ca, --tls-cert and --tls-key. boards, addresses: of this host, as for reached_boards. UsageError for an address

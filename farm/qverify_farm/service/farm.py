@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.dispatcher import Dispatcher
 from qverify_farm.dispatcher.dispatcher import Health
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.service.event_feed import Feed, Happened
 from qverify_farm.service.known_callers import KnownCallers
 from qverify_farm.service.metrics import Metrics
 from qverify_farm.service.rate_limits import RateLimit
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.tokens import Caller
 from qverify_farm.service.triage_engine import LANE
 from qverify_farm.store.artifacts import Artifacts
@@ -36,8 +36,8 @@ class Farm:
 
     database: Database
     artifacts: Artifacts
-    engine: Engine
-    settings: Settings
+    engine: JobEngine
+    settings: ServiceSettings
     dispatcher: Dispatcher
     feed: Feed
     metrics: Metrics
@@ -63,7 +63,7 @@ class Farm:
         self.feed.changed()
 
 
-def open_farm(database: Database, artifacts: Artifacts, engine: Engine, settings: Settings) -> Farm:
+def open_farm(database: Database, artifacts: Artifacts, engine: JobEngine, settings: ServiceSettings) -> Farm:
     """Returns a farm; nothing of it runs until its dispatcher is started. database: owned by this process."""
     listeners: list[Callable[[list[Happened]], None]] = []
 

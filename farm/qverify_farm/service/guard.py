@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from qverify_farm.service.errors import ApiError, too_busy
 from qverify_farm.service.json_log import REQUESTS, log
 from qverify_farm.service.replies import error_reply
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 
 UPLOAD = re.compile(r"/api/v1/artifacts(/[^/]*)?|/submit|/inbox/new")  # bodies of files, which are not kept in memory
 STALL_S = 60.0  # a client that takes nothing for so long is left
@@ -32,7 +32,7 @@ Count = Callable[[str, str, int, float], None]
 class Guard:
     """An ASGI application around another. count: is told method, route, status and seconds of each request."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, count: Count):
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, count: Count):
         self._app, self._settings, self._count = app, settings, count
         self._active = 0
 
@@ -76,7 +76,7 @@ class Guard:
 class _Request:
     """One request: its id, its status once it is known, and its guarded streams."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings):
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: ServiceSettings):
         self.scope, self.id, self.began, self.status = scope, uuid.uuid4().hex[:16], time.monotonic(), 0
         self._receive, self._send, self._settings = receive, send, settings
         self._upload = scope["method"] in ("PUT", "POST") and UPLOAD.fullmatch(scope["path"]) is not None

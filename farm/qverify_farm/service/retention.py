@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.json_log import log
 from qverify_farm.service.schemas.lab import Swept
 from qverify_farm.service.sessions import forget_sessions
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import forget_events
@@ -40,7 +40,7 @@ class Retention:
 
     database: Database
     artifacts: Artifacts
-    settings: Settings
+    settings: ServiceSettings
     lock: threading.Lock
 
     def sweep(self, now: float | None = None) -> Swept:

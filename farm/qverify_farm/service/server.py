@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from qverify.errors import UsageError
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 
 KEEP_ALIVE_S = 30  # of an idle connection
 MOST_HEADERS = 32 << 10  # bytes
@@ -77,7 +77,10 @@ class Server(uvicorn.Server):
 
 
 def server_of(
-    app: FastAPI, settings: Settings, stopping: Callable[[], None], tls: tuple[str | None, str | None] = (None, None)
+    app: FastAPI,
+    settings: ServiceSettings,
+    stopping: Callable[[], None],
+    tls: tuple[str | None, str | None] = (None, None),
 ) -> Server:
     """Returns the server of an application. tls: certificate and key, None for plain HTTP."""
     PatientProtocol.settings = settings
@@ -104,7 +107,7 @@ def server_of(
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 with a deadline for each request's headers, and a limit of connections."""
 
-    settings = Settings()
+    settings = ServiceSettings()
 
     def __init__(self, *words: Any, **named: Any):
         super().__init__(*words, **named)

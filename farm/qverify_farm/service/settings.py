@@ -8,7 +8,7 @@ MB, GB = 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServiceSettings:
     """max_upload_bytes: of one artifact. max_json_bytes: of any other body. header_s: for a request's headers. idle_s:
     between two pieces of a body. body_s: for a body that is no upload. upload_bytes_per_s: slower uploads end, after
     idle_s. requests_per_s, burst: of one token, or of one address without a token. max_connections: at a time.

@@ -23,7 +23,7 @@ from qverify_farm.store.states import QUEUED, RUNNING
 from qverify_farm.store.tables import Artifact, Job, Project, ProjectArtifact, SuiteRun
 from qverify_farm.suites.board_words import Known, board_words
 from qverify_farm.suites.toml_table import Mistakes
-from qverify_farm.work.files import check_paths
+from qverify_farm.work.file_cache import check_paths
 from qverify_farm.work.job_options import FILES, check_options
 
 AT_ONCE = 500  # digests of one statement

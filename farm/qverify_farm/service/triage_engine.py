@@ -16,12 +16,12 @@ from qverify.errors import QVerifyError
 from qverify_agents.deadline import Deadline, limited
 from qverify_agents.errors import LinkError
 
-from qverify_farm.engines.engine import Engine, Finished, ReachedBoard
+from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.errors import StoreFullError
 from qverify_farm.service.triage_child import outputs
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.child import Child, ChildDied
-from qverify_farm.work.files import FileCache
+from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_result import shortened
 from qverify_farm.work.job_task import JobResult, JobTask
@@ -39,9 +39,9 @@ def is_lane(board: str) -> bool:
 
 
 class TriageEngine:
-    """An Engine over another, with lanes for triages. cache: of the files that they read. lanes: triages at a time."""
+    """An JobEngine over another, with lanes for triages. cache: of the files that they read. lanes: triages at a time."""
 
-    def __init__(self, engine: Engine, artifacts: Artifacts, cache: Path, lanes: int):
+    def __init__(self, engine: JobEngine, artifacts: Artifacts, cache: Path, lanes: int):
         self._engine, self._artifacts, self._files = engine, artifacts, FileCache(cache)
         self._lanes = {f"{LANE}{n}": ReachedBoard(f"{LANE}{n}", "", LANE_TAGS) for n in range(1, lanes + 1)}
         self._limits: dict[str, JobLimit] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qverify.closest_names import closest_names
 from qverify_agents.schemes import BOARDS, LINKS
 
-from qverify_farm.scheduling.wanted import Wanted, is_tags, tags_of
+from qverify_farm.scheduling.board_filter import BoardFilter, is_tags, tags_of
 from qverify_farm.suites.toml_table import Mistakes
 
 Known = Mapping[str, Mapping[str, str]]  # tags by board
@@ -79,7 +79,7 @@ def _with_runner(tags: str, runner: str) -> str:
 
 
 def _fitting(tags: str, known: Known) -> list[str]:
-    wanted = Wanted.of((tags,))
+    wanted = BoardFilter.of((tags,))
     return [name for name, has in known.items() if wanted.fits(name, has)]
 
 

@@ -19,13 +19,13 @@ from qverify_agents.inventory import ANY
 
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_task import JobTask, StoredFile
-from qverify_farm.work.run_job import Attempt, board_lock
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.run_job import RunningAttempt, board_lock
+from qverify_farm.work.worker import JobWorker
 
 IMAGE, TIMEOUT_S = "digits/digit_3.npy", 180.0
 
 
-def check_board(worker: Worker, name: str, address: str, limit: JobLimit | None = None) -> str:
+def check_board(worker: JobWorker, name: str, address: str, limit: JobLimit | None = None) -> str:
     """Returns "" where the board ran the packaged example and PASSED (a board whose runner needs a model of its own: where
     it could be connected), else why not, one line. name: as the farm names it."""
     limit = limit or JobLimit(TIMEOUT_S)
@@ -36,7 +36,7 @@ def check_board(worker: Worker, name: str, address: str, limit: JobLimit | None 
             folder = _example(worker.folder / "example")
             files = tuple(_stored(folder, path) for path in (SOURCE, IMAGE))
             task = JobTask(f"check {name}", 1, address, name, (SOURCE,), files, IMAGE, {"dump_all_nodes_results": True})
-            result = Attempt(replace(task, timeout_s=TIMEOUT_S), worker, limit).run_in(folder, None)
+            result = RunningAttempt(replace(task, timeout_s=TIMEOUT_S), worker, limit).run_in(folder, None)
     except (LinkError, QVerifyError) as error:
         return " ".join(str(error).split())
     except Exception as error:
@@ -44,7 +44,7 @@ def check_board(worker: Worker, name: str, address: str, limit: JobLimit | None 
     return "" if result.verdict == "PASSED" else f"the packaged example: {result.verdict}: {result.why}"
 
 
-def _connected(worker: Worker, name: str, address: str) -> str:
+def _connected(worker: JobWorker, name: str, address: str) -> str:
     with contextlib.closing(board_lock(worker, name)):
         connect(address, TIMEOUT_S, runs=ANY).close()
     return ""

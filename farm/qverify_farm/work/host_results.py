@@ -27,7 +27,7 @@ from qverify.session.host_sides import SideResults
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array, Recording
 
-from qverify_farm.work.files import sweep
+from qverify_farm.work.file_cache import sweep
 
 LIMIT_BYTES = 10 << 30
 MOST_MAPPED = 256  # results that stay mapped into memory

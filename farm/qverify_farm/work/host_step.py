@@ -17,9 +17,9 @@ from qverify.session.models import Models
 from qverify.session.runner import open_with_board_model, runner_for
 from qverify_agents.file_lock import LOCK_FLAGS, lock_file
 
-from qverify_farm.work.asked_job import AskedJob, ask_job
 from qverify_farm.work.child import serve
 from qverify_farm.work.host_results import HostResults, result_key
+from qverify_farm.work.job_request import JobRequest, make_job_request
 from qverify_farm.work.job_task import JobTask
 
 MOST_OPEN = 4
@@ -36,7 +36,7 @@ class HostStep:
         """Returns {"computed": N}, how many results were missing; {"error": TEXT} where none can be computed. Mistakes in
         models and inputs are left to who runs the job, who meets them again."""
         try:
-            asked = ask_job(JobTask.from_json(request["task"]), Path(request["folder"]))
+            asked = make_job_request(JobTask.from_json(request["task"]), Path(request["folder"]))
             store = self._stores.setdefault(request["results"], HostResults(Path(request["results"]), request["limit"]))
             return {"computed": self._compute(asked, store)}
         except QVerifyError:
@@ -46,7 +46,7 @@ class HostStep:
         except Exception as error:
             return {"error": f"internal error: {type(error).__name__}: {error}"[:300]}
 
-    def _compute(self, asked: AskedJob, store: HostResults) -> int:
+    def _compute(self, asked: JobRequest, store: HostResults) -> int:
         models, sides = self._opened(asked)
         computed, run_sim = 0, asked.request.run_sim
         for inputs in asked.frame_inputs():
@@ -63,7 +63,7 @@ class HostStep:
                     computed += 1
         return computed
 
-    def _opened(self, asked: AskedJob) -> tuple[Models, HostSides]:
+    def _opened(self, asked: JobRequest) -> tuple[Models, HostSides]:
         if asked.models_key not in self._open:
             request = asked.request
             models, _ = open_with_board_model(request, runner_for(request.board, request.runner))

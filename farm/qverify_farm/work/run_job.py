@@ -25,15 +25,15 @@ from qverify_agents.host_lock import HostLock
 
 from qverify_farm.errors import StoreFullError
 from qverify_farm.store.artifacts import Artifacts
-from qverify_farm.work.asked_job import AskedJob
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.farm_job import FarmJob
 from qverify_farm.work.host_results import HostResult, result_key
 from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_request import JobRequest
 from qverify_farm.work.job_result import shortened, verdict_fields
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.stored_sides import StoredSides
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 ISOLATED = "qverify_farm.work.isolated_job"
 MORE_S = 30.0  # that the process of an isolated job has to end by itself
@@ -41,11 +41,11 @@ TRIES = 3  # to read host results that another process may remove
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def run_job(task: JobTask, worker: Worker, limit: JobLimit | None = None) -> JobResult:
+def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> JobResult:
     """Runs an attempt and returns its result; nothing is raised but what ends the process. limit: by which the caller may
     end it."""
     start, limit = time.monotonic(), limit or JobLimit(task.timeout_s)
-    attempt = Attempt(task, worker, limit)
+    attempt = RunningAttempt(task, worker, limit)
     with worker.running(task.job, limit), limited(limit):
         try:
             result = attempt.isolated() if task.isolated else attempt.run()
@@ -67,11 +67,11 @@ def run_job(task: JobTask, worker: Worker, limit: JobLimit | None = None) -> Job
     return shortened(replace(result, seconds=round(time.monotonic() - start, 6)))
 
 
-class Attempt:
+class RunningAttempt:
     """One attempt. asks_board: whether an error now is one of the board. prefix: of the paths of the job's files, which
     results and reports leave out."""
 
-    def __init__(self, task: JobTask, worker: Worker, limit: JobLimit):
+    def __init__(self, task: JobTask, worker: JobWorker, limit: JobLimit):
         self.task, self._worker, self._limit = task, worker, limit
         self.asks_board, self.prefix = False, ""
 
@@ -91,7 +91,7 @@ class Attempt:
     def run_in(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
         """Runs it on the files of this folder. artifacts: gets the report; None keeps none."""
         self.prefix = os.path.join(folder, "")
-        asked = self._worker.asked_jobs.of(self.task, folder)
+        asked = self._worker.job_requests.of(self.task, folder)
         results = self._host_results(asked, folder)
         models, vendor = self._worker.opened(asked)
         with contextlib.ExitStack() as stack:
@@ -119,12 +119,12 @@ class Attempt:
             **fields, of_board=broken, board_seconds=round(held, 6), report=report, capture=kept, facts=job.facts
         )
 
-    def _verified(self, asked: AskedJob, job: FarmJob) -> Outcome:
+    def _verified(self, asked: JobRequest, job: FarmJob) -> Outcome:
         if asked.frames is None:
             return verify(asked.request, job=job)
         return verify_frames(asked.request, asked.frames, lambda row: None, job=job)
 
-    def _host_results(self, asked: AskedJob, folder: Path) -> dict[str, HostResult]:
+    def _host_results(self, asked: JobRequest, folder: Path) -> dict[str, HostResult]:
         """Returns the host's results for each frame by the digest of its inputs, computed where they are missing; a frame
         that cannot be prepared has none."""
         with self._worker.alone(f"host {asked.models_key} {self.task.inputs}"):
@@ -140,7 +140,7 @@ class Attempt:
             raise QVerifyError("the results of the reference and the simulator do not stay in this host's cache")
         return results
 
-    def _stored(self, asked: AskedJob) -> tuple[dict[str, HostResult], bool]:
+    def _stored(self, asked: JobRequest) -> tuple[dict[str, HostResult], bool]:
         """Returns the results that are stored, and whether any is missing."""
         models, _ = self._worker.opened(asked)
         results, missing = dict[str, HostResult](), False
@@ -172,7 +172,7 @@ class Attempt:
 
 
 @contextlib.contextmanager
-def _board_taken(worker: Worker, name: str) -> Iterator[None]:
+def _board_taken(worker: JobWorker, name: str) -> Iterator[None]:
     """Holds a board among the workers of this cache: also one that has no lock of its own, such as `local`, runs one job at
     a time. Raises BoardBusy."""
     lock = board_lock(worker, name)
@@ -182,7 +182,7 @@ def _board_taken(worker: Worker, name: str) -> Iterator[None]:
         lock.close()
 
 
-def board_lock(worker: Worker, name: str) -> HostLock:
+def board_lock(worker: JobWorker, name: str) -> HostLock:
     """Takes the lock of a board's name. Raises BoardBusy."""
     return HostLock(Address("farm", f"{worker.folder.absolute()}\0{name}"), worker.name, 0.0)
 

@@ -15,26 +15,25 @@ from qverify.session.runner import BoardModel, open_with_board_model, runner_for
 from qverify_agents.this_user import cache_folder
 
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
-from qverify_farm.work import files as job_files
-from qverify_farm.work import host_results
-from qverify_farm.work.asked_job import AskedJob, AskedJobs
-from qverify_farm.work.files import FileCache
+from qverify_farm.work import file_cache, host_results
+from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.host_processes import HostProcesses
 from qverify_farm.work.host_results import HostResults
 from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_request import JobRequest, JobRequests
 from qverify_farm.work.keyed_lock import KeyedLock
 
 MOST_OPEN, MOST_OPEN_BYTES = 16, 1 << 30
 
 
-class Worker:
+class JobWorker:
     """One process's share of a farm. folder: of the cache [default: qverify's cache folder]. Its methods may be called
     from any thread."""
 
     def __init__(
         self,
         folder: Path | None = None,
-        files_bytes: int = job_files.LIMIT_BYTES,
+        files_bytes: int = file_cache.LIMIT_BYTES,
         results_bytes: int = host_results.LIMIT_BYTES,
     ):
         self.folder = folder if folder is not None else cache_folder() / "farm"
@@ -42,7 +41,7 @@ class Worker:
         self.files = FileCache(self.folder, files_bytes)
         self.results = HostResults(self.folder / "results", results_bytes)
         self.host_processes = HostProcesses(self.results.folder, limit_bytes=results_bytes)
-        self.asked_jobs = AskedJobs()
+        self.job_requests = JobRequests()
         self._open: OrderedDict[str, tuple[Models, BoardModel | None]] = OrderedDict()
         self._stores: dict[str, Artifacts] = {}
         self._running: dict[str, JobLimit] = {}
@@ -56,7 +55,7 @@ class Worker:
                 self._stores[url] = open_artifacts(url)
             return self._stores[url]
 
-    def opened(self, asked: AskedJob) -> tuple[Models, BoardModel | None]:
+    def opened(self, asked: JobRequest) -> tuple[Models, BoardModel | None]:
         """Returns the opened models of a job, which stay open for the next ones of the same. QVerifyError as for
         open_models."""
         key = asked.models_key
@@ -72,7 +71,7 @@ class Worker:
                     self._open.popitem(last=False)
             return opened
 
-    def is_open(self, asked: AskedJob) -> bool:
+    def is_open(self, asked: JobRequest) -> bool:
         """Returns whether opened() has the models already."""
         with self._lock:
             return asked.models_key in self._open

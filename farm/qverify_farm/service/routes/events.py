@@ -100,7 +100,7 @@ async def _live(scope: Scope, events: AsyncIterator[Happened], known: int, run: 
                 continue
             try:
                 one = coming.result()
-            except Ended:
+            except FeedClosedError:
                 return
             coming = None
             if one.number > known and _may_see(one, scope, run):
@@ -114,10 +114,10 @@ async def _next(events: AsyncIterator[Happened]) -> Happened:
     try:
         return await anext(events)
     except StopAsyncIteration:
-        raise Ended from None
+        raise FeedClosedError from None
 
 
-class Ended(Exception):
+class FeedClosedError(Exception):
     """The feed was closed."""
 
 

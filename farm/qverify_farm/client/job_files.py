@@ -13,7 +13,7 @@ from qverify.errors import UsageError
 from qverify.files import open_regular
 from qverify.onnx_model.load import read_model
 
-from qverify_farm.client.http import Server
+from qverify_farm.client.http import FarmServer
 from qverify_farm.suites.job_paths import JobPaths, inputs_of
 from qverify_farm.work.job_options import FILES
 from qverify_farm.work.job_task import StoredFile
@@ -23,7 +23,7 @@ ARTIFACTS = "/api/v1/artifacts"
 
 
 @dataclass(slots=True)
-class AskedFiles:
+class JobFiles:
     """models: as the job sees them, for -m. inputs: what -i takes there. options: with paths as the job sees them.
     sources: of each of the job's files, the file here, or its bytes. given: the words of the caller, by path."""
 
@@ -34,11 +34,11 @@ class AskedFiles:
     given: dict[str, str] = field(default_factory=dict)
 
 
-def asked_files(models: Sequence[str], inputs: str | None, options: Mapping[str, Any]) -> AskedFiles:
+def collect_job_files(models: Sequence[str], inputs: str | None, options: Mapping[str, Any]) -> JobFiles:
     """Returns the files of a job. An ONNX with external data becomes one file. UsageError or BadFileError for what is
     not there."""
     paths = JobPaths(Path.cwd())
-    found = AskedFiles((), "", dict(options), {})
+    found = JobFiles((), "", dict(options), {})
     for model in models:
         seen = paths.of(Path(model))
         found.sources[seen], found.given[seen] = read_model(model), model
@@ -58,7 +58,7 @@ def asked_files(models: Sequence[str], inputs: str | None, options: Mapping[str,
     return found
 
 
-def put_files(server: Server, sources: Mapping[str, Path | bytes]) -> list[StoredFile]:
+def upload_files(server: FarmServer, sources: Mapping[str, Path | bytes]) -> list[StoredFile]:
     """Uploads the files that the server has not, each once, in pieces; returns all of them."""
     stored = [_stored(path, source) for path, source in sources.items()]
     there = set[str]()

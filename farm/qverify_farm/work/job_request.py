@@ -24,7 +24,7 @@ from qverify_farm.work.job_task import JobTask
 
 
 @dataclass(frozen=True, slots=True)
-class AskedJob:
+class JobRequest:
     """request: of the task's board. frames: None for one frame, which the request's inputs are. models_key: digest of
     everything that decides what opening the models gives."""
 
@@ -32,7 +32,7 @@ class AskedJob:
     frames: list[FrameSource] | None
     models_key: str
 
-    def on(self, board: str) -> AskedJob:
+    def on(self, board: str) -> JobRequest:
         """Returns the same on another board that is run in the same way."""
         return replace(self, request=replace(self.request, board=board))
 
@@ -45,21 +45,21 @@ class AskedJob:
                 yield replace(self.request.inputs, files=frame.files, prepared=frame.stated)
 
 
-class AskedJobs:
+class JobRequests:
     """Remembers what the last tasks asked for: a suite asks the same of many boards."""
 
     def __init__(self, most: int = 64):
-        self._most, self._known = most, OrderedDict[str, AskedJob]()
+        self._most, self._known = most, OrderedDict[str, JobRequest]()
         self._lock = threading.Lock()
 
-    def of(self, task: JobTask, folder: Path) -> AskedJob:
-        """Returns ask_job() of the task."""
+    def of(self, task: JobTask, folder: Path) -> JobRequest:
+        """Returns make_job_request() of the task."""
         asks = [task.models, task.inputs, task.options, str(folder), _has_runner(task.board)]
         key = json.dumps(asks, sort_keys=True)
         with self._lock:
             known = self._known.get(key)
         if known is None:
-            known = ask_job(task, folder)
+            known = make_job_request(task, folder)
             with self._lock:
                 self._known[key] = known
                 while len(self._known) > self._most:
@@ -71,7 +71,7 @@ def _has_runner(board: str) -> bool:
     return runner_for(board, ()) is not None
 
 
-def ask_job(task: JobTask, folder: Path) -> AskedJob:
+def make_job_request(task: JobTask, folder: Path) -> JobRequest:
     """Returns what the task asks for. folder: of its files. UsageError for what is not the job's to ask, and for wrong
     values."""
     known = {file.path for file in task.files}
@@ -91,7 +91,7 @@ def ask_job(task: JobTask, folder: Path) -> AskedJob:
     _check_inside(request.inputs.files, folder)
     for frame in job.frames or ():
         _check_inside(frame.files, folder)
-    return AskedJob(request, job.frames, _models_key(task, request, used))
+    return JobRequest(request, job.frames, _models_key(task, request, used))
 
 
 def _input_path(part: str, folder: Path, known: set[str], used: set[str]) -> str:

@@ -70,12 +70,12 @@ def test_files_of_tls(tmp_path: Path) -> None:
 
 def test_versions() -> None:
     ours = dask_versions.own_versions()
-    assert dask_versions.difference(ours, "it") == ""
-    said = dask_versions.difference({**ours, "Python": "2.7"}, "the scheduler")
+    assert dask_versions.describe_difference(ours, "it") == ""
+    said = dask_versions.describe_difference({**ours, "Python": "2.7"}, "the scheduler")
     assert (
         said == f"the scheduler has other versions: Python 2.7 there, {ours['Python']} here; install the same on both"
     )
-    assert "qverify unknown there" in dask_versions.difference({}, "it")
+    assert "qverify unknown there" in dask_versions.describe_difference({}, "it")
 
 
 def test_boards_of_workers() -> None:

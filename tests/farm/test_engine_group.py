@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from qverify_farm.engines.beside import BesideEngine
-from qverify_farm.engines.group import BOARDS, EngineGroup, engine_beside, engine_here
+from qverify_farm.engines.group import BOARDS_PER_PROCESS, EngineGroup, engine_beside, engine_here
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.work.job_task import JobResult, JobTask
@@ -58,8 +58,8 @@ def test_many_boards_have_as_many_processes_as_there_are_processors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    boards = reached_boards([], [f"local?name={at}" for at in range(BOARDS + 1)])
-    few = dict(list(boards.items())[:BOARDS])
+    boards = reached_boards([], [f"local?name={at}" for at in range(BOARDS_PER_PROCESS + 1)])
+    few = dict(list(boards.items())[:BOARDS_PER_PROCESS])
     made = engine_beside(boards, str(tmp_path))
     try:
         assert isinstance(made, EngineGroup) and made.boards().keys() == boards.keys()

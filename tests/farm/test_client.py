@@ -107,7 +107,7 @@ def test_an_address_with_a_password_is_not_repeated() -> None:
 def test_a_refusal_is_one_line(answers: Answers, status: int, kind: type[Exception], said: str) -> None:
     answers.status, answers.headers = status, {"Location": "http://elsewhere.example/", "Retry-After": "9"}
     answers.body = json.dumps({"error": {"what": "so\nit \x1b[31mis"}}).encode()
-    with FarmServer(answers.url, "secret", patience_s=0) as server, pytest.raises(kind) as refused:
+    with FarmServer(answers.url, "secret", max_wait_s=0) as server, pytest.raises(kind) as refused:
         server.get("/x")
     text = str(refused.value)
     assert said in text and answers.url in text and "secret" not in text
@@ -121,7 +121,7 @@ def test_an_answer_that_is_no_json_or_endless_is_refused(answers: Answers) -> No
             server.get("/x")
         answers.body = b" " * 2048
         with pytest.raises(ServerError, match="more than"):
-            server.get("/x", most=1024)
+            server.get("/x", max_bytes=1024)
 
 
 def test_a_server_that_is_away_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_old_results_make_room(tmp_path: Path, ran: tuple[Models, PreparedInputs
     store = HostResults(tmp_path, 1000)
     for key in ("ab12", "cd34"):
         store.put(key, ran[2])
-    old = time.time() - 2 * host_results.IN_USE_S
+    old = time.time() - 2 * host_results.KEEP_S
     os.utime(store.path("ab12"), (old, old))
     store.put("ef56", ran[2])
     assert [store.path(key).exists() for key in ("ab12", "cd34", "ef56")] == [False, True, True]
@@ -98,5 +98,5 @@ def test_what_decides_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         result_key("models", "others", True),
         result_key("models", "inputs", False),
     ]
-    monkeypatch.setattr(host_results, "_computed_by", lambda: ("another version",))
+    monkeypatch.setattr(host_results, "_software_versions", lambda: ("another version",))
     assert len({key, *others, result_key("models", "inputs", True)}) == 5

@@ -21,7 +21,7 @@ from qverify_farm.work import host_processes
 from qverify_farm.work.check_board import check_board
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.job_limit import JobLimit
-from qverify_farm.work.job_result import MOST_BYTES, shortened
+from qverify_farm.work.job_result import MAX_BYTES, shortened
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
 from qverify_farm.work.worker import JobWorker
@@ -235,7 +235,7 @@ def test_results_are_small() -> None:
         "j" * 32, 1, "finished", why=name, blame_node=name, nodes=(name,) * 20, facts={name: name}, worker=name
     )
     small = shortened(long)
-    assert len(json.dumps(small.to_json())) <= MOST_BYTES and small.why and small.job == long.job
+    assert len(json.dumps(small.to_json())) <= MAX_BYTES and small.why and small.job == long.job
     assert JobResult.from_json(json.loads(json.dumps(small.to_json()))) == small
     short = JobResult("j", 1, "finished", "FAILED", "why", nodes=("a", "b"), facts={"arch": "x"})
     assert shortened(short) == short

@@ -1,4 +1,4 @@
-"""The files of a job on this host, as the job sees them, and their bytes on the way to the server."""
+"""Collects the files of a job on this host, and uploads them to the server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from qverify_farm.suites.job_paths import JobPaths, inputs_of
 from qverify_farm.work.job_options import FILES
 from qverify_farm.work.job_task import StoredFile
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 ARTIFACTS = "/api/v1/artifacts"
 
 
 @dataclass(slots=True)
 class JobFiles:
-    """models: as the job sees them, for -m. inputs: what -i takes there. options: with paths as the job sees them.
-    sources: of each of the job's files, the file here, or its bytes. given: the words of the caller, by path."""
+    """The files of a job. On the farm they have other paths than on this host.
+
+    Attributes:
+        models: The farm's paths for -m.
+        inputs: The value for -i, with the farm's paths.
+        options: The job's options, with the farm's paths.
+        sources: The local file or the bytes of each file, by the farm's path.
+        given: What the caller called each file, by the farm's path.
+    """
 
     models: tuple[str, ...]
     inputs: str
@@ -35,44 +42,46 @@ class JobFiles:
 
 
 def collect_job_files(models: Sequence[str], inputs: str | None, options: Mapping[str, Any]) -> JobFiles:
-    """Returns the files of a job. An ONNX with external data becomes one file. UsageError or BadFileError for what is
-    not there."""
+    """Returns the files of a job. An ONNX model with external data becomes one file. Raises UsageError or BadFileError for a
+    missing file."""
     paths = JobPaths(Path.cwd())
-    found = JobFiles((), "", dict(options), {})
+    job_files = JobFiles((), "", dict(options), {})
     for model in models:
-        seen = paths.of(Path(model))
-        found.sources[seen], found.given[seen] = read_model(model), model
-        found.models += (seen,)
+        farm_path = paths.of(Path(model))
+        job_files.sources[farm_path], job_files.given[farm_path] = read_model(model), model
+        job_files.models += (farm_path,)
     if inputs is not None:
-        found.inputs, files = inputs_of(inputs, paths)
-        found.sources |= files
-        for given, seen in zip(inputs.split(","), found.inputs.split(","), strict=True):
-            found.given[seen] = given
-        found.given |= {seen: os.path.relpath(path) for seen, path in files.items() if seen not in found.given}
+        job_files.inputs, files = inputs_of(inputs, paths)
+        job_files.sources |= files
+        for given, farm_path in zip(inputs.split(","), job_files.inputs.split(","), strict=True):
+            job_files.given[farm_path] = given
+        job_files.given |= {
+            farm_path: os.path.relpath(path) for farm_path, path in files.items() if farm_path not in job_files.given
+        }
     for keyword in sorted(FILES & options.keys()):
         path = Path(str(options[keyword]))
         if not path.is_file():
             raise UsageError(f"--{keyword}: {path}: no such file")
-        found.options[keyword] = paths.of(path)
-        found.sources[found.options[keyword]] = path
-    return found
+        job_files.options[keyword] = paths.of(path)
+        job_files.sources[job_files.options[keyword]] = path
+    return job_files
 
 
 def upload_files(server: FarmServer, sources: Mapping[str, Path | bytes]) -> list[StoredFile]:
-    """Uploads the files that the server has not, each once, in pieces; returns all of them."""
-    stored = [_stored(path, source) for path, source in sources.items()]
-    there = set[str]()
+    """Uploads the files that the server does not have yet, each once, and returns all files with their digests."""
+    stored = [_stored_file(path, source) for path, source in sources.items()]
+    sent_digests = set[str]()
     for file in stored:
-        if file.sha256 in there:
+        if file.sha256 in sent_digests:
             continue
-        there.add(file.sha256)
-        at = f"{ARTIFACTS}/{file.sha256}"
-        if not server.has(at):
-            server.put(at, pieces_of(sources[file.path]), file.size, name=os.path.basename(file.path))
+        sent_digests.add(file.sha256)
+        url = f"{ARTIFACTS}/{file.sha256}"
+        if not server.has(url):
+            server.put(url, pieces_of(sources[file.path]), file.size, name=os.path.basename(file.path))
     return stored
 
 
-def _stored(path: str, source: Path | bytes) -> StoredFile:
+def _stored_file(path: str, source: Path | bytes) -> StoredFile:
     digest, size = hashlib.sha256(), 0
     for piece in pieces_of(source):
         digest.update(piece)
@@ -81,11 +90,11 @@ def _stored(path: str, source: Path | bytes) -> StoredFile:
 
 
 def pieces_of(source: Path | bytes) -> Iterator[bytes]:
-    """Yields the bytes of a file, or these bytes, at most PIECE at a time."""
+    """Yields the bytes of a file, or these bytes, at most PIECE_BYTES at a time."""
     if isinstance(source, bytes):
-        for at in range(0, len(source), PIECE):
-            yield source[at : at + PIECE]
+        for start in range(0, len(source), PIECE_BYTES):
+            yield source[start : start + PIECE_BYTES]
         return
     with os.fdopen(open_regular(str(source), follow=True), "rb") as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(PIECE_BYTES):
             yield piece

@@ -1,4 +1,4 @@
-"""What a task asks for, in the terms of the main job, with every path inside the folder of the task's files."""
+"""Converts a task into a request of the main job. Every path in it is inside the folder of the task's files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,21 @@ from qverify_farm.work.job_task import JobTask
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """request: of the task's board. frames: None for one frame, which the request's inputs are. models_key: digest of
-    everything that decides what opening the models gives."""
+    """The request of a task.
+
+    Attributes:
+        request: The request of the main job, for the task's board.
+        frames: The frames, or None if the request's inputs are the only frame.
+        models_key: A digest of everything that the opened models depend on.
+    """
 
     request: Request
     frames: list[FrameSource] | None
     models_key: str
 
     def on(self, board: str) -> JobRequest:
-        """Returns the same on another board that is run in the same way."""
+        """Returns the same request for another board, which must be of the same kind: both with a runner, or both
+        without."""
         return replace(self, request=replace(self.request, board=board))
 
     def frame_inputs(self) -> Iterator[InputRequest]:
@@ -46,25 +52,25 @@ class JobRequest:
 
 
 class JobRequests:
-    """Remembers what the last tasks asked for: a suite asks the same of many boards."""
+    """A cache of the last requests, since a suite has the same request for many boards."""
 
-    def __init__(self, most: int = 64):
-        self._most, self._known = most, OrderedDict[str, JobRequest]()
+    def __init__(self, max_requests: int = 64):
+        self._max_requests, self._requests = max_requests, OrderedDict[str, JobRequest]()
         self._lock = threading.Lock()
 
     def of(self, task: JobTask, folder: Path) -> JobRequest:
-        """Returns make_job_request() of the task."""
-        asks = [task.models, task.inputs, task.options, str(folder), _has_runner(task.board)]
-        key = json.dumps(asks, sort_keys=True)
+        """Returns make_job_request(task, folder), from the cache if possible."""
+        key_fields = [task.models, task.inputs, task.options, str(folder), _has_runner(task.board)]
+        key = json.dumps(key_fields, sort_keys=True)
         with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            known = make_job_request(task, folder)
+            request = self._requests.get(key)
+        if request is None:
+            request = make_job_request(task, folder)
             with self._lock:
-                self._known[key] = known
-                while len(self._known) > self._most:
-                    self._known.popitem(last=False)
-        return known.on(task.board)
+                self._requests[key] = request
+                while len(self._requests) > self._max_requests:
+                    self._requests.popitem(last=False)
+        return request.on(task.board)
 
 
 def _has_runner(board: str) -> bool:
@@ -72,41 +78,42 @@ def _has_runner(board: str) -> bool:
 
 
 def make_job_request(task: JobTask, folder: Path) -> JobRequest:
-    """Returns what the task asks for. folder: of its files. UsageError for what is not the job's to ask, and for wrong
-    values."""
-    known = {file.path for file in task.files}
-    check_names(task.options, known, bool(task.inputs))
-    if lacking := [path for path in task.models if path not in known]:
-        raise UsageError(f"model {lacking[0]}: it is none of the job's files")
+    """Returns the request of a task. folder: contains the task's files. Raises UsageError for options that a job must not
+    have, for paths that are not files of the job, and for wrong values."""
+    paths = {file.path for file in task.files}
+    check_names(task.options, paths, bool(task.inputs))
+    if missing := [path for path in task.models if path not in paths]:
+        raise UsageError(f"model {missing[0]}: it is none of the job's files")
     options: dict[str, Any] = dict(task.options)
     for keyword in FILES & options.keys():
         options[keyword] = str(folder / options[keyword])
-    used: set[str] = {str(task.options[keyword]) for keyword in FILES & options.keys()}
-    inputs = (
-        ",".join(_input_path(part, folder, known, used) for part in task.inputs.split(",")) if task.inputs else None
-    )
+    other_paths: set[str] = {str(task.options[keyword]) for keyword in FILES & options.keys()}
+    inputs = None
+    if task.inputs:
+        inputs = ",".join(_input_path(part, folder, paths, other_paths) for part in task.inputs.split(","))
     models = [str(folder / path) for path in task.models]
     job = asked_of("verify", [], {"models": models, "inputs": inputs, **options}).job
     request: Request = replace(job.request, board=task.board)
     _check_inside(request.inputs.files, folder)
     for frame in job.frames or ():
         _check_inside(frame.files, folder)
-    return JobRequest(request, job.frames, _models_key(task, request, used))
+    return JobRequest(request, job.frames, _models_key(task, request, other_paths))
 
 
-def _input_path(part: str, folder: Path, known: set[str], used: set[str]) -> str:
-    """Returns one of -i, FILE, FOLDER or NAME:either, with its whole path. used: gets the job's files that it covers."""
+def _input_path(part: str, folder: Path, paths: set[str], other_paths: set[str]) -> str:
+    """Returns one part of -i (FILE, FOLDER, NAME:FILE or NAME:FOLDER) with an absolute path. paths: the paths of the job's
+    files; those that the part names are added to other_paths."""
     for at in (-1, *(i for i, c in enumerate(part) if c == ":")):
         path = part[at + 1 :].rstrip("/")
-        covered = {file for file in known if file == path or file.startswith(f"{path}/")}
-        if path and covered:
-            used |= covered
+        matches = {file for file in paths if file == path or file.startswith(f"{path}/")}
+        if path and matches:
+            other_paths |= matches
             return f"{part[: at + 1]}{folder / path}"
     raise UsageError(f"inputs {part[:200]!r}: none of the job's files, and no folder of them")
 
 
 def _check_inside(files: str | Mapping[str, str] | None, folder: Path) -> None:
-    """Raises UsageError for a path outside the folder, such as one in a list of frames."""
+    """Raises UsageError if a path is outside the folder. A list of frames, for example, may name such a path."""
     inside = os.path.join(os.path.realpath(folder), "")
     parts = files.split(",") if isinstance(files, str) else list((files or {}).values())
     for part in parts:
@@ -116,10 +123,10 @@ def _check_inside(files: str | Mapping[str, str] | None, folder: Path) -> None:
                 raise UsageError(f"inputs: {os.path.basename(path)[:100]!r} is outside of the job's files")
 
 
-def _models_key(task: JobTask, request: Request, used: set[str]) -> str:
-    """used: files that are no part of a model."""
-    model_files = sorted((file.path, file.sha256) for file in task.files if file.path not in used)
+def _models_key(task: JobTask, request: Request, other_paths: set[str]) -> str:
+    """Returns a digest of everything that the opened models depend on. other_paths: files that are not part of a model."""
+    model_files = sorted((file.path, file.sha256) for file in task.files if file.path not in other_paths)
     shapes = sorted((name, list(shape)) for name, shape in request.shapes.items())
     runner = _has_runner(task.board)
-    decides = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner]
-    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+    key_fields = [list(task.models), model_files, shapes, request.allow_other_model, request.host, runner]
+    return hashlib.sha256(json.dumps(key_fields).encode()).hexdigest()

@@ -35,7 +35,7 @@ from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
 from qverify_farm.store.tables import Attempt, Job
-from qverify_farm.suites.expand import definition_of, jobs_of, take_in
+from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
 from qverify_farm.work.worker import JobWorker
@@ -126,7 +126,7 @@ class Bench:
         path.write_text(SUITE)
         known = {name: board.tags for name, board in self._boards.items()}
         self._suite: Suite = read_suite(str(path), known)
-        self._digests = take_in(self._suite, self._artifacts)
+        self._digests = store_files(self._suite, self._artifacts)
         (self._job,) = jobs_of(self._suite, known, self._digests)
         assert SOURCE in self._job.settings["models"]
 

@@ -8,7 +8,7 @@ import pytest
 from qverify.errors import BadFileError
 from qverify_farm.errors import SuiteError
 from qverify_farm.store.artifacts import open_artifacts
-from qverify_farm.suites.expand import definition_of, files_of, jobs_of, take_in
+from qverify_farm.suites.expand import definition_of, files_of, jobs_of, store_files
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
 
@@ -130,12 +130,12 @@ def test_files_are_taken_in_as_they_are_now(folder: Path) -> None:
         folder, 'models = ["nets/a_quant.onnx"]\ninputs = ["frames"]\nboards = ["desk"]\n[labels]\nfirmware = 1.2'
     )
     store = open_artifacts(str(folder / "store"))
-    digests = take_in(suite, store)
+    digests = store_files(suite, store)
     assert [*digests] == ["frames/1.npy", "frames/2.npy", "frames/3.npy", "nets/a_quant.onnx"] == [*files_of(suite)]
     (folder / "frames" / "1.npy").write_text("changed")
     assert store.read(digests["frames/1.npy"][0]) == b"frames/1.npy" and digests["frames/1.npy"][1] == 12
     first = jobs_of(suite, KNOWN, digests)[0].settings["content"]
-    assert first != jobs_of(suite, KNOWN, take_in(suite, store))[0].settings["content"]
+    assert first != jobs_of(suite, KNOWN, store_files(suite, store))[0].settings["content"]
     definition = definition_of(suite, digests)
     assert definition["files"]["nets/a_quant.onnx"] == list(digests["nets/a_quant.onnx"]) and suite.labels == {
         "firmware": "1.2"

@@ -1,4 +1,4 @@
-"""Keeps the token of a farm's server for --server, in a file that only its owner may read."""
+"""Stores the token of a farm's server for --server, in a file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(url: str, token: str | None, forget: bool) -> int:
         save_token(path, address, None)
         say(f"{address}: its token is forgotten")
         return 0
-    secret = token or os.environ.get("QVERIFY_TOKEN") or _asked(address)
+    secret = token or os.environ.get("QVERIFY_TOKEN") or _read_token(address)
     with FarmServer(address, secret) as server:
         who = server.get("/api/v1/whoami")
     save_token(path, address, secret)
@@ -31,8 +31,8 @@ def command(url: str, token: str | None, forget: bool) -> int:
     return 0
 
 
-def _asked(address: str) -> str:
-    """Returns the token that was typed, unseen, or piped."""
+def _read_token(address: str) -> str:
+    """Returns the token from standard input; on a terminal it is not shown while it is typed."""
     if sys.stdin.isatty():
         typed = str(click.prompt(f"token for {address}", hide_input=True))
     else:

@@ -154,7 +154,7 @@ class FarmServer:
         if status == 413:
             return UsageError(f"{self.url}: {text or 'more bytes than the server takes'} (HTTP 413)")
         if 400 <= status < 500:
-            return UsageError(f"{self.url}: {said or f'{path}: refused'} (HTTP {status})")
+            return UsageError(f"{self.url}: {text or f'{path}: refused'} (HTTP {status})")
         if status < 400:
             return ServerError(
                 f"{self.url}{path}: it redirects elsewhere (HTTP {status}); give the address it redirects to"

@@ -23,7 +23,6 @@ from qverify_farm.work.job_options import FILES, REFUSED, VALUES
 API = "/api/v1"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between requests for the state of a run
 END_STATES = ("done", "cancelled")
-CANCEL_TIMEOUT_S = 5.0
 
 Progress = Callable[[str, int, int], None]
 OnReport = Callable[["FarmReport", int, int], None]

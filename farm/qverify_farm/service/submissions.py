@@ -21,7 +21,7 @@ from qverify_farm.service.schemas.runs import Submission, Submitted, SuiteDefini
 from qverify_farm.store.runs import NewJob, NewRun, submit_run
 from qverify_farm.store.states import QUEUED, RUNNING
 from qverify_farm.store.tables import Artifact, Job, Project, ProjectArtifact, SuiteRun
-from qverify_farm.suites.board_words import Known, board_words
+from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.toml_table import Mistakes
 from qverify_farm.work.file_cache import check_paths
 from qverify_farm.work.job_options import FILES, check_options
@@ -54,7 +54,7 @@ def submit_verification(scope: Scope, asked: Verification) -> Submitted:
     checked = Checked(find_files(scope, asked))
     _check_names(asked.models, checked)
     settings = _settings(asked, asked.models, sorted(asked.files), checked, "")
-    boards = board_words(asked.boards, (), known_boards(scope), "", checked.mistakes)
+    boards = parse_board_words(asked.boards, (), known_boards(scope), "", checked.mistakes)
     model = asked.models[0].rsplit("/", 1)[-1].removesuffix(".onnx")
     jobs = [NewJob(f"{model} {one.label}"[:500], model[:200], one.wanted, settings, asked.retries) for one in boards]
     checked.raise_mistakes()
@@ -78,12 +78,12 @@ def submit_suite(scope: Scope, asked: SuiteDefinition) -> Submitted:
     return submit(scope, asked, asked.name, "suite", definition, jobs, checked.digests)
 
 
-def _suite_jobs(asked: Iterable[SuiteJob], known: Known, checked: Checked) -> Iterator[NewJob]:
+def _suite_jobs(asked: Iterable[SuiteJob], known: BoardTags, checked: Checked) -> Iterator[NewJob]:
     wanted_before = dict[tuple[str, ...], tuple[str, ...]]()
     for job in asked:
         key = tuple(job.wanted)
         if key not in wanted_before:
-            found = board_words(key, (), known, job.name, checked.mistakes)
+            found = parse_board_words(key, (), known, job.name, checked.mistakes)
             wanted_before[key] = tuple(word for one in found for word in one.wanted)
         _check_names([*job.models, *(one for one in job.files if not one.endswith("/"))], checked, job.name)
         settings = _settings(job, job.models, job.files, checked, job.name)
@@ -136,7 +136,7 @@ def _content(settings: Mapping[str, Any], digests: Mapping[str, tuple[str, int]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def known_boards(scope: Scope) -> Known:
+def known_boards(scope: Scope) -> BoardTags:
     """Returns the tags of the boards that live workers reach, and of those that did."""
     from qverify_farm.service.triage_engine import is_lane
     from qverify_farm.store.boards import all_boards

@@ -10,8 +10,8 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError, StoreFullError
 from qverify_farm.store import artifacts as module
-from qverify_farm.store.artifact_backends import Objects
-from qverify_farm.store.artifacts import Artifacts, Writing, open_artifacts
+from qverify_farm.store.artifact_backends import ObjectStoreBackend
+from qverify_farm.store.artifacts import Artifacts, ArtifactWriter, open_artifacts
 
 DATA = b"activations" * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -33,7 +33,7 @@ def test_what_is_put_is_read_back(store: Artifacts, tmp_path: Path) -> None:
         assert file.read(11) == b"activations"
     store.copy_to(DIGEST, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == DATA
-    assert [(one, type(when)) for one, when in store.listed()] == [(stored, float)]
+    assert [(one, type(when)) for one, when in store.entries()] == [(stored, float)]
     assert (store.usage().files, store.usage().bytes) == (1, len(DATA))
     store.delete(DIGEST)
     store.delete(DIGEST)
@@ -82,8 +82,8 @@ def test_what_failed_leaves_nothing(store: Artifacts) -> None:
         store.put_stream([DATA], limit=10)
     with pytest.raises(ArtifactError, match=f"SHA-256 is {DIGEST}, wanted {'0' * 64}"):
         store.put_stream([DATA], expected="0" * 64)
-    with pytest.raises(RuntimeError), store.writing() as writing:
-        writing.write(DATA)
+    with pytest.raises(RuntimeError), store.writer() as writer:
+        writer.write(DATA)
         raise RuntimeError
     assert store.usage().files == 0 and not list(store._backend.scratch().iterdir())
 
@@ -105,7 +105,7 @@ def test_parts_of_a_process_that_ended_long_ago_are_removed(tmp_path: Path) -> N
 
 def test_a_full_disk_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/full", "wb", buffering=0) as full, pytest.raises(StoreFullError, match="No space left"):
-        Writing(full, None).write(DATA)  # type: ignore[arg-type]
+        ArtifactWriter(full, None).write(DATA)  # type: ignore[arg-type]
     store = open_artifacts(str(tmp_path))
     assert store.has_room()
     monkeypatch.setattr(module, "KEEP_FREE_BYTES", 1 << 62)
@@ -126,13 +126,13 @@ def test_an_object_store_is_used_as_a_folder_is(tmp_path: Path) -> None:
     import obstore
     from obstore.store import MemoryStore
 
-    store = Artifacts("memory", Objects(obstore, MemoryStore()))
+    store = Artifacts("memory", ObjectStoreBackend(obstore, MemoryStore()))
     stored = store.put_bytes(DATA)
     assert store.read(DIGEST) == DATA and store.size_of(DIGEST) == len(DATA) and store.path_of(DIGEST) is None
     with store.open(DIGEST) as file:
         file.seek(11)
         assert file.read(11) == b"activations"
-    assert [one for one, _ in store.listed()] == [stored]
+    assert [one for one, _ in store.entries()] == [stored]
     store.copy_to(DIGEST, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == DATA
     store.delete(DIGEST)
@@ -145,6 +145,6 @@ def test_an_object_store_is_used_as_a_folder_is(tmp_path: Path) -> None:
 def test_object_stores_are_opened_by_obstore(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server is asked before something is read."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert isinstance(open_artifacts("s3://bucket/qverify")._backend, Objects)
+    assert isinstance(open_artifacts("s3://bucket/qverify")._backend, ObjectStoreBackend)
     with pytest.raises(UsageError, match="--artifacts s3://:"):
         open_artifacts("s3://")

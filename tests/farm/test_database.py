@@ -11,7 +11,7 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
-from qverify_farm.store.database import SCHEMA, Database, default_url, open_database, revision_of
+from qverify_farm.store.database import SCHEMA_REVISION, Database, default_url, open_database, revision_of
 from qverify_farm.store.tables import Base, Project
 
 from tests.farm import postgres
@@ -35,8 +35,8 @@ def test_what_is_written_is_read_and_what_failed_is_not(database: Database) -> N
 
 
 def test_migrations_give_the_tables_of_the_code(database: Database) -> None:
-    engine = database._reads
-    assert revision_of(engine) == SCHEMA
+    engine = database._read_engine
+    assert revision_of(engine) == SCHEMA_REVISION
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
 
@@ -77,7 +77,7 @@ def test_a_database_of_a_newer_schema_is_refused_with_both_revisions(database_ur
     with opened.write() as session:
         session.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
     opened.close()
-    with pytest.raises(NewerSchemaError, match=f"its schema is 9999, .* knows {SCHEMA} at most"):
+    with pytest.raises(NewerSchemaError, match=f"its schema is 9999, .* knows {SCHEMA_REVISION} at most"):
         open_database(database_url)
 
 
@@ -94,7 +94,7 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
         assert session.execute(sqlalchemy.text("SELECT name, verdict FROM jobs")).all() == [
             ("digits on desk", "PASSED")
         ]
-    assert revision_of(opened._reads) == SCHEMA
+    assert revision_of(opened._read_engine) == SCHEMA_REVISION
     opened.close()
 
 

@@ -37,7 +37,7 @@ def test_every_job_gets_one_result_and_boards_are_never_shared(
     row = the_run(database, run)
     assert (row.state, row.verdict) == ("done", "PASSED") and row.started and row.ended
     with database.read() as session:
-        events = events_after(session, 0, run=run, most=1000)
+        events = events_after(session, 0, run=run, limit=1000)
         assert Counter((e.kind, e.content["state"]) for e in events) == {
             ("job", "running"): 20, ("job", "done"): 20, ("run", "running"): 1, ("run", "done"): 1
         }  # fmt: skip

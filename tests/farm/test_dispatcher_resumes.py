@@ -17,7 +17,7 @@ from qverify_farm.scheduling import board_health
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
-from qverify_farm.store.jobs import Waiting
+from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.runs import cancel_run, reopen_run
 from qverify_farm.store.tables import Board, SuiteRun
 from qverify_farm.work.job_task import JobResult, JobTask
@@ -181,7 +181,7 @@ def test_a_waiting_job_takes_little_memory_of_the_dispatcher() -> None:
     turns, run = DispatcherState(), RunState("r", "p", {}, None)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    waiting = [Waiting(f"{n:032x}", "r", n, "ann", 0, 1.0, ("soc=j5",), frozenset()) for n in range(10_000)]
+    waiting = [WaitingJob(f"{n:032x}", "r", n, "ann", 0, 1.0, ("soc=j5",), frozenset()) for n in range(10_000)]
     turns.add_run(run, waiting)
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()

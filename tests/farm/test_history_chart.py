@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from qverify_farm.ui.history_chart import HIGH, LEFT, WIDE, draw_results, draw_values
+from qverify_farm.ui.history_chart import HEIGHT, LEFT, WIDTH, draw_results, draw_values
 
 
 def row(verdict: str, firmware: str = "", **more: Any) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def test_verdicts_stand_in_their_rows_in_order_of_time() -> None:
     first, second, third = chart.dots
     assert first.x < second.x < third.x and first.y == third.y < second.y
     assert [text for _, text in chart.names] == ["1.0", "1.1"] and second.text == "firmware 1.1: FAILED on desk"
-    assert all(LEFT <= dot.x <= WIDE and 0 <= dot.y <= HIGH for dot in chart.dots)
+    assert all(LEFT <= dot.x <= WIDTH and 0 <= dot.y <= HEIGHT for dot in chart.dots)
 
 
 def test_a_node_s_values_are_drawn_of_the_pair_with_the_board() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from qverify_farm.service.rate_limits import RateLimit
-from qverify_farm.service.tokens import create_token, hash_of, holder_of
+from qverify_farm.service.tokens import caller_of, create_token, hash_of
 from qverify_farm.store.tables import Token
 from sqlalchemy import select
 
@@ -80,7 +80,7 @@ def test_a_token_is_kept_as_its_hash_shown_once_used_expired_and_revoked(any_ser
     with any_service.farm.database.read() as session:
         row = session.scalars(select(Token).where(Token.name == "ci")).one()
         assert row.hash == hash_of(made["token"]) and made["token"] not in str(vars(row))
-        assert holder_of(row, time.time()) is not None and holder_of(row, time.time() + 86401) is None
+        assert caller_of(row, time.time()) is not None and caller_of(row, time.time() + 86401) is None
     assert client.get(WHOAMI, headers={"Authorization": f"Bearer {made['token']}"}).json()["name"] == "ci"
     listed = client.get("/api/v1/tokens", headers=admin)
     assert made["token"] not in listed.text and row.hash not in listed.text

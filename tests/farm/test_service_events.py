@@ -18,7 +18,7 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.service import event_feed, webhook_sender
 from qverify_farm.service.access import Scope
-from qverify_farm.service.event_feed import Feed
+from qverify_farm.service.event_feed import EventFeed
 from qverify_farm.service.routes import events as events_route
 from qverify_farm.service.routes.events import stream
 from qverify_farm.service.tokens import LOCAL_ADMIN, Caller
@@ -34,7 +34,7 @@ from tests.farm.service_app import Service, error_of, farm_with, serving
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "LOOK_S", 0.02)
+    monkeypatch.setattr(event_feed, "POLL_S", 0.02)
     monkeypatch.setattr(event_feed, "GAP_S", 0.1)
 
 
@@ -123,9 +123,9 @@ def test_a_number_that_is_committed_late_is_waited_for(database: Database, tmp_p
 def test_a_slow_listener_is_sent_away_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from qverify_farm.store.database import open_database
 
-    monkeypatch.setattr(event_feed, "MOST_WAITING", 2)
+    monkeypatch.setattr(event_feed, "MAX_BACKLOG", 2)
     database = open_database(str(tmp_path / "farm.db"), "a test")
-    feed = Feed(database)
+    feed = EventFeed(database)
 
     async def run() -> None:
         await feed.start()
@@ -288,7 +288,7 @@ def test_webhooks_are_told_of_a_changed_verdict_only(tmp_path: Path, receiver: R
 def test_a_failed_delivery_is_tried_again(service: Service, receiver: Receiver) -> None:
     receiver.status = 500
     told: list[bool] = []
-    sender = WebhookSender(service.farm.database, True, told.append, again_s=(0.01, 0.01))
+    sender = WebhookSender(service.farm.database, True, told.append, retry_delays_s=(0.01, 0.01))
     sender.start()
     sender.put(Delivery("0" * 32, receiver.url, "s", b"{}"))
     _wait(lambda: told == [False])

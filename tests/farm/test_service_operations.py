@@ -17,7 +17,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify_farm.cli.serve_work import ServeOptions, check_exposure
 from qverify_farm.service import backup
 from qverify_farm.service.backup import read_backup, write_backup
-from qverify_farm.service.json_log import REQUESTS, JsonLines
+from qverify_farm.service.json_log import REQUEST_LOGGER, JsonLines
 from qverify_farm.service.server import check_tls, open_socket
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.artifacts import open_artifacts
@@ -68,13 +68,13 @@ def test_each_request_is_a_line_of_the_log_without_its_query(service: Service) -
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    REQUESTS.addHandler(handler)
-    REQUESTS.setLevel(logging.INFO)
+    REQUEST_LOGGER.addHandler(handler)
+    REQUEST_LOGGER.setLevel(logging.INFO)
     try:
         reply = service.client.get("/api/v1/runs?suite=private", headers={"Authorization": f"Bearer {service.token()}"})
     finally:
-        REQUESTS.removeHandler(handler)
-        REQUESTS.setLevel(logging.NOTSET)
+        REQUEST_LOGGER.removeHandler(handler)
+        REQUEST_LOGGER.setLevel(logging.NOTSET)
     line = json.loads(stream.getvalue())
     assert line["request"] == reply.headers["X-Request-Id"] and line["status"] == 200
     assert (line["method"], line["path"]) == ("GET", "/api/v1/runs") and line["caller"].startswith("admin-all")
@@ -157,12 +157,12 @@ def _tar(path: Path, members: dict[str, bytes]) -> str:
     return str(path)
 
 
-HEAD = json.dumps({"format": backup.FORMAT, "schema": backup.SCHEMA, "qverify": "0"}).encode()
+HEAD = json.dumps({"format": backup.FORMAT, "schema": backup.SCHEMA_REVISION, "qverify": "0"}).encode()
 EXAMPLES = {
     "another file": {"x": b""},
     "no JSON": {"backup.json": b"{"},
     "another format": {"backup.json": HEAD.replace(b"backup/1", b"backup/9")},
-    "a newer schema": {"backup.json": HEAD.replace(backup.SCHEMA.encode(), b"9999")},
+    "a newer schema": {"backup.json": HEAD.replace(backup.SCHEMA_REVISION.encode(), b"9999")},
     "a path outside": {"backup.json": HEAD, "../../etc/passwd": b"x"},
     "an unknown table": {"backup.json": HEAD, "tables/alembic_version/0.json": b"[]"},
     "an unknown column": {"backup.json": HEAD, "tables/projects/0.json": b'[{"id":"a","evil":1}]'},

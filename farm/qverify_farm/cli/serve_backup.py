@@ -8,13 +8,13 @@ from qverify.plural import count
 
 from qverify_farm.service.backup import Counts, read_backup, write_backup
 from qverify_farm.store.artifacts import open_artifacts
-from qverify_farm.store.database import is_missing, open_database
+from qverify_farm.store.database import missing_file, open_database
 
 
 def back_up(file: str, database: str, artifacts: str, with_artifacts: bool) -> int:
     """Writes a backup. Returns 0, or 1 if bytes of artifacts are missing. Raises UsageError if the database does not exist,
     since otherwise a new, empty one would be backed up."""
-    if missing := is_missing(database):
+    if missing := missing_file(database):
         raise UsageError(
             f"{missing}: no such file; wanted the service's database. Next: --database, or QVERIFY_DATABASE, as the "
             "service has it"

@@ -129,7 +129,7 @@ def _run(farm: Farm, options: ServeOptions, listener: socket.socket) -> int:
     say(f"qverify serve: {url}{token_note}")
     log("started", address=url, database=farm.database.url, artifacts=farm.artifacts.url)
     server.run(sockets=[listener])
-    log("stopped", logging.INFO, signal=server.heard)
+    log("stopped", logging.INFO, signal=server.exit_signal)
     return 0
 
 

@@ -16,7 +16,7 @@ from qverify_farm.cli.suite_boards import read_here
 from qverify_farm.cli.suite_work import opened_database
 from qverify_farm.errors import OwnedError
 from qverify_farm.scheduling.board_filter import BoardFilter
-from qverify_farm.store.jobs import queue_dead
+from qverify_farm.store.jobs import requeue_abandoned
 from qverify_farm.store.runs import cancel_run, counts_of, end_run, find_run, list_runs
 from qverify_farm.store.states import DONE, RUNNING
 from qverify_farm.store.tables import SuiteRun
@@ -88,7 +88,7 @@ def cancel_by_id(text: str, url: str) -> None:
             run = find_run(session, text)
             had_ended = not cancel_run(session, run.id, "by suite cancel", time.time())
             if not had_ended:
-                queue_dead(session, time.time())
+                requeue_abandoned(session, time.time())
                 session.refresh(run)
                 end_run(session, run, time.time())
     except OwnedError:

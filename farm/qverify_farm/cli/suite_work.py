@@ -24,7 +24,7 @@ from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import jobs_of as rows_of
-from qverify_farm.store.jobs import queue_dead
+from qverify_farm.store.jobs import requeue_abandoned
 from qverify_farm.store.runs import NewRun, counts_of, ensure_project, find_run, reopen_run, submit_run
 from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING
 from qverify_farm.store.tables import SuiteRun
@@ -87,7 +87,7 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
         with opened_database(database_url, "qverify suite resume") as database:
             artifacts = open_artifacts(artifacts_url)
             with database.write() as session:
-                queue_dead(session, time.time())
+                requeue_abandoned(session, time.time())
                 run = find_run(session, text)
                 reopened, run.started = reopen_run(session, run), None
                 wanted = [tuple(map(str, job.wanted)) for job in rows_of(session, run.id) if job.state == QUEUED]

@@ -16,7 +16,7 @@ from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.boards import change_board
 from qverify_farm.store.events import add_event
-from qverify_farm.store.jobs import Begun, begin_attempt, change_job, end_attempt
+from qverify_farm.store.jobs import NewAttempt, begin_attempt, change_job, end_attempt
 from qverify_farm.store.runs import cancel_run, end_run
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED
 from qverify_farm.store.tables import Job, SuiteRun
@@ -159,7 +159,7 @@ def _begin(session: Session, job: RunningJob, context: BatchContext, written: Ba
     if row is not None and row.state == QUEUED and reached is None:
         written.unreached.append(job)
         return
-    if row is None or reached is None or not begin_attempt(session, Begun(job.id, number, job.board), now):
+    if row is None or reached is None or not begin_attempt(session, NewAttempt(job.id, number, job.board), now):
         written.gone.append(job)
         return
     job.attempt, job.retries_left, job.lost = number, row.retries_left, row.lost

@@ -23,7 +23,7 @@ from qverify_farm.errors import OwnedError
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import Database
-from qverify_farm.store.jobs import queue_dead, waiting_jobs
+from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
 from qverify_farm.store.runs import end_run
 from qverify_farm.store.states import CANCELLED, RUNNING
 from qverify_farm.store.tables import Board, SuiteRun
@@ -261,7 +261,7 @@ class Dispatcher:
         at = _present_moment()
 
         def load_boards(session: Session) -> bool:
-            queue_dead(session, at.wall)
+            requeue_abandoned(session, at.wall)
             self._state.lab.load(all_boards(session), at.now)
             return True
 
@@ -312,14 +312,14 @@ class Dispatcher:
     def _end_cancelled(self, run: str, at: Moment) -> None:
         """Ends a run that was cancelled before the dispatcher took it on."""
         with self._database.write() as session:
-            queue_dead(session, at.wall, run)
+            requeue_abandoned(session, at.wall, run)
             end_run(session, session.get_one(SuiteRun, run), at.wall)
 
     def _take_on(self, run: str, at: Moment) -> None:
         with self._database.write() as session:
             row = session.get_one(SuiteRun, run)
             row.started = row.started or at.wall
-            queue_dead(session, at.wall, run)
+            requeue_abandoned(session, at.wall, run)
             jobs = list(waiting_jobs(session, run))
             deadline = deadline_of(row.definition, at.wall - row.started, at.now)
             state = RunState(row.id, row.project, row.definition, deadline)

@@ -14,7 +14,7 @@ from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
-from qverify_farm.store.jobs import Waiting
+from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.states import DONE, FAILED, QUEUED
 from qverify_farm.work.job_task import JobResult
 
@@ -59,7 +59,7 @@ class DispatcherState:
     _filters: dict[tuple[str, ...], BoardFilter] = field(default_factory=dict)
     _unserved: dict[BoardFilter, float] = field(default_factory=dict)  # since when no matching board has been usable
 
-    def add_run(self, run: RunState, jobs: list[Waiting]) -> None:
+    def add_run(self, run: RunState, jobs: list[WaitingJob]) -> None:
         """Takes on a run with its waiting jobs."""
         self.runs[run.id] = run
         for job in jobs:

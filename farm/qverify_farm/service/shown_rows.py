@@ -1,4 +1,4 @@
-"""Rows of the database as the API shows them."""
+"""Converts rows of the database into the API's replies."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.service.schemas.lab import BoardShort
 from qverify_farm.service.schemas.runs import AttemptShort, JobShort, RunShort
-from qverify_farm.service.triage_engine import WANTED, is_lane
+from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
 from qverify_farm.store.tables import Attempt, Board, Job, SuiteRun
 
-JOB = [name for name in JobShort.model_fields]
-RUN = [name for name in RunShort.model_fields if name not in ("project", "counts")]
-ATTEMPT = [name for name in AttemptShort.model_fields]
+JOB_FIELDS = [name for name in JobShort.model_fields]
+RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts")]
+ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
 
 
 def job_values(job: Job) -> dict[str, Any]:
-    """Returns the fields of JobShort; of a triage, which takes no board, without the lane that it ran in."""
-    values = {name: getattr(job, name) for name in JOB}
-    if WANTED in job.wanted:
+    """Returns the fields of JobShort. For a triage, which runs in a lane instead of on a board, the board is left out."""
+    values = {name: getattr(job, name) for name in JOB_FIELDS}
+    if TRIAGE_WANTED in job.wanted:
         values |= {"board": None, "wanted": []}
     return values
 
 
-def shown_job(job: Job) -> JobShort:
+def job_reply(job: Job) -> JobShort:
     return JobShort(**job_values(job))
 
 
-def shown_attempt(attempt: Attempt) -> AttemptShort:
+def attempt_reply(attempt: Attempt) -> AttemptShort:
     board = "" if is_lane(attempt.board) else attempt.board
-    return AttemptShort(**({name: getattr(attempt, name) for name in ATTEMPT} | {"board": board}))
+    return AttemptShort(**({name: getattr(attempt, name) for name in ATTEMPT_FIELDS} | {"board": board}))
 
 
-def shown_run(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
-    """project: name of the run's."""
-    return RunShort(project=project, counts=dict(counts), **{name: getattr(run, name) for name in RUN})
+def run_reply(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
+    """Returns the reply for a run. project: the name of its project."""
+    return RunShort(project=project, counts=dict(counts), **{name: getattr(run, name) for name in RUN_FIELDS})
 
 
 def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Returns how many jobs of each run are in each state, and of done ones by verdict."""
+    """Returns, for each run, the number of jobs in each state and with each verdict."""
     counts: dict[str, dict[str, int]] = {run: {} for run in runs}
     rows = session.execute(
         select(Job.run, Job.state, Job.verdict, func.count())
@@ -49,19 +49,19 @@ def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str,
         .group_by(Job.run, Job.state, Job.verdict)
     )
     for run, state, verdict, number in rows:
-        of_run = counts[run]
-        of_run[state] = of_run.get(state, 0) + number
+        run_counts = counts[run]
+        run_counts[state] = run_counts.get(state, 0) + number
         if verdict is not None:
-            of_run[verdict] = of_run.get(verdict, 0) + number
+            run_counts[verdict] = run_counts.get(verdict, 0) + number
     return counts
 
 
-def shown_board(board: Board, own_jobs: set[str] | None) -> BoardShort:
-    """own_jobs: of the caller's project, None for who sees all: of another project's job neither id nor words are
-    told."""
-    mine = own_jobs is None or board.job in own_jobs
-    reason = board.reason if own_jobs is None else board.reason.partition("; the last: ")[0]
-    last_mine = own_jobs is None or board.last_job in own_jobs
+def board_reply(board: Board, visible_jobs: set[str] | None) -> BoardShort:
+    """Returns the reply for a board. visible_jobs: ids of the jobs that the caller may see, or None for all. The id, the verdict
+    and the messages of other jobs are left out."""
+    may_see_job = visible_jobs is None or board.job in visible_jobs
+    reason = board.reason if visible_jobs is None else board.reason.partition("; the last: ")[0]
+    may_see_last_job = visible_jobs is None or board.last_job in visible_jobs
     return BoardShort(
         name=board.name,
         host=board.host,
@@ -70,8 +70,8 @@ def shown_board(board: Board, own_jobs: set[str] | None) -> BoardShort:
         drained=board.drained,
         reason=reason,
         since=board.since,
-        job=board.job if mine else None,
-        last_verdict=board.last_verdict if last_mine else None,
+        job=board.job if may_see_job else None,
+        last_verdict=board.last_verdict if may_see_last_job else None,
         next_check=board.next_check,
         facts=dict(board.facts or {}),
     )

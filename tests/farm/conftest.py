@@ -1,4 +1,4 @@
-"""Databases of both kinds, for the same tests."""
+"""Fixtures with databases of both kinds, so that tests run over each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def postgres_server() -> Iterator[postgres.Server]:
 
 @pytest.fixture(scope="session")
 def migrated(postgres_server: postgres.Server) -> str:
-    """Name of a PostgreSQL database of the newest schema, to copy."""
+    """The name of a PostgreSQL database with the newest schema, to be copied."""
     postgres_server.execute("CREATE DATABASE migrated")
     open_database(postgres_server.url("migrated")).close()
     return "migrated"
@@ -44,7 +44,7 @@ def migrated(postgres_server: postgres.Server) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """URL of a new database of each kind."""
+    """The URL of a new database, once for each kind."""
     if request.param == "sqlite":
         yield str(tmp_path / "farm.db")
         return
@@ -67,7 +67,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has dispatchers look often at what others may have changed."""
+    """Makes dispatchers read the database often."""
     monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
@@ -96,7 +96,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def any_service(database_url: str, tmp_path: Path) -> Iterator[Service]:
-    """A service over a database of each kind."""
+    """A service over a database, once for each kind."""
     from tests.farm.service_app import serving
 
     with serving(database_url, tmp_path) as found:

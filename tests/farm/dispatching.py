@@ -1,4 +1,4 @@
-"""Runs that are submitted to a dispatcher over a scripted engine, and what the database says of them."""
+"""Helpers that submit runs to a dispatcher over a scripted engine, and read their rows from the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(
     submitter: str = "ann",
     **definition: Any,
 ) -> str:
-    """Submits a job for each of `wanted`; returns the run's id."""
+    """Submits a run with a job for each entry of `wanted`, and returns the run's id."""
     files = {"m.onnx": ["0" * 64, 1], "in/a.npy": ["1" * 64, 2], "in/b.npy": ["2" * 64, 3], "x.npy": ["3" * 64, 3]}
     settings = {
         "models": ["m.onnx"],
@@ -62,7 +62,7 @@ def board(database: Database, name: str) -> Board:
 
 
 class Working:
-    """A dispatcher that works on everything until a condition holds."""
+    """A dispatcher that works on all runs until a condition is true."""
 
     def __init__(self, database: Database, engine: ScriptedEngine, artifacts: Artifacts, **options: Any):
         self.dispatcher, self._database = Dispatcher(database, engine, artifacts, **options), database

@@ -1,4 +1,4 @@
-"""An engine whose boards do as a test says: each attempt is a call of its function, in a thread of its own."""
+"""An engine for tests: each attempt calls a function of the test, in a separate thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Act = Callable[[JobTask], JobResult]
 
 
 def passed(task: JobTask, **values: object) -> JobResult:
-    """Returns a result of the task: PASSED, unless `values` say something else."""
+    """Returns a result of the task with these values. The default is PASSED."""
     usual: dict[str, object] = {"ending": "finished", "verdict": "PASSED", "board_seconds": 0.01}
     return JobResult(task.job, task.attempt, **{**usual, **values})  # type: ignore[arg-type]
 

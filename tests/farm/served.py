@@ -1,4 +1,4 @@
-"""A whole service, over boards of this process, on a free port of loopback."""
+"""Runs a complete service over boards of this process, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOARDS = {"desk": "local", "wrong": f"faulty:local?fault=bitflip@{CULPRIT}"}
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
-    """A service with pages on a free port of loopback; yields its address."""
+    """Runs a service with pages on a free loopback port, and yields its address."""
     artifacts, settings = open_artifacts(str(folder / "artifacts")), ServiceSettings()
     boards = {name: ReachedBoard(name, address, {"soc": "x"}, "here") for name, address in BOARDS.items()}
     engine = InProcessEngine(boards, JobWorker(folder=folder / "worker"))

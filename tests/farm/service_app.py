@@ -1,4 +1,4 @@
-"""A service in this process, for tests: a scripted engine, a client for it, and what most tests put into it."""
+"""A service in this process for tests, with a scripted engine, a client, and common submissions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODEL, INPUT = b"model bytes", b"input bytes"
 
 @dataclass
 class Service:
-    """A service. client: of the administrator of this host, until there is a token."""
+    """A service. client: sends requests as the administrator of this host, as long as there is no token."""
 
     app: FastAPI
     farm: Farm
@@ -85,7 +85,7 @@ class Service:
 
 
 def farm_with(database: Database, folder: Path, act: Act = passed, **settings: Any) -> Farm:
-    """Returns a farm over BOARDS whose attempts are calls of `act`."""
+    """Returns a farm over BOARDS in which each attempt is a call of `act`."""
     with database.write() as session:
         ensure_project(session)
     artifacts = open_artifacts(str(folder / "artifacts"))
@@ -111,7 +111,7 @@ def serving(
 
 
 def error_of(reply: httpx.Response, status: int) -> dict[str, str]:
-    """Returns the error of a reply, which has this status and the one shape."""
+    """Checks that a reply has this status and the form of an error, and returns the error."""
     assert reply.status_code == status, reply.text
     body = reply.json()
     assert set(body) == {"error", "request"} and set(body["error"]) == {"what", "where", "got", "wanted", "next"}

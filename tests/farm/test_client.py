@@ -1,4 +1,4 @@
-"""What the client of a farm does with tokens, files and refusals, on this side of the wire."""
+"""The client of a farm: tokens, files and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = Path(next(iter(qverify.example.__path__)))
 
 
 class Answers:
-    """A server on loopback that answers what it is told to, and keeps what it was sent."""
+    """A loopback server that sends prepared answers and records the requests."""
 
     def __init__(self) -> None:
         self.status, self.body, self.headers = 200, b"{}", dict[str, str]()
@@ -74,12 +74,12 @@ def answers() -> Iterator[Answers]:
         ("http://[::1]:8", "http://[::1]:8"),
     ],
 )
-def test_an_address_is_written_in_one_way(text: str, url: str) -> None:
+def test_server_addresses_are_normalized(text: str, url: str) -> None:
     assert server_url(text) == url
 
 
 @pytest.mark.parametrize("text", ["", "127.0.0.1:80", "ftp://x", "http://", "http://x:99999", "http://x/?a=1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_wrong_server_addresses_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--server"):
         server_url(text)
 
@@ -114,7 +114,7 @@ def test_a_refusal_is_one_line(answers: Answers, status: int, kind: type[Excepti
     assert not any(ord(c) < 32 for c in text) and len(answers.asked) == 1
 
 
-def test_an_answer_that_is_no_json_or_endless_is_refused(answers: Answers) -> None:
+def test_an_answer_that_is_endless_or_not_json_is_refused(answers: Answers) -> None:
     answers.body = b"<html>"
     with FarmServer(answers.url) as server:
         with pytest.raises(ServerError, match="not JSON"):
@@ -124,7 +124,7 @@ def test_an_answer_that_is_no_json_or_endless_is_refused(answers: Answers) -> No
             server.get("/x", max_bytes=1024)
 
 
-def test_a_server_that_is_away_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
     model = str(EXAMPLE / "digits_quant.onnx")
     assert main(["-m", model, "-b", "any", "--server", "http://127.0.0.1:1", "--token", "t"]) == 3
     said = capsys.readouterr().err
@@ -173,7 +173,7 @@ def test_tokens_are_of_mode_600_and_refused_where_others_may_read_them(
             read_tokens(path)
 
 
-def test_files_are_put_once_under_their_digest(
+def test_files_are_uploaded_once_under_their_digest(
     answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -196,7 +196,7 @@ def test_files_are_put_once_under_their_digest(
     assert [one[0] for one in answers.asked] == ["HEAD", "HEAD"] and len(stored) == 3
 
 
-def test_login_keeps_a_token_that_the_server_knows(
+def test_login_stores_a_token_that_the_server_accepts(
     answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tokens.json"

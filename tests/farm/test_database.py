@@ -1,4 +1,4 @@
-"""The database: opened, owned by one, migrated, refused where a later version wrote it."""
+"""The database: opening, the owner's lock, migrations, and refusal if a later version wrote it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def project(name: str) -> Project:
     return Project(id=name, name=name, created=time.time())
 
 
-def test_what_is_written_is_read_and_what_failed_is_not(database: Database) -> None:
+def test_committed_rows_are_read_and_failed_ones_are_not(database: Database) -> None:
     with database.write() as session:
         session.add(project("kept"))
     with pytest.raises(RuntimeError, match="half-way"), database.write() as session:
@@ -34,7 +34,7 @@ def test_what_is_written_is_read_and_what_failed_is_not(database: Database) -> N
         assert [one.name for one in session.scalars(sqlalchemy.select(Project))] == ["kept"]
 
 
-def test_migrations_give_the_tables_of_the_code(database: Database) -> None:
+def test_migrations_create_the_tables_of_the_code(database: Database) -> None:
     engine = database._read_engine
     assert revision_of(engine) == SCHEMA_REVISION
     with engine.connect() as connection:
@@ -57,7 +57,9 @@ def test_a_second_owner_is_refused_with_the_first_ones_name(database_url: str) -
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_a_lost_lock_is_taken_again_or_the_owner_is_told(database_url: str, postgres_server: postgres.Server) -> None:
+def test_a_lost_lock_is_taken_again_or_the_owner_is_informed(
+    database_url: str, postgres_server: postgres.Server
+) -> None:
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^first'"
     first = open_database(database_url, "first")
     postgres_server.execute(end)
@@ -99,7 +101,7 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
 
 
 def test_writers_wait_for_each_other(database: Database) -> None:
-    """Each reads before it writes: without BEGIN IMMEDIATE, SQLite refuses the second at once."""
+    """Each writer reads before it writes. Without BEGIN IMMEDIATE, SQLite would refuse the second at once."""
 
     def add(number: int) -> None:
         for _ in range(5):
@@ -130,13 +132,13 @@ def test_writers_wait_for_each_other(database: Database) -> None:
         ("postgresql://nobody:secret@/x?host=/nowhere", "/nowhere"),
     ],
 )
-def test_a_database_that_cannot_be_is_one_line(url: str, words: str) -> None:
+def test_a_database_that_cannot_be_opened_is_one_line(url: str, words: str) -> None:
     with pytest.raises(DatabaseError, match=words) as error:
         open_database(url)
     assert "\n" not in str(error.value) and "secret" not in str(error.value)
 
 
-def test_a_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "farm.db").write_bytes(b"nothing of the kind" * 1000)
     with pytest.raises(DatabaseError, match=r"farm.db: file is not a database"):
         open_database(str(tmp_path / "farm.db"))

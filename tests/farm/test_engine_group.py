@@ -1,4 +1,4 @@
-"""Several engines as one: each board's tasks go to the part that reaches it."""
+"""Several engines used as one: each board's tasks go to the part that reaches the board."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def started(engine: EngineGroup, task: JobTask) -> queue.SimpleQueue[JobResult]:
     return ended
 
 
-def test_boards_of_several_engines(tmp_path: Path) -> None:
+def test_each_task_goes_to_the_engine_that_reaches_its_board(tmp_path: Path) -> None:
     jobs, hangs = ExampleJobs.make(tmp_path), program(tmp_path / "hangs", "exec sleep 60")
     parts = [
         InProcessEngine(reached_boards([], addresses), JobWorker(tmp_path / "cache"))
@@ -54,9 +54,7 @@ def test_boards_of_several_engines(tmp_path: Path) -> None:
     assert run(group, jobs.task("local")).ending == "busy"
 
 
-def test_many_boards_have_as_many_processes_as_there_are_processors(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_many_boards_use_one_process_per_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     boards = reached_boards([], [f"local?name={at}" for at in range(BOARDS_PER_PROCESS + 1)])
     few = dict(list(boards.items())[:BOARDS_PER_PROCESS])

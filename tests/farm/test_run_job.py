@@ -1,4 +1,4 @@
-"""One attempt of one job on this machine's runtime."""
+"""Attempts of jobs on this machine's runtime."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_failed_with_capture(jobs: ExampleJobs, worker: JobWorker, tmp_path: Pat
 
 
 def test_the_verdict_is_that_of_the_main_job(jobs: ExampleJobs, worker: JobWorker, folder: Path) -> None:
-    """With results of another process as with those of this one."""
+    """Both with host results of another process and with those of this one."""
     import qverify
 
     options = {"dump_all_nodes_results": True, "spot_seed": 7}
@@ -104,7 +104,7 @@ def test_frames(jobs: ExampleJobs, worker: JobWorker) -> None:
 
 
 def test_host_results_are_computed_once(jobs: ExampleJobs, worker: JobWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for another worker of this host, and for several boards at once."""
+    """This is so also for another worker of this host, and for several boards at once."""
     folder, counted = worker.folder / "other", list[int]()
     first, second = JobWorker(folder), JobWorker(folder)
     compute = host_processes.HostProcesses.compute
@@ -126,7 +126,7 @@ def test_host_results_are_computed_once(jobs: ExampleJobs, worker: JobWorker, mo
 
 
 def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: JobWorker) -> None:
-    """A user's mistake: no board is to blame, and nothing was run."""
+    """This is a user's mistake: no board is blamed, and nothing runs."""
     wrong = io.BytesIO()
     np.save(wrong, np.zeros((3, 3, 3), np.float32))
     task = jobs.with_file("wrong.npy", wrong.getvalue()).task(inputs="wrong.npy")
@@ -156,8 +156,8 @@ def test_boards_that_fail(jobs: ExampleJobs, worker: JobWorker, board: str, why:
     assert why in result.why
 
 
-def test_a_board_that_is_taken(jobs: ExampleJobs, worker: JobWorker) -> None:
-    """The lock of the board's name holds also a board without a lock of its own."""
+def test_a_board_in_use_is_busy(jobs: ExampleJobs, worker: JobWorker) -> None:
+    """The lock of the board's name also protects a board without a lock of its own."""
     lock = HostLock(Address("farm", f"{worker.folder}\0local"), "somebody else", 0.0)
     result = run_job(jobs.task(), worker)
     assert (result.ending, result.of_board, result.report) == ("busy", False, "") and "somebody else" in result.why
@@ -166,7 +166,7 @@ def test_a_board_that_is_taken(jobs: ExampleJobs, worker: JobWorker) -> None:
 
 
 def test_timeout_and_cancel(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
-    """A board that hangs is given up at the job's timeout, or where somebody cancels."""
+    """A board that hangs is given up at the job's timeout, or when the job is cancelled."""
     board = program(tmp_path / "hangs", "exec sleep 60")
     assert run_job(jobs.task(), worker).verdict == "PASSED"  # so that the host's sides are no part of the time
     late = run_job(jobs.task(board, timeout_s=2.0), worker)
@@ -182,7 +182,7 @@ def test_timeout_and_cancel(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path
     worker.cancel("unknown")
 
 
-def test_a_process_that_ends_while_it_computes_is_no_workers_end(
+def test_a_crash_of_the_host_process_does_not_end_the_worker(
     jobs: ExampleJobs, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = JobWorker(folder / "crashing")
@@ -197,7 +197,7 @@ def test_a_process_that_ends_while_it_computes_is_no_workers_end(
 
 
 def test_isolated(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
-    """What kills the process of the job loses the job alone."""
+    """A crash of the job's process loses only the job."""
     kills = program(tmp_path / "kills", "kill -9 $PPID; exec sleep 60")
     result = run_job(jobs.task(kills, isolated=True), worker)
     assert (result.ending, result.verdict, result.why) == (
@@ -208,7 +208,7 @@ def test_isolated(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
     assert run_job(jobs.task(isolated=True), worker).verdict == "PASSED"
 
 
-def test_health(worker: JobWorker, tmp_path: Path) -> None:
+def test_health_check(worker: JobWorker, tmp_path: Path) -> None:
     assert check_board(worker, "good", "local") == ""
     assert "no program there" in check_board(worker, "bad", "local?runtime=/nowhere")
     assert "FAILED" in check_board(worker, "wrong", FAULTY)

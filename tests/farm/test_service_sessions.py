@@ -1,4 +1,4 @@
-"""A browser's session: a random id instead of the token, ended by sign-out, time, and with its token."""
+"""Sessions of browsers: a random id instead of the token; they end by logout, by time, and with their token."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(service: Service) -> list[BrowserSession]:
         return list(session.scalars(select(BrowserSession)))
 
 
-def test_the_cookie_holds_a_session_whose_hash_alone_is_kept(any_service: Service) -> None:
+def test_the_cookie_has_a_session_of_which_only_the_hash_is_stored(any_service: Service) -> None:
     secret = any_service.token()
     reply = any_service.client.post(SESSION, json={"token": secret})
     cookie = reply.headers["Set-Cookie"]
@@ -58,7 +58,7 @@ def test_the_cookie_holds_a_session_whose_hash_alone_is_kept(any_service: Servic
     assert any_service.client.get(WHOAMI).json()["role"] == "admin"  # by its cookie
 
 
-def test_a_token_is_no_session_and_a_session_no_token(service: Service) -> None:
+def test_tokens_and_sessions_are_not_interchangeable(service: Service) -> None:
     secret = service.token()
     browser = log_in(service, secret)
     session = browser["Cookie"].partition("=")[2]
@@ -70,7 +70,7 @@ def test_a_token_is_no_session_and_a_session_no_token(service: Service) -> None:
         assert status(service, {"Cookie": f"{NAME}={wrong}"}) == 401
 
 
-def test_sign_out_ends_this_session_alone(any_service: Service) -> None:
+def test_logout_ends_only_this_session(any_service: Service) -> None:
     secret = any_service.token()
     first, second = log_in(any_service, secret), log_in(any_service, secret)
     assert status(any_service, first) == status(any_service, second) == 200
@@ -88,7 +88,7 @@ def test_a_second_log_in_of_a_browser_ends_its_first_session(service: Service) -
     assert (status(service, first), status(service, second), len(rows(service))) == (401, 200, 1)
 
 
-def test_a_token_s_end_ends_its_sessions_at_once(any_service: Service) -> None:
+def test_revoking_a_token_ends_its_sessions_at_once(any_service: Service) -> None:
     admin, secret = any_service.bearer(), any_service.token("viewer", "default")
     browser, other = log_in(any_service, secret), log_in(any_service, any_service.token("viewer", "default"))
     assert status(any_service, browser) == 200
@@ -108,7 +108,7 @@ def test_an_expired_token_ends_its_sessions(service: Service) -> None:
     assert status(service, browser) == 401
 
 
-def test_a_session_ends_unless_it_is_used_and_at_last_in_any_case(database: Database) -> None:
+def test_a_session_ends_when_unused_and_at_its_maximum_age(database: Database) -> None:
     with database.write() as session:
         row, _ = create_token(session, "ann", "admin", None, None, 0.0)
         secret = begin_session(session, row.id, 1000.0)
@@ -138,7 +138,7 @@ def test_a_token_has_a_bounded_number_of_sessions(database: Database) -> None:
     assert lives == [False, False] + [True] * MAX_SESSIONS_PER_TOKEN
 
 
-def test_what_ends_while_it_is_looked_up_is_not_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_revoked_during_its_lookup_is_not_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     known = KnownCallers(service.farm.database)
     secret = service.token()
     monkeypatch.setattr("qverify_farm.service.known_callers._note_use", lambda *_: known.forget())
@@ -155,7 +155,7 @@ def test_behind_https_the_cookie_is_never_sent_in_the_clear(how: str, tmp_path: 
         assert "; Secure" in service.client.delete(f"{url}{SESSION}").headers["Set-Cookie"]
 
 
-def test_another_site_s_page_logs_nobody_in_and_wrong_tokens_are_limited(service: Service) -> None:
+def test_pages_of_other_sites_cannot_log_in_and_wrong_tokens_are_limited(service: Service) -> None:
     secret = service.token()
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         error_of(service.client.post(SESSION, json={"token": secret}, headers=headers), 403)
@@ -212,8 +212,8 @@ def test_retention_removes_sessions_that_have_ended(service: Service) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_database_without_sessions_is_given_them(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The first released schema, with its rows, is migrated where it is: its token logs a browser in."""
+def test_a_database_without_sessions_is_migrated(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A database of the first released schema is migrated in place; its token can then log a browser in."""
     if kind == "sqlite":
         with sqlite3.connect(tmp_path / "old.db") as old:
             old.executescript(FIRST.read_text())

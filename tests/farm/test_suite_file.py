@@ -1,4 +1,4 @@
-"""suite.toml: what it means, and every mistake of it told at once."""
+"""suite.toml: its meaning, and the report of all mistakes in it at once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_runners_choose_boards(folder: Path) -> None:
     ]
 
 
-def test_what_a_job_is_given(folder: Path) -> None:
+def test_settings_of_a_job(folder: Path) -> None:
     text = """
         models = ["nets/a_quant.onnx,a.bin"]
         boards = ["desk"]
@@ -125,7 +125,7 @@ def test_what_a_job_is_given(folder: Path) -> None:
     assert job.retries == 2 and len(content) == 64
 
 
-def test_files_are_taken_in_as_they_are_now(folder: Path) -> None:
+def test_files_are_stored_as_they_are_at_submission(folder: Path) -> None:
     suite = read(
         folder, 'models = ["nets/a_quant.onnx"]\ninputs = ["frames"]\nboards = ["desk"]\n[labels]\nfirmware = 1.2'
     )
@@ -177,7 +177,7 @@ def test_files_outside_of_the_suites_folder_have_paths_of_their_own(folder: Path
     assert jobs_of(suite, KNOWN)[0].name == "a_quant frames desk"
 
 
-def test_every_mistake_is_told_at_once(folder: Path) -> None:
+def test_every_mistake_is_reported_at_once(folder: Path) -> None:
     text = """
         model = "x"
         models = ["nets/c_quant.onnx", {files = "nets/a_quant.onnx", repeats = 0, bords = ["desk"]}, "*.tflite", 3]
@@ -258,7 +258,7 @@ def test_a_suite_of_too_many_jobs_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"models = [", b"\xff\xfe", b"a = 1\na = 2"])
-def test_a_file_that_is_no_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.toml").write_bytes(content)
     with pytest.raises(BadFileError, match=r"s\.toml: not TOML") as error:
         read_suite(str(tmp_path / "s.toml"), KNOWN)

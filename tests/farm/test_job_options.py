@@ -59,7 +59,7 @@ def test_good_options_have_no_mistakes() -> None:
     }
     assert check_options(good, {"l.csv"}) == []
     assert check_options({"labels": "l.csv"}, {"l.csv"}, inputs=False) == [
-        "labels: wanted inputs, too, whose labels they are"
+        "labels: wanted inputs, too, to which the labels belong"
     ]
 
 

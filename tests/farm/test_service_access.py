@@ -245,7 +245,7 @@ def test_too_many_requests_without_a_token_lock_nobody_else_out(tmp_path: Path) 
 
 
 def test_a_bucket_fills_again_and_forgets_the_oldest() -> None:
-    limit = RateLimit(2.0, 2, most_keys=2)
+    limit = RateLimit(2.0, 2, max_keys=2)
     assert [limit.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 0.5]
     assert limit.wait_s("a", 0.5) == 0.0
     assert limit.wait_s("a", -100.0) == 0.5  # a clock that went back gives nothing

@@ -133,7 +133,7 @@ def test_a_slow_listener_is_disconnected_and_the_others_stay(tmp_path: Path, mon
             for n in range(3):
                 say(database, str(n), None)
                 found = feed._read()
-                feed._hand_out(found)
+                feed._distribute(found)
                 assert (await anext(quick)).content == {"said": str(n)}
             assert [one.content["said"] async for one in slow] == ["1"]
             assert feed.listeners == 1

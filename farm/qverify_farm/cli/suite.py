@@ -133,8 +133,8 @@ def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
 
     with opened_database(database) as farm:
         with farm.read() as session:
-            found = find_run(session, id)
-        report = report_of(farm, found.id)
+            suite_run = find_run(session, id)
+        report = report_of(farm, suite_run.id)
     outputs.save(report)
     outputs.show(report)
     return EXIT_STATUS[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3

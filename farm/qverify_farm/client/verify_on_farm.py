@@ -151,7 +151,9 @@ def _read_run(server: FarmServer, run: str) -> tuple[list[dict[str, Any]], str]:
         or not rows
         or not all(isinstance(entry, dict) and "state" in entry for entry in rows)
     ):
-        raise ServerError(f"{server.url}: it does not tell the run's jobs; is this a qverify server of this version?")
+        raise ServerError(
+            f"{server.url}: its answer does not list the run's jobs; is this a qverify server of this version?"
+        )
     return rows, state
 
 

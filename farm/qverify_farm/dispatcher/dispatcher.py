@@ -251,7 +251,7 @@ class Dispatcher:
         board = self._state.lab.boards.get(name)
         if board is not None and not board.checking:
             board.next_check, board.health.quarantined = at.now, True
-            board.why = board.why or "a health check was asked for"
+            board.why = board.why or "a health check was requested"
             self._state.board_changed(board, at)
             self._poll_soon(at)
 

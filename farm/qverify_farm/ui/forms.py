@@ -172,10 +172,10 @@ async def _upload_files(calls: ApiCalls, uploads: list[UploadFile], folder: str)
     return collected, list(collected)
 
 
-def _job_path(given: str) -> str:
+def _job_path(file_name: str) -> str:
     """Returns the job's path for an uploaded file: its path below the chosen folder, or its name, with illegal characters
     replaced."""
-    parts = [item for item in PurePosixPath(given.replace("\\", "/")).parts if item not in ("/", ".", "..")]
+    parts = [item for item in PurePosixPath(file_name.replace("\\", "/")).parts if item not in ("/", ".", "..")]
     below = parts[1:] if len(parts) > 1 else parts
     clean = ["".join("_" if c in ",:" or not c.isprintable() else c for c in item)[:120] for item in below[:4]]
     return "/".join(clean) or "file"

@@ -19,7 +19,7 @@ VALUES = frozenset(
     }
 )
 _RUNS = "it runs a command or loads code on the host of the board"
-_REACHES = "how a board is reached and what runs on it belongs into the inventory of its host"
+_REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
 REFUSED = {
     **dict.fromkeys(("reference_python", "reference_engine", "reference_timeout", "task_metric"), _RUNS),
     **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
@@ -55,7 +55,7 @@ def _check_keywords(
         if not isinstance(path := allowed.pop(keyword), str) or path not in files:
             mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
     if "labels" in options and not inputs:
-        mistakes.append("labels: wanted inputs, too, whose labels they are")
+        mistakes.append("labels: wanted inputs, too, to which the labels belong")
     return mistakes, allowed
 
 

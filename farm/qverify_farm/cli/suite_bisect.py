@@ -18,7 +18,7 @@ from qverify_farm.cli.suite_boards import read_here
 from qverify_farm.cli.suite_work import run_suite, say_interrupted
 from qverify_farm.store.states import INCONCLUSIVE
 from qverify_farm.suites.bisect import bisect
-from qverify_farm.suites.formats.rows import headline
+from qverify_farm.suites.formats.report_lines import headline
 
 MAX_VERSIONS, MAX_LIST_BYTES = 10_000, 1 << 20
 PLACEHOLDER = "{version}"

@@ -22,7 +22,7 @@ from qverify_farm.store.states import DONE, RUNNING
 from qverify_farm.store.tables import SuiteRun
 from qverify_farm.store.verdicts import take_baseline
 from qverify_farm.suites.expand import files_of
-from qverify_farm.suites.formats.rows import format_time
+from qverify_farm.suites.formats.report_lines import format_time
 from qverify_farm.suites.formats.text import columns
 
 

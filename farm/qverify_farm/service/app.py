@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from qverify import __version__
 
+from qverify_farm.service.error_replies import handle_errors
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.guard import Guard
 from qverify_farm.service.json_log import log
-from qverify_farm.service.replies import handle_errors
 from qverify_farm.service.retention import Retention
 from qverify_farm.service.routes import (
     administration,

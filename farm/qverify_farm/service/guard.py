@@ -12,9 +12,9 @@ from collections.abc import Callable
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qverify_farm.service.error_replies import error_reply
 from qverify_farm.service.errors import ApiError, too_busy
 from qverify_farm.service.json_log import REQUEST_LOGGER, log
-from qverify_farm.service.replies import error_reply
 from qverify_farm.service.settings import ServiceSettings
 
 # Routes with file bodies, which are streamed.

@@ -21,9 +21,9 @@ from qverify_farm.service.access import (
     is_secure,
     same_origin,
 )
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.retention import Retention
 from qverify_farm.service.routes.artifacts import used_bytes
 from qverify_farm.service.schemas.lab import (

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.schemas.lab import Artifacts, ArtifactShort
 from qverify_farm.service.schemas.texts import Limit, Offset, Sha256Path, TitleQuery
 from qverify_farm.store.artifact_rows import keep_artifact

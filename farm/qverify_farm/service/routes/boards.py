@@ -11,13 +11,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from qverify_farm.service.access import ADMIN_OF_ALL, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
+from qverify_farm.service.row_replies import board_reply
 from qverify_farm.service.schemas.lab import Boards, BoardShort, Drain, QueueState
 from qverify_farm.service.schemas.runs import Changed
 from qverify_farm.service.schemas.texts import plain
-from qverify_farm.service.shown_rows import board_reply
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.tables import Board, Job, SuiteRun

@@ -14,10 +14,10 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 
 from qverify_farm.service.access import Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import too_busy
 from qverify_farm.service.event_feed import FeedEvent, feed_event
 from qverify_farm.service.known_callers import REMEMBER_S
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.routes.runs import find_run
 from qverify_farm.service.schemas.lab import Events, EventShort
 from qverify_farm.service.schemas.texts import ID, Limit

@@ -12,8 +12,8 @@ from sqlalchemy import delete, select
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.routes.runs import find_run
 from qverify_farm.service.schemas.runs import (
     BaselineOf,

@@ -7,13 +7,13 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from sqlalchemy import select
 
 from qverify_farm.service.access import Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.report_pages import POLICY, ReportPages
 from qverify_farm.service.routes.artifacts import find_artifact, safe_name
+from qverify_farm.service.row_replies import attempt_reply, job_values
 from qverify_farm.service.schemas.runs import JobWhole, ResultFile
 from qverify_farm.service.schemas.texts import IdPath
-from qverify_farm.service.shown_rows import attempt_reply, job_values
 from qverify_farm.service.triage_engine import is_lane, page_of
 from qverify_farm.store.tables import Artifact, Attempt, Job, SuiteRun
 

@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from qverify_farm.service.access import CurrentCaller, farm_of
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.farm import Farm, why_unwell
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.schemas.lab import Alive, Check, Ready
 
 router = APIRouter(tags=["operations"])

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query
 from sqlalchemy import select
 
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
+from qverify_farm.service.row_replies import counts_of_runs, job_reply, run_reply
 from qverify_farm.service.schemas.runs import (
     Cancel,
     Changed,
@@ -26,7 +27,6 @@ from qverify_farm.service.schemas.runs import (
     Verification,
 )
 from qverify_farm.service.schemas.texts import ID, IdPath, Limit, Offset, TitleQuery
-from qverify_farm.service.shown_rows import counts_of_runs, job_reply, run_reply
 from qverify_farm.service.submissions import queued_jobs, submit_suite, submit_verification
 from qverify_farm.service.triage_submissions import submit_triage
 from qverify_farm.store.runs import cancel_run, counts_of, reopen_run

@@ -10,9 +10,9 @@ from fastapi import APIRouter
 from sqlalchemy import func, select
 
 from qverify_farm.service.access import ADMIN, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import error_responses
 from qverify_farm.service.schemas.lab import Done, NewWebhook, WebhookMade, Webhooks, WebhookShort
 from qverify_farm.service.schemas.texts import IdPath
 from qverify_farm.service.webhook_sender import check_url

@@ -7,7 +7,7 @@ from html import escape
 
 from qverify.printable import visible
 
-from qverify_farm.suites.formats.rows import (
+from qverify_farm.suites.formats.report_lines import (
     duration_s,
     flaky_lines,
     format_time,

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 from qverify.printable import visible
 
 from qverify_farm.store.states import INCONCLUSIVE
-from qverify_farm.suites.formats.rows import duration_s, flaky_lines, headline, reason, trend_lines
+from qverify_farm.suites.formats.report_lines import duration_s, flaky_lines, headline, reason, trend_lines
 from qverify_farm.suites.suite_report import JobRow, SuiteReport
 
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")

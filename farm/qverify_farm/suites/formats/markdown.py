@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qverify.printable import visible
 
-from qverify_farm.suites.formats.rows import (
+from qverify_farm.suites.formats.report_lines import (
     flaky_lines,
     format_time,
     headline,

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from qverify.printable import visible
 
-from qverify_farm.suites.formats.rows import flaky_lines, headline, reason, trend_lines, verdict_words, worst_first
+from qverify_farm.suites.formats.report_lines import (
+    flaky_lines,
+    headline,
+    reason,
+    trend_lines,
+    verdict_words,
+    worst_first,
+)
 from qverify_farm.suites.suite_report import SuiteReport
 
 MAX_ROWS = 40

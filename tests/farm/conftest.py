@@ -66,23 +66,23 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 
 @pytest.fixture
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes dispatchers read the database often."""
     monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
 @pytest.fixture
-def work(database: Database, artifacts: Artifacts, quick_looks: None) -> Iterator[Callable[..., Working]]:
-    """Starts dispatchers, and closes them."""
-    made: list[Working] = []
+def work(database: Database, artifacts: Artifacts, quick_polls: None) -> Iterator[Callable[..., Working]]:
+    """A function that starts dispatchers, which are closed after the test."""
+    started: list[Working] = []
 
     def start(engine: ScriptedEngine, **options: Any) -> Working:
-        made.append(Working(database, engine, artifacts, **options))
-        return made[-1]
+        started.append(Working(database, engine, artifacts, **options))
+        return started[-1]
 
     yield start
-    for one in made:
-        one.dispatcher.close(2.0)
+    for working in started:
+        working.dispatcher.close(2.0)
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
     """A service over an SQLite file."""
     from tests.farm.service_app import serving
 
-    with serving(str(tmp_path / "farm.db"), tmp_path) as found:
-        yield found
+    with serving(str(tmp_path / "farm.db"), tmp_path) as service:
+        yield service
 
 
 @pytest.fixture
@@ -99,5 +99,5 @@ def any_service(database_url: str, tmp_path: Path) -> Iterator[Service]:
     """A service over a database, once for each kind."""
     from tests.farm.service_app import serving
 
-    with serving(database_url, tmp_path) as found:
-        yield found
+    with serving(database_url, tmp_path) as service:
+        yield service

@@ -36,9 +36,9 @@ def submit(
     }
     with database.write() as session:
         project = ensure_project(session)
-        new = NewRun(project.id, "nightly", submitter, {"name": "nightly", "files": files, **definition})
-        jobs = [NewJob(f"m in {want} {n}", "m", (want,), settings, retries) for n, want in enumerate(wanted)]
-        return submit_run(session, new, jobs).id
+        new_run = NewRun(project.id, "nightly", submitter, {"name": "nightly", "files": files, **definition})
+        jobs = [NewJob(f"m in {words} {n}", "m", (words,), settings, retries) for n, words in enumerate(wanted)]
+        return submit_run(session, new_run, jobs).id
 
 
 def jobs(database: Database, run: str) -> list[Job]:

@@ -33,16 +33,16 @@ def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
     artifacts, settings = open_artifacts(str(folder / "artifacts")), ServiceSettings()
     boards = {name: ReachedBoard(name, address, {"soc": "x"}, "here") for name, address in BOARDS.items()}
     engine = InProcessEngine(boards, JobWorker(folder=folder / "worker"))
-    both = TriageEngine(engine, artifacts, folder / "triage", 1)
-    farm = open_farm(open_database(str(folder / "farm.db"), "a test"), artifacts, both, settings)
+    engine_with_lanes = TriageEngine(engine, artifacts, folder / "triage", 1)
+    farm = open_farm(open_database(str(folder / "farm.db"), "a test"), artifacts, engine_with_lanes, settings)
     app = create_app(farm)
     add_pages(app)
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, args=([listening],))
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             end = time.monotonic() + 30
             while not server.started and time.monotonic() < end and thread.is_alive():

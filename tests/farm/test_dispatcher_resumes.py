@@ -29,7 +29,7 @@ from tests.farm.dispatching import J5, Working, attempts, board, jobs, submit, t
 from tests.farm.scripted_engine import ScriptedEngine, passed
 
 
-@pytest.mark.usefixtures("quick_looks")
+@pytest.mark.usefixtures("quick_polls")
 def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: Artifacts) -> None:
     """The first dispatcher stops as after kill -9: nothing is closed, only its lock is released."""
     database = open_database(database_url, "first")
@@ -62,7 +62,7 @@ def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: 
     again.close()
 
 
-@pytest.mark.usefixtures("quick_looks")
+@pytest.mark.usefixtures("quick_polls")
 def test_jobs_running_at_close_are_queued_for_the_next_dispatcher(database: Database, artifacts: Artifacts) -> None:
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)

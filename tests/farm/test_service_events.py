@@ -33,7 +33,7 @@ from tests.farm.service_app import Service, error_of, farm_with, serving
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_feed, "POLL_S", 0.02)
     monkeypatch.setattr(event_feed, "GAP_S", 0.1)
 

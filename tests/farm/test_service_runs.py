@@ -17,7 +17,7 @@ from tests.farm.service_app import INPUT, MODEL, Service, error_of, serving
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 

@@ -2,13 +2,13 @@
 
 QVerifyError
  +- UsageError        exit 2
- |   +- DatabaseError          a database that cannot be used, and why
- |       +- OwnedError         another process owns it
- |       +- NewerSchemaError   a later version of qverify wrote it
- |   +- SuiteError             suite.toml has mistakes, a line each
- +- ArtifactError     exit 2   bytes that are missing from the artifact store, or are others than their digest says
- +- StoreFullError    exit 3   the artifact store has no room: what needs it waits
- +- ServerError       exit 3   a server that does not answer, or answers something else than the farm
+ |   +- DatabaseError          the database cannot be used
+ |       +- OwnedError         another process owns the database
+ |       +- NewerSchemaError   a later version of qverify wrote the database
+ |   +- SuiteError             suite.toml has mistakes; the message has a line for each
+ +- ArtifactError     exit 2   an artifact is missing from the store, or its bytes do not match its digest
+ +- StoreFullError    exit 3   the artifact store has no room; work that needs it waits
+ +- ServerError       exit 3   a server does not answer, or its answer is not that of a farm
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DatabaseError(UsageError):
 
 
 class OwnedError(DatabaseError):
-    """holder: who owns the database, in words."""
+    """Another process owns the database. `holder` describes that process."""
 
     def __init__(self, text: str, holder: str = ""):
         super().__init__(text)

@@ -26,7 +26,7 @@ from typing import Any
 from qverify.session.demo import SOURCE, write_example
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.engines.engine import Engine, ReachedBoard
+from qverify_farm.engines.engine import JobEngine, ReachedBoard
 from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.open_engine import open_engine
@@ -35,10 +35,10 @@ from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.runs import NewJob, NewRun, ensure_project, submit_run
 from qverify_farm.store.tables import Attempt, Job
-from qverify_farm.suites.expand import definition_of, jobs_of, take_in
+from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 from sqlalchemy import func, select
 
 from scripts.benchmarks.farm_kill import kill9
@@ -137,7 +137,7 @@ class Bench:
         path.write_text(SUITE)
         tags = {name: board.tags for name, board in self._boards.items()}
         self._suite: Suite = read_suite(str(path), tags)
-        self._digests = take_in(self._suite, self._artifacts)
+        self._digests = store_files(self._suite, self._artifacts)
         (self._job,) = jobs_of(self._suite, tags, self._digests)
         assert SOURCE in self._job.settings["models"]
 
@@ -169,13 +169,13 @@ class Bench:
             raise SystemExit(f"scripts/bench farm: {passed} of {jobs} jobs passed, in {attempts} attempts: {why}")
         return figures(len(self._boards), jobs, last - first) | {"cpu_ms_per_job": round(1e3 * cpu / jobs, 2)}
 
-    def _threads(self) -> Engine:
+    def _threads(self) -> JobEngine:
         if self._beside:
             return engine_beside(self._boards, str(self._work / "cache"))
-        return InProcessEngine(self._boards, Worker(self._work / "cache"))
+        return InProcessEngine(self._boards, JobWorker(self._work / "cache"))
 
     @contextlib.contextmanager
-    def _workers(self) -> Iterator[Engine]:
+    def _workers(self) -> Iterator[JobEngine]:
         """Yields the engine of Dask workers that share the boards, once all boards are reached."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""An authority of a test's own, and certificates that it signs."""
+"""Makes a certificate authority and certificates for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qverify_farm.engines.dask_address import TlsFiles
 
 
 def make(folder: Path, name: str) -> TlsFiles:
-    """Returns the files of an authority and of an end that it signed, for 127.0.0.1."""
+    """Returns the files of a new authority, and of a certificate for 127.0.0.1 that it signed."""
     folder.mkdir(parents=True)
     authority = ec.generate_private_key(ec.SECP256R1())
     key = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""Databases of both kinds, for the same tests."""
+"""Fixtures with databases of both kinds, so that tests run over each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def postgres_server() -> Iterator[postgres.Server]:
 
 @pytest.fixture(scope="session")
 def migrated(postgres_server: postgres.Server) -> str:
-    """Name of a PostgreSQL database of the newest schema, to copy."""
+    """The name of a PostgreSQL database with the newest schema, to be copied."""
     postgres_server.execute("CREATE DATABASE migrated")
     open_database(postgres_server.url("migrated")).close()
     return "migrated"
@@ -44,7 +44,7 @@ def migrated(postgres_server: postgres.Server) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """URL of a new database of each kind."""
+    """The URL of a new database, once for each kind."""
     if request.param == "sqlite":
         yield str(tmp_path / "farm.db")
         return
@@ -66,23 +66,23 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 
 @pytest.fixture
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has dispatchers look often at what others may have changed."""
-    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes dispatchers read the database often."""
+    monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
 @pytest.fixture
-def work(database: Database, artifacts: Artifacts, quick_looks: None) -> Iterator[Callable[..., Working]]:
-    """Starts dispatchers, and closes them."""
-    made: list[Working] = []
+def work(database: Database, artifacts: Artifacts, quick_polls: None) -> Iterator[Callable[..., Working]]:
+    """A function that starts dispatchers, which are closed after the test."""
+    started: list[Working] = []
 
     def start(engine: ScriptedEngine, **options: Any) -> Working:
-        made.append(Working(database, engine, artifacts, **options))
-        return made[-1]
+        started.append(Working(database, engine, artifacts, **options))
+        return started[-1]
 
     yield start
-    for one in made:
-        one.dispatcher.close(2.0)
+    for working in started:
+        working.dispatcher.close(2.0)
 
 
 @pytest.fixture
@@ -90,14 +90,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
     """A service over an SQLite file."""
     from tests.farm.service_app import serving
 
-    with serving(str(tmp_path / "farm.db"), tmp_path) as found:
-        yield found
+    with serving(str(tmp_path / "farm.db"), tmp_path) as service:
+        yield service
 
 
 @pytest.fixture
 def any_service(database_url: str, tmp_path: Path) -> Iterator[Service]:
-    """A service over a database of each kind."""
+    """A service over a database, once for each kind."""
     from tests.farm.service_app import serving
 
-    with serving(database_url, tmp_path) as found:
-        yield found
+    with serving(database_url, tmp_path) as service:
+        yield service

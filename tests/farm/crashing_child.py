@@ -1,4 +1,4 @@
-"""A process of work/child.py that does what it is asked for."""
+"""A process for work/child.py that answers, hangs or crashes as requested."""
 
 from __future__ import annotations
 

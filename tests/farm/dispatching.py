@@ -1,4 +1,4 @@
-"""Runs that are submitted to a dispatcher over a scripted engine, and what the database says of them."""
+"""Helpers that submit runs to a dispatcher over a scripted engine, and read their rows from the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(
     submitter: str = "ann",
     **definition: Any,
 ) -> str:
-    """Submits a job for each of `wanted`; returns the run's id."""
+    """Submits a run with a job for each entry of `wanted`, and returns the run's id."""
     files = {"m.onnx": ["0" * 64, 1], "in/a.npy": ["1" * 64, 2], "in/b.npy": ["2" * 64, 3], "x.npy": ["3" * 64, 3]}
     settings = {
         "models": ["m.onnx"],
@@ -36,9 +36,9 @@ def submit(
     }
     with database.write() as session:
         project = ensure_project(session)
-        new = NewRun(project.id, "nightly", submitter, {"name": "nightly", "files": files, **definition})
-        jobs = [NewJob(f"m in {want} {n}", "m", (want,), settings, retries) for n, want in enumerate(wanted)]
-        return submit_run(session, new, jobs).id
+        new_run = NewRun(project.id, "nightly", submitter, {"name": "nightly", "files": files, **definition})
+        jobs = [NewJob(f"m in {words} {n}", "m", (words,), settings, retries) for n, words in enumerate(wanted)]
+        return submit_run(session, new_run, jobs).id
 
 
 def jobs(database: Database, run: str) -> list[Job]:
@@ -62,7 +62,7 @@ def board(database: Database, name: str) -> Board:
 
 
 class Working:
-    """A dispatcher that works on everything until a condition holds."""
+    """A dispatcher that works on all runs until a condition is true."""
 
     def __init__(self, database: Database, engine: ScriptedEngine, artifacts: Artifacts, **options: Any):
         self.dispatcher, self._database = Dispatcher(database, engine, artifacts, **options), database

@@ -1,4 +1,4 @@
-"""Tasks of the packaged example, with their files in an artifact store."""
+"""Makes tasks of the packaged example, with their files in an artifact store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL_NODES = {"dump_all_nodes_results": True}
 
 @dataclass(frozen=True, slots=True)
 class ExampleJobs:
-    """store: holds the example's quantized network and three images. tasks(): a task of them."""
+    """The packaged example. store: contains its quantized network and three images. task(): returns a task with them."""
 
     store: Artifacts
     files: tuple[StoredFile, ...]

@@ -1,4 +1,4 @@
-"""An engine whose boards do as a test says: each attempt is a call of its function, in a thread of its own."""
+"""An engine for tests: each attempt calls a function of the test, in a separate thread."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ Act = Callable[[JobTask], JobResult]
 
 
 def passed(task: JobTask, **values: object) -> JobResult:
-    """Returns a result of the task: PASSED, unless `values` say something else."""
-    usual: dict[str, object] = {"ending": "finished", "verdict": "PASSED", "board_seconds": 0.01}
-    return JobResult(task.job, task.attempt, **{**usual, **values})  # type: ignore[arg-type]
+    """Returns a result of the task with these values. The default is PASSED."""
+    defaults: dict[str, object] = {"ending": "finished", "verdict": "PASSED", "board_seconds": 0.01}
+    return JobResult(task.job, task.attempt, **{**defaults, **values})  # type: ignore[arg-type]
 
 
 class ScriptedEngine:
-    """boards: name to tags. act: makes an attempt's result. check: of a board's name, "" where it is healthy. ran: jobs
-    in the order they began, with their boards. overlaps: attempts that began on a board that held another."""
+    """A JobEngine for tests.
+
+    Attributes:
+        ran: Job, board and attempt number of each started task, in order.
+        tasks: The started tasks, in order.
+        overlaps: The number of attempts that began on a board while another one was running there.
+    """
 
     def __init__(
         self, boards: Mapping[str, Mapping[str, str]], act: Act = passed, check: Callable[[str], str] = lambda _: ""
     ):
+        """boards: tags by board name. act: returns the result of an attempt. check: returns "" for a healthy board, otherwise
+        the reason why its health check fails."""
         self._boards = {
             name: ReachedBoard(name, f"local?name={name}", dict(tags), "here") for name, tags in boards.items()
         }
@@ -42,10 +49,11 @@ class ScriptedEngine:
         return dict(self._boards)
 
     def lose(self, name: str) -> None:
+        """Makes a board unreachable."""
         del self._boards[name]
 
     def cancelled(self, job: str) -> threading.Event:
-        """Set when the job is cancelled, for acts that wait for it."""
+        """Returns an event that is set when the job is cancelled."""
         return self._cancelled[job]
 
     def start(self, task: JobTask, finished: Finished) -> None:

@@ -1,4 +1,4 @@
-"""A whole service, over boards of this process, on a free port of loopback."""
+"""Runs a complete service over boards of this process, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
 from qverify_farm.store.database import open_database
 from qverify_farm.ui.routes import add_pages
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 MODEL = str(Path(next(iter(qverify.example.__path__))) / "digits_quant.onnx")
 CULPRIT = "relu2_QuantizeLinear_Output"
@@ -29,20 +29,20 @@ BOARDS = {"desk": "local", "wrong": f"faulty:local?fault=bitflip@{CULPRIT}"}
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, Farm]]:
-    """A service with pages on a free port of loopback; yields its address."""
-    artifacts, settings = open_artifacts(str(folder / "artifacts")), Settings()
+    """Runs a service with pages on a free loopback port, and yields its address."""
+    artifacts, settings = open_artifacts(str(folder / "artifacts")), ServiceSettings()
     boards = {name: ReachedBoard(name, address, {"soc": "x"}, "here") for name, address in BOARDS.items()}
-    engine = InProcessEngine(boards, Worker(folder=folder / "worker"))
-    both = TriageEngine(engine, artifacts, folder / "triage", 1)
-    farm = open_farm(open_database(str(folder / "farm.db"), "a test"), artifacts, both, settings)
+    engine = InProcessEngine(boards, JobWorker(folder=folder / "worker"))
+    engine_with_lanes = TriageEngine(engine, artifacts, folder / "triage", 1)
+    farm = open_farm(open_database(str(folder / "farm.db"), "a test"), artifacts, engine_with_lanes, settings)
     app = create_app(farm)
     add_pages(app)
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, args=([listening],))
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             end = time.monotonic() + 30
             while not server.started and time.monotonic() < end and thread.is_alive():

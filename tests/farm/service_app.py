@@ -1,4 +1,4 @@
-"""A service in this process, for tests: a scripted engine, a client for it, and what most tests put into it."""
+"""A service in this process for tests, with a scripted engine, a client, and common submissions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import httpx
 from fastapi import FastAPI
 from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.tokens import create_token
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
@@ -24,7 +24,7 @@ from qverify_farm.store.runs import ensure_project
 
 from tests.farm.scripted_engine import Act, ScriptedEngine, passed
 
-with warnings.catch_warnings():  # Starlette would rather have a successor of httpx, which nobody else here needs
+with warnings.catch_warnings():  # Starlette warns that it prefers a successor of httpx
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
@@ -35,14 +35,14 @@ MODEL, INPUT = b"model bytes", b"input bytes"
 
 @dataclass
 class Service:
-    """A service. client: of the administrator of this host, until there is a token."""
+    """A service. client: sends requests as the administrator of this host, as long as there is no token."""
 
     app: FastAPI
     farm: Farm
     client: TestClient
 
     def token(self, role: str = "admin", project: str | None = None, days: float | None = None) -> str:
-        """Returns a new token's secret."""
+        """Makes a token and returns its secret."""
         with self.farm.database.write() as session:
             if project is not None:
                 ensure_project(session, project)
@@ -50,30 +50,30 @@ class Service:
             return create_token(session, name, role, project, days, time.time())[1]
 
     def bearer(self, role: str = "admin", project: str | None = None) -> dict[str, str]:
-        """Returns the headers of a new token."""
+        """Makes a token and returns the request headers with it."""
         return {"Authorization": f"Bearer {self.token(role, project)}"}
 
     def put(self, data: bytes = MODEL, headers: Mapping[str, str] | None = None, name: str = "") -> str:
-        """Puts bytes; returns their digest."""
+        """Uploads bytes and returns their digest."""
         sha256 = hashlib.sha256(data).hexdigest()
         reply = self.client.put(f"/api/v1/artifacts/{sha256}", content=data, headers=headers, params={"name": name})
         assert reply.status_code == 201, reply.text
         return sha256
 
     def verification(self, headers: Mapping[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-        """Returns the body of a verification whose files are put."""
+        """Uploads the files of a verification and returns its body."""
         files = {"m.onnx": self.put(MODEL, headers), "in/a.npy": self.put(INPUT, headers)}
         return {"models": ["m.onnx"], "files": files, "inputs": "in", "boards": ["j5-0"], **fields}
 
     def submit(self, headers: Mapping[str, str] | None = None, **fields: Any) -> str:
-        """Submits a verification; returns its run."""
+        """Submits a verification and returns the id of its run."""
         body = self.verification(headers, **fields)
         reply = self.client.post("/api/v1/verifications", json=body, headers=headers)
         assert reply.status_code == 201, reply.text
         return str(reply.json()["id"])
 
     def ended(self, run: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Returns a run when it has ended."""
+        """Waits until a run has ended, and returns it."""
         end = time.monotonic() + 20
         while time.monotonic() < end:
             reply = self.client.get(f"/api/v1/runs/{run}", headers=headers)
@@ -85,13 +85,13 @@ class Service:
 
 
 def farm_with(database: Database, folder: Path, act: Act = passed, **settings: Any) -> Farm:
-    """Returns a farm over BOARDS whose attempts are calls of `act`."""
+    """Returns a farm over BOARDS in which each attempt is a call of `act`."""
     with database.write() as session:
         ensure_project(session)
     artifacts = open_artifacts(str(folder / "artifacts"))
-    chosen = Settings(**{"stop_s": 2.0, "heartbeat_s": 0.05, **settings})
-    engine = TriageEngine(ScriptedEngine(BOARDS, act), artifacts, folder / "triages", chosen.triages)
-    return open_farm(database, artifacts, engine, chosen)
+    service_settings = ServiceSettings(**{"stop_s": 2.0, "heartbeat_s": 0.05, **settings})
+    engine = TriageEngine(ScriptedEngine(BOARDS, act), artifacts, folder / "triages", service_settings.triages)
+    return open_farm(database, artifacts, engine, service_settings)
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ def serving(
 
 
 def error_of(reply: httpx.Response, status: int) -> dict[str, str]:
-    """Returns the error of a reply, which has this status and the one shape."""
+    """Checks that a reply has this status and the form of an error, and returns the error."""
     assert reply.status_code == status, reply.text
     body = reply.json()
     assert set(body) == {"error", "request"} and set(body["error"]) == {"what", "where", "got", "wanted", "next"}

@@ -1,4 +1,4 @@
-"""The artifact store: what is put is read back, checked; nothing half-written; a full disk is told apart."""
+"""The artifact store: stored bytes are read back and checked, nothing is half-written, a full disk is recognized."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError, StoreFullError
 from qverify_farm.store import artifacts as module
-from qverify_farm.store.artifact_backends import Objects
-from qverify_farm.store.artifacts import Artifacts, Writing, open_artifacts
+from qverify_farm.store.artifact_backends import ObjectStoreBackend
+from qverify_farm.store.artifacts import Artifacts, ArtifactWriter, open_artifacts
 
 DATA = b"activations" * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
     return open_artifacts(str(tmp_path / "store") if request.param == "folder" else f"memory://{tmp_path}")
 
 
-def test_what_is_put_is_read_back(store: Artifacts, tmp_path: Path) -> None:
+def test_stored_bytes_are_read_back(store: Artifacts, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(DATA)
     stored = store.put_file(tmp_path / "m.onnx")
     assert (stored.sha256, stored.size) == (DIGEST, len(DATA)) and store.exists(DIGEST)
@@ -33,21 +33,21 @@ def test_what_is_put_is_read_back(store: Artifacts, tmp_path: Path) -> None:
         assert file.read(11) == b"activations"
     store.copy_to(DIGEST, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == DATA
-    assert [(one, type(when)) for one, when in store.listed()] == [(stored, float)]
+    assert [(one, type(when)) for one, when in store.entries()] == [(stored, float)]
     assert (store.usage().files, store.usage().bytes) == (1, len(DATA))
     store.delete(DIGEST)
     store.delete(DIGEST)
     assert not store.exists(DIGEST) and store.usage().files == 0
 
 
-def test_bytes_of_a_folder_have_a_path(tmp_path: Path) -> None:
+def test_artifacts_in_a_folder_have_a_path(tmp_path: Path) -> None:
     store = open_artifacts(f"file://{tmp_path}")
     store.put_bytes(DATA)
     assert store.path_of(DIGEST) == tmp_path / "sha" / DIGEST[:2] / DIGEST[2:4] / DIGEST
     assert open_artifacts("memory://nowhere").path_of(DIGEST) is None
 
 
-def test_what_is_not_there_is_told(store: Artifacts, tmp_path: Path) -> None:
+def test_missing_artifacts_are_reported(store: Artifacts, tmp_path: Path) -> None:
     for act in (store.read, store.open, lambda digest: store.copy_to(digest, tmp_path / "copy")):
         with pytest.raises(ArtifactError, match=f"nothing is stored under {DIGEST}"):
             act(DIGEST)
@@ -55,13 +55,13 @@ def test_what_is_not_there_is_told(store: Artifacts, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", DIGEST.upper(), DIGEST[:-1], DIGEST + "\n"])
-def test_a_digest_is_never_a_path(store: Artifacts, name: str) -> None:
+def test_a_path_is_not_accepted_as_a_digest(store: Artifacts, name: str) -> None:
     for act in (store.read, store.open, store.exists, store.delete, store.path_of):
         with pytest.raises(ArtifactError, match="wanted 64 hexadecimal digits"):
             act(name)
 
 
-def test_damaged_bytes_are_never_handed_out(tmp_path: Path) -> None:
+def test_damaged_bytes_are_never_returned(tmp_path: Path) -> None:
     store = open_artifacts(str(tmp_path))
     store.put_bytes(DATA)
     path = store.path_of(DIGEST)
@@ -77,24 +77,24 @@ def test_damaged_bytes_are_never_handed_out(tmp_path: Path) -> None:
     assert store.read(DIGEST) == DATA
 
 
-def test_what_failed_leaves_nothing(store: Artifacts) -> None:
+def test_a_failed_write_leaves_nothing(store: Artifacts) -> None:
     with pytest.raises(UsageError, match="more than 10 bytes"):
         store.put_stream([DATA], limit=10)
     with pytest.raises(ArtifactError, match=f"SHA-256 is {DIGEST}, wanted {'0' * 64}"):
         store.put_stream([DATA], expected="0" * 64)
-    with pytest.raises(RuntimeError), store.writing() as writing:
-        writing.write(DATA)
+    with pytest.raises(RuntimeError), store.writer() as writer:
+        writer.write(DATA)
         raise RuntimeError
     assert store.usage().files == 0 and not list(store._backend.scratch().iterdir())
 
 
-def test_too_many_bytes_to_read_are_refused_before(store: Artifacts) -> None:
+def test_a_too_large_artifact_is_refused_before_it_is_read(store: Artifacts) -> None:
     store.put_bytes(DATA)
     with pytest.raises(ArtifactError, match="11000 bytes, wanted at most 10"):
         store.read(DIGEST, limit=10)
 
 
-def test_parts_of_a_process_that_ended_long_ago_are_removed(tmp_path: Path) -> None:
+def test_old_unfinished_files_are_removed(tmp_path: Path) -> None:
     open_artifacts(str(tmp_path))
     for name in ("part-old", "part-new"):
         (tmp_path / "parts" / name).touch()
@@ -103,9 +103,9 @@ def test_parts_of_a_process_that_ended_long_ago_are_removed(tmp_path: Path) -> N
     assert [one.name for one in (tmp_path / "parts").iterdir()] == ["part-new"]
 
 
-def test_a_full_disk_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_store_full_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/full", "wb", buffering=0) as full, pytest.raises(StoreFullError, match="No space left"):
-        Writing(full, None).write(DATA)  # type: ignore[arg-type]
+        ArtifactWriter(full, None).write(DATA)  # type: ignore[arg-type]
     store = open_artifacts(str(tmp_path))
     assert store.has_room()
     monkeypatch.setattr(module, "KEEP_FREE_BYTES", 1 << 62)
@@ -115,24 +115,24 @@ def test_a_full_disk_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("url", ["nothing://x", "/dev/null/x"])
-def test_a_store_that_cannot_be_is_one_line(url: str) -> None:
+def test_a_store_that_cannot_be_opened_is_one_line(url: str) -> None:
     with pytest.raises(UsageError) as error:
         open_artifacts(url)
     assert "\n" not in str(error.value) and url in str(error.value)
 
 
-def test_an_object_store_is_used_as_a_folder_is(tmp_path: Path) -> None:
-    """obstore's own store in memory: the calls are those of s3://."""
+def test_an_object_store_works_like_a_folder(tmp_path: Path) -> None:
+    """Uses obstore's store in memory, with the same calls as for s3://."""
     import obstore
     from obstore.store import MemoryStore
 
-    store = Artifacts("memory", Objects(obstore, MemoryStore()))
+    store = Artifacts("memory", ObjectStoreBackend(obstore, MemoryStore()))
     stored = store.put_bytes(DATA)
     assert store.read(DIGEST) == DATA and store.size_of(DIGEST) == len(DATA) and store.path_of(DIGEST) is None
     with store.open(DIGEST) as file:
         file.seek(11)
         assert file.read(11) == b"activations"
-    assert [one for one, _ in store.listed()] == [stored]
+    assert [one for one, _ in store.entries()] == [stored]
     store.copy_to(DIGEST, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == DATA
     store.delete(DIGEST)
@@ -143,8 +143,8 @@ def test_an_object_store_is_used_as_a_folder_is(tmp_path: Path) -> None:
 
 
 def test_object_stores_are_opened_by_obstore(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No server is asked before something is read."""
+    """Opening a store contacts no server."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert isinstance(open_artifacts("s3://bucket/qverify")._backend, Objects)
+    assert isinstance(open_artifacts("s3://bucket/qverify")._backend, ObjectStoreBackend)
     with pytest.raises(UsageError, match="--artifacts s3://:"):
         open_artifacts("s3://")

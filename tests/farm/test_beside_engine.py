@@ -1,4 +1,4 @@
-"""The engine whose threads are in a process beside this one."""
+"""The engine with threads in a process beside this one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> ExampleJobs:
 
 @pytest.fixture(scope="module")
 def boards(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A board that kills the process that runs its job, and one that says nothing."""
+    """A board that kills the process that runs its job, and a board that hangs."""
     folder = tmp_path_factory.mktemp("boards")
     return program(folder / "kills", "kill -9 $PPID; exec sleep 60"), program(folder / "hangs", "exec sleep 60")
 
@@ -46,7 +46,7 @@ def started(engine: BesideEngine, task: JobTask) -> queue.SimpleQueue[JobResult]
 
 
 def run(engine: BesideEngine, task: JobTask) -> JobResult:
-    """Runs it, again where no process was there to begin it."""
+    """Runs a task, and repeats it while there is no process to begin it."""
     end = time.monotonic() + WAIT_S
     while (result := started(engine, task).get(timeout=WAIT_S)).ending == "busy" and time.monotonic() < end:
         time.sleep(0.2)
@@ -68,7 +68,7 @@ def test_results_checks_and_cancel(engine: BesideEngine, jobs: ExampleJobs, boar
     assert ended.get(timeout=WAIT_S).ending == "cancelled"
 
 
-def test_a_process_that_dies_loses_what_it_runs_and_comes_back(
+def test_a_process_that_dies_loses_its_jobs_and_is_restarted(
     engine: BesideEngine, jobs: ExampleJobs, boards: tuple[str, str]
 ) -> None:
     run(engine, jobs.task())
@@ -79,8 +79,10 @@ def test_a_process_that_dies_loses_what_it_runs_and_comes_back(
     assert run(engine, jobs.task()).verdict == "PASSED"
 
 
-def test_closed(jobs: ExampleJobs, boards: tuple[str, str], tmp_path: Path) -> None:
-    """Nothing is left, and what comes afterwards is not begun."""
+def test_a_closed_engine_leaves_nothing_and_starts_nothing(
+    jobs: ExampleJobs, boards: tuple[str, str], tmp_path: Path
+) -> None:
+    """No process is left, and later tasks are not begun."""
     engine = BesideEngine(reached_boards([], [boards[1]]), str(tmp_path))
     process = psutil.Process(engine.process_id)
     ended = started(engine, jobs.task(boards[1]))
@@ -93,7 +95,7 @@ def test_closed(jobs: ExampleJobs, boards: tuple[str, str], tmp_path: Path) -> N
     assert not process.is_running() and not any(child.is_running() for child in children)
 
 
-def test_it_ends_with_its_parent(jobs: ExampleJobs, tmp_path: Path) -> None:
+def test_the_process_ends_with_its_parent(jobs: ExampleJobs, tmp_path: Path) -> None:
     engine = BesideEngine(reached_boards([], ["local"]), str(tmp_path))
     assert run(engine, jobs.task()).verdict == "PASSED"
     process = psutil.Process(engine.process_id)

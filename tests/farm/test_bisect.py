@@ -1,4 +1,5 @@
-"""The search for the first bad version: right for every place, few judgements, versions without a verdict skipped and said."""
+"""The search for the first bad version: correct for every position, with few runs; versions without a verdict are skipped and
+reported."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def test_the_first_bad_version_is_found_with_few_runs(first_bad: int) -> None:
     assert len(found.judged) <= 7 and found.sentence == f"the first bad version is {found.bad}; {found.good} is good"
 
 
-def test_versions_without_a_verdict_are_skipped_and_said() -> None:
+def test_versions_without_a_verdict_are_skipped_and_reported() -> None:
     found = search(10, unclear=(9, 0, 19))
     assert (found.good, found.bad, found.between) == ("1.8", "1.10", ["1.9"])
     assert found.sentence == "the first bad version is 1.10 or one of 1.9, which gave no verdict; 1.8 is good"
@@ -40,11 +41,11 @@ def test_versions_without_a_verdict_are_skipped_and_said() -> None:
         (5, tuple(range(20)), "not found; no verdict: 1.19"),
     ],
 )
-def test_nothing_to_search_between_is_said(first_bad: int, unclear: tuple[int, ...], words: str) -> None:
+def test_missing_good_or_bad_end_is_reported(first_bad: int, unclear: tuple[int, ...], words: str) -> None:
     found = search(first_bad, unclear)
     assert not found.is_found and found.sentence.startswith(words)
 
 
-def test_a_list_in_the_wrong_order_is_said() -> None:
+def test_a_list_in_the_wrong_order_is_reported() -> None:
     found = bisect(["2.0", "1.0"], {"2.0": "FAILED", "1.0": "PASSED"}.__getitem__)
     assert not found.is_found and "wanted the oldest version first" in found.sentence

@@ -1,4 +1,4 @@
-"""What the client of a farm does with tokens, files and refusals, on this side of the wire."""
+"""The client of a farm: tokens, files and refusals."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from qverify.cli.main import main
 from qverify.errors import BadFileError, UsageError
 
 pytest.importorskip("httpx", reason="qverify[service] is not installed")
-from qverify_farm.client.asked_files import asked_files, put_files
-from qverify_farm.client.http import Server, TooBusyError, server_url
+from qverify_farm.client.http import FarmServer, TooBusyError, server_url
+from qverify_farm.client.job_files import collect_job_files, upload_files
 from qverify_farm.client.tokens import read_tokens, save_token, token_for
-from qverify_farm.client.verify_on_farm import AskedOnFarm, check_asked
+from qverify_farm.client.verify_on_farm import FarmRequest, check_farm_request
 from qverify_farm.errors import ServerError
 
 EXAMPLE = Path(next(iter(qverify.example.__path__)))
 
 
 class Answers:
-    """A server on loopback that answers what it is told to, and keeps what it was sent."""
+    """A loopback server that sends prepared answers and records the requests."""
 
     def __init__(self) -> None:
         self.status, self.body, self.headers = 200, b"{}", dict[str, str]()
@@ -74,12 +74,12 @@ def answers() -> Iterator[Answers]:
         ("http://[::1]:8", "http://[::1]:8"),
     ],
 )
-def test_an_address_is_written_in_one_way(text: str, url: str) -> None:
+def test_server_addresses_are_normalized(text: str, url: str) -> None:
     assert server_url(text) == url
 
 
 @pytest.mark.parametrize("text", ["", "127.0.0.1:80", "ftp://x", "http://", "http://x:99999", "http://x/?a=1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_wrong_server_addresses_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--server"):
         server_url(text)
 
@@ -107,24 +107,24 @@ def test_an_address_with_a_password_is_not_repeated() -> None:
 def test_a_refusal_is_one_line(answers: Answers, status: int, kind: type[Exception], said: str) -> None:
     answers.status, answers.headers = status, {"Location": "http://elsewhere.example/", "Retry-After": "9"}
     answers.body = json.dumps({"error": {"what": "so\nit \x1b[31mis"}}).encode()
-    with Server(answers.url, "secret", patience_s=0) as server, pytest.raises(kind) as refused:
+    with FarmServer(answers.url, "secret", max_wait_s=0) as server, pytest.raises(kind) as refused:
         server.get("/x")
     text = str(refused.value)
     assert said in text and answers.url in text and "secret" not in text
     assert not any(ord(c) < 32 for c in text) and len(answers.asked) == 1
 
 
-def test_an_answer_that_is_no_json_or_endless_is_refused(answers: Answers) -> None:
+def test_an_answer_that_is_endless_or_not_json_is_refused(answers: Answers) -> None:
     answers.body = b"<html>"
-    with Server(answers.url) as server:
+    with FarmServer(answers.url) as server:
         with pytest.raises(ServerError, match="not JSON"):
             server.get("/x")
         answers.body = b" " * 2048
         with pytest.raises(ServerError, match="more than"):
-            server.get("/x", most=1024)
+            server.get("/x", max_bytes=1024)
 
 
-def test_a_server_that_is_away_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
     model = str(EXAMPLE / "digits_quant.onnx")
     assert main(["-m", model, "-b", "any", "--server", "http://127.0.0.1:1", "--token", "t"]) == 3
     said = capsys.readouterr().err
@@ -142,7 +142,7 @@ def test_options_that_a_farm_refuses_are_named_at_once(capsys: pytest.CaptureFix
 
 def test_a_job_without_a_board_is_refused() -> None:
     with pytest.raises(UsageError, match="-b"):
-        check_asked(AskedOnFarm("http://x", "", ("q.onnx",), ()))
+        check_farm_request(FarmRequest("http://x", "", ("q.onnx",), ()))
 
 
 def test_the_report_of_a_run_does_not_keep_the_token() -> None:
@@ -173,30 +173,30 @@ def test_tokens_are_of_mode_600_and_refused_where_others_may_read_them(
             read_tokens(path)
 
 
-def test_files_are_put_once_under_their_digest(
+def test_files_are_uploaded_once_under_their_digest(
     answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "frames").mkdir()
     (tmp_path / "frames" / "a.raw").write_bytes(b"same")
     (tmp_path / "frames" / "b.raw").write_bytes(b"same")
-    found = asked_files([str(EXAMPLE / "digits_quant.onnx")], "frames", {"seed": 3})
+    found = collect_job_files([str(EXAMPLE / "digits_quant.onnx")], "frames", {"seed": 3})
     assert found.models == ("outside/1/digits_quant.onnx",) and found.inputs == "frames"
     assert found.options == {"seed": 3} and found.given[found.models[0]] == str(EXAMPLE / "digits_quant.onnx")
     answers.status = 404  # to HEAD; then the PUT is refused, too
-    with Server(answers.url, "secret") as server, pytest.raises(UsageError):
-        put_files(server, found.sources)
+    with FarmServer(answers.url, "secret") as server, pytest.raises(UsageError):
+        upload_files(server, found.sources)
     assert [one[0] for one in answers.asked] == ["HEAD", "PUT"]
     assert answers.asked[1][3] == (EXAMPLE / "digits_quant.onnx").read_bytes()
     assert all(authorization == "Bearer secret" for _, _, authorization, _ in answers.asked)
     answers.asked.clear()
     answers.status = 200  # the server has all
-    with Server(answers.url) as server:
-        stored = put_files(server, found.sources)
+    with FarmServer(answers.url) as server:
+        stored = upload_files(server, found.sources)
     assert [one[0] for one in answers.asked] == ["HEAD", "HEAD"] and len(stored) == 3
 
 
-def test_login_keeps_a_token_that_the_server_knows(
+def test_login_stores_a_token_that_the_server_accepts(
     answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tokens.json"

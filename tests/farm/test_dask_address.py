@@ -55,7 +55,7 @@ def test_loopback() -> None:
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example", "", "127.0.0.1.example")))
 
 
-def test_files_of_tls(tmp_path: Path) -> None:
+def test_tls_files(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("ca", "cert", "key")]
     for path in paths:
         path.touch()
@@ -70,16 +70,16 @@ def test_files_of_tls(tmp_path: Path) -> None:
 
 def test_versions() -> None:
     ours = dask_versions.own_versions()
-    assert dask_versions.difference(ours, "it") == ""
-    said = dask_versions.difference({**ours, "Python": "2.7"}, "the scheduler")
+    assert dask_versions.describe_difference(ours, "it") == ""
+    said = dask_versions.describe_difference({**ours, "Python": "2.7"}, "the scheduler")
     assert (
         said == f"the scheduler has other versions: Python 2.7 there, {ours['Python']} here; install the same on both"
     )
-    assert "qverify unknown there" in dask_versions.difference({}, "it")
+    assert "qverify unknown there" in dask_versions.describe_difference({}, "it")
 
 
-def test_boards_of_workers() -> None:
-    """Of two workers that reach one board the first has it; a worker of another version has none."""
+def test_boards_reached_by_workers() -> None:
+    """A board that two workers reach belongs to the first; a worker with other versions has no boards."""
     row: dict[str, Any] = {"name": "desk", "address": "local", "tags": {"soc": "j5"}, "host": "lab1"}
     good, old = dask_versions.own_versions(), dask_versions.own_versions() | {"qverify": "0.0.1"}
     workers = {

@@ -38,7 +38,7 @@ def free_address(scheme: str = "tcp") -> str:
 
 
 def until(true: Callable[[], Any]) -> Any:
-    """Waits until it is true, and returns it."""
+    """Waits until the call returns a true value, and returns that value."""
     end = time.monotonic() + WAIT_S
     while not (found := true()):
         assert time.monotonic() < end, "it does not become true"
@@ -48,7 +48,7 @@ def until(true: Callable[[], Any]) -> Any:
 
 @dataclass(slots=True)
 class Farm:
-    """A scheduler, an engine and one worker. kills: a board that kills its worker; hangs: one that says nothing."""
+    """A scheduler, an engine and a worker. kills: a board that kills its worker. hangs: a board that does not answer."""
 
     scheduler: SchedulerProcess
     engine: DaskEngine
@@ -118,7 +118,7 @@ def test_results_and_checks(farm: Farm) -> None:
     assert farm.start(farm.jobs.task("elsewhere")).get(timeout=WAIT_S).ending == "busy"
 
 
-def test_nothing_listens_beyond_loopback(farm: Farm) -> None:
+def test_the_scheduler_listens_on_loopback_only(farm: Farm) -> None:
     farm.run(farm.jobs.task())
     listening = [
         connection.laddr.ip
@@ -139,7 +139,7 @@ def test_cancel(farm: Farm) -> None:
     assert (result.ending, result.verdict) == ("cancelled", "INCONCLUSIVE")
 
 
-def test_a_worker_that_dies_loses_what_it_runs_and_comes_back(farm: Farm) -> None:
+def test_a_worker_that_dies_loses_its_jobs_and_is_restarted(farm: Farm) -> None:
     farm.run(farm.jobs.task())
     before = farm.working()
     lost = farm.run(farm.jobs.task(farm.kills, job="kills"))
@@ -151,8 +151,8 @@ def test_a_worker_that_dies_loses_what_it_runs_and_comes_back(farm: Farm) -> Non
     assert farm.run(farm.jobs.task()).verdict == "PASSED"
 
 
-def test_a_frozen_worker_is_lost(farm: Farm) -> None:
-    """Thawed, it ends, and another begins in its place."""
+def test_a_frozen_worker_counts_as_lost(farm: Farm) -> None:
+    """When it is continued, it ends, and another is started in its place."""
     farm.run(farm.jobs.task())
     before = farm.working()
     ended = farm.start(farm.jobs.task(farm.hangs, job="frozen"))
@@ -167,8 +167,8 @@ def test_a_frozen_worker_is_lost(farm: Farm) -> None:
     until(lambda: farm.run(farm.jobs.task()).verdict == "PASSED")  # one that is slow to begin may be lost, too
 
 
-def test_a_scheduler_that_dies(farm: Farm) -> None:
-    """What ran is lost; scheduler and worker begin again, and so does the engine."""
+def test_a_scheduler_that_dies_is_restarted(farm: Farm) -> None:
+    """Running tasks are lost; scheduler and worker are restarted, and the engine reconnects."""
     farm.run(farm.jobs.task())
     before = farm.scheduler.process_id
     ended = farm.start(farm.jobs.task(farm.hangs, job="lost"))
@@ -191,7 +191,7 @@ def test_other_versions_are_refused(farm: Farm, monkeypatch: pytest.MonkeyPatch)
         asyncio.run(dask_worker._check_versions(address, None))
 
 
-def test_a_scheduler_of_somebody_else_is_refused() -> None:
+def test_a_foreign_scheduler_is_refused() -> None:
     async def ask() -> None:
         scheduler = import_distributed().Scheduler(host="127.0.0.1", dashboard=False, dashboard_address="127.0.0.1:0")
         async with scheduler:
@@ -202,7 +202,7 @@ def test_a_scheduler_of_somebody_else_is_refused() -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    """Ends with certificates of the same authority work together; others are not let in."""
+    """Ends with certificates of the same authority work together; others are refused."""
     files, strange = certificates.make(tmp_path / "ours", "ours"), certificates.make(tmp_path / "theirs", "theirs")
     jobs, address = ExampleJobs.make(tmp_path), free_address("tls")
     engine = open_engine(address, (files.ca, files.cert, files.key))
@@ -227,7 +227,7 @@ def _words(files: TlsFiles) -> list[str]:
     return ["--tls-ca", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
 
 
-def test_an_address_that_is_taken() -> None:
+def test_an_address_in_use_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UsageError, match="the farm's scheduler could not be started"):

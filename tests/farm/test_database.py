@@ -1,4 +1,4 @@
-"""The database: opened, owned by one, migrated, refused where a later version wrote it."""
+"""The database: opening, the owner's lock, migrations, and refusal if a later version wrote it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
-from qverify_farm.store.database import SCHEMA, Database, default_url, open_database, revision_of
+from qverify_farm.store.database import SCHEMA_REVISION, Database, default_url, open_database, revision_of
 from qverify_farm.store.tables import Base, Project
 
 from tests.farm import postgres
@@ -23,7 +23,7 @@ def project(name: str) -> Project:
     return Project(id=name, name=name, created=time.time())
 
 
-def test_what_is_written_is_read_and_what_failed_is_not(database: Database) -> None:
+def test_committed_rows_are_read_and_failed_ones_are_not(database: Database) -> None:
     with database.write() as session:
         session.add(project("kept"))
     with pytest.raises(RuntimeError, match="half-way"), database.write() as session:
@@ -34,9 +34,9 @@ def test_what_is_written_is_read_and_what_failed_is_not(database: Database) -> N
         assert [one.name for one in session.scalars(sqlalchemy.select(Project))] == ["kept"]
 
 
-def test_migrations_give_the_tables_of_the_code(database: Database) -> None:
-    engine = database._reads
-    assert revision_of(engine) == SCHEMA
+def test_migrations_create_the_tables_of_the_code(database: Database) -> None:
+    engine = database._read_engine
+    assert revision_of(engine) == SCHEMA_REVISION
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
 
@@ -57,7 +57,9 @@ def test_a_second_owner_is_refused_with_the_first_ones_name(database_url: str) -
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_a_lost_lock_is_taken_again_or_the_owner_is_told(database_url: str, postgres_server: postgres.Server) -> None:
+def test_a_lost_lock_is_taken_again_or_the_owner_is_informed(
+    database_url: str, postgres_server: postgres.Server
+) -> None:
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^first'"
     first = open_database(database_url, "first")
     postgres_server.execute(end)
@@ -77,7 +79,7 @@ def test_a_database_of_a_newer_schema_is_refused_with_both_revisions(database_ur
     with opened.write() as session:
         session.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
     opened.close()
-    with pytest.raises(NewerSchemaError, match=f"its schema is 9999, .* knows {SCHEMA} at most"):
+    with pytest.raises(NewerSchemaError, match=f"its schema is 9999, .* knows {SCHEMA_REVISION} at most"):
         open_database(database_url)
 
 
@@ -94,12 +96,12 @@ def test_the_first_released_schema_is_migrated_with_its_rows(tmp_path: Path) -> 
         assert session.execute(sqlalchemy.text("SELECT name, verdict FROM jobs")).all() == [
             ("digits on desk", "PASSED")
         ]
-    assert revision_of(opened._reads) == SCHEMA
+    assert revision_of(opened._read_engine) == SCHEMA_REVISION
     opened.close()
 
 
 def test_writers_wait_for_each_other(database: Database) -> None:
-    """Each reads before it writes: without BEGIN IMMEDIATE, SQLite refuses the second at once."""
+    """Each writer reads before it writes. Without BEGIN IMMEDIATE, SQLite would refuse the second at once."""
 
     def add(number: int) -> None:
         for _ in range(5):
@@ -130,13 +132,13 @@ def test_writers_wait_for_each_other(database: Database) -> None:
         ("postgresql://nobody:secret@/x?host=/nowhere", "/nowhere"),
     ],
 )
-def test_a_database_that_cannot_be_is_one_line(url: str, words: str) -> None:
+def test_a_database_that_cannot_be_opened_is_one_line(url: str, words: str) -> None:
     with pytest.raises(DatabaseError, match=words) as error:
         open_database(url)
     assert "\n" not in str(error.value) and "secret" not in str(error.value)
 
 
-def test_a_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "farm.db").write_bytes(b"nothing of the kind" * 1000)
     with pytest.raises(DatabaseError, match=r"farm.db: file is not a database"):
         open_database(str(tmp_path / "farm.db"))

@@ -1,4 +1,4 @@
-"""The dispatcher over both databases: each job exactly one result; retries, losses, cancelling, quarantine."""
+"""The dispatcher over both kinds of database: exactly one result for each job, retries, losses, cancelling, quarantine."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_every_job_gets_one_result_and_boards_are_never_shared(
     row = the_run(database, run)
     assert (row.state, row.verdict) == ("done", "PASSED") and row.started and row.ended
     with database.read() as session:
-        events = events_after(session, 0, run=run, most=1000)
+        events = events_after(session, 0, run=run, limit=1000)
         assert Counter((e.kind, e.content["state"]) for e in events) == {
             ("job", "running"): 20, ("job", "done"): 20, ("run", "running"): 1, ("run", "done"): 1
         }  # fmt: skip
         assert [b.state for b in all_boards(session)] == ["free"] * 3
 
 
-def test_a_task_is_what_the_row_and_the_definition_say(
+def test_a_task_has_the_values_of_the_row_and_the_definition(
     database: Database, work: Callable[..., Working], artifacts: Artifacts
 ) -> None:
     engine, run = ScriptedEngine(J5), submit(database, ("j5-1",))
@@ -95,7 +95,7 @@ def test_only_inconclusive_is_tried_again_and_on_another_board(
     assert len({name for _, name, _ in engine.ran}) == 2
 
 
-def test_retries_end(database: Database, work: Callable[..., Working]) -> None:
+def test_the_number_of_retries_is_limited(database: Database, work: Callable[..., Working]) -> None:
     run = submit(database, ("j5-0",), retries=2, quarantine=0)
     engine = ScriptedEngine(J5, lambda task: passed(task, verdict="INCONCLUSIVE", why="no answer", of_board=True))
     work(engine).until_ended(run)
@@ -118,10 +118,10 @@ def test_a_job_that_ends_its_process_is_isolated_and_given_up(database: Database
     assert second.verdict == "PASSED" and [t.isolated for t in engine.tasks if t.job == poison] == [False, True, True]
 
 
-def test_a_board_that_others_hold_costs_no_retry(
+def test_a_busy_board_costs_no_retry(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "REST_FIRST_S", 0.01)
+    monkeypatch.setattr(board_health, "FIRST_REST_S", 0.01)
 
     def act(task: JobTask) -> JobResult:
         return JobResult(task.job, task.attempt, "busy", why="ann has it") if task.attempt < 4 else passed(task)
@@ -155,7 +155,7 @@ def test_fail_fast_cancels_the_rest(database: Database, work: Callable[..., Work
     assert (row.state, row.verdict) == ("cancelled", "FAILED") and row.why == "fail-fast: m in j5-0 0 FAILED"
 
 
-def test_a_suite_is_ended_by_its_timeout(database: Database, work: Callable[..., Working]) -> None:
+def test_a_suite_ends_at_its_timeout(database: Database, work: Callable[..., Working]) -> None:
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
         return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
@@ -167,10 +167,10 @@ def test_a_suite_is_ended_by_its_timeout(database: Database, work: Callable[...,
     assert {job.state for job in jobs(database, run)} == {"cancelled"}
 
 
-def test_a_timeout_does_not_wait_for_the_next_look(
+def test_a_timeout_does_not_wait_for_the_next_poll(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 30.0)
+    monkeypatch.setattr(module, "POLL_S", 30.0)
 
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
@@ -181,7 +181,7 @@ def test_a_timeout_does_not_wait_for_the_next_look(
     assert the_run(database, run).why == "timeout of the suite: 0.1 s"
 
 
-def test_a_run_that_somebody_cancels(database: Database, work: Callable[..., Working]) -> None:
+def test_a_run_is_cancelled_by_another_process(database: Database, work: Callable[..., Working]) -> None:
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
         return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
@@ -199,7 +199,7 @@ def test_a_run_that_somebody_cancels(database: Database, work: Callable[..., Wor
 def test_a_board_that_spoils_results_is_quarantined_until_it_is_healthy(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "FIRST_S", 0.02)
+    monkeypatch.setattr(board_health, "FIRST_CHECK_PAUSE_S", 0.02)
     checks: list[str] = []
 
     def check(name: str) -> str:
@@ -222,7 +222,7 @@ def test_a_board_that_spoils_results_is_quarantined_until_it_is_healthy(
     assert board(database, "j5-0").state == "free"
 
 
-def test_a_job_whose_boards_are_gone_is_given_up(database: Database, work: Callable[..., Working]) -> None:
+def test_a_job_without_reachable_boards_is_given_up(database: Database, work: Callable[..., Working]) -> None:
     def act(task: JobTask) -> JobResult:
         engine.lose("j5-0")
         return JobResult(task.job, task.attempt, "lost", why="the host is gone")

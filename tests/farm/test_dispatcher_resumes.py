@@ -1,4 +1,4 @@
-"""A dispatcher that takes up what another left, and databases, clocks and engines that fail under it."""
+"""A dispatcher that continues the work of another, and databases, clocks and engines that fail."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 from qverify_farm.dispatcher import dispatcher as module
+from qverify_farm.dispatcher.dispatcher_state import DispatcherState
 from qverify_farm.dispatcher.run_states import RunState
-from qverify_farm.dispatcher.turn import Turns
 from qverify_farm.engines.engine import Finished
 from qverify_farm.scheduling import board_health
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.database import Database, open_database
-from qverify_farm.store.jobs import Waiting
+from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.runs import cancel_run, reopen_run
 from qverify_farm.store.tables import Board, SuiteRun
 from qverify_farm.work.job_task import JobResult, JobTask
@@ -29,9 +29,9 @@ from tests.farm.dispatching import J5, Working, attempts, board, jobs, submit, t
 from tests.farm.scripted_engine import ScriptedEngine, passed
 
 
-@pytest.mark.usefixtures("quick_looks")
-def test_what_a_dead_dispatcher_left_is_run_again_once(database_url: str, artifacts: Artifacts) -> None:
-    """The first dispatcher is left as kill -9 leaves it: nothing is closed, only its lock is released."""
+@pytest.mark.usefixtures("quick_polls")
+def test_jobs_of_a_dead_dispatcher_run_again_once(database_url: str, artifacts: Artifacts) -> None:
+    """The first dispatcher stops as after kill -9: nothing is closed, only its lock is released."""
     database = open_database(database_url, "first")
     run = submit(database, ("j5-0", "j5-1", "j5-2", "j5-0"))
     hangs = threading.Event()
@@ -62,8 +62,8 @@ def test_what_a_dead_dispatcher_left_is_run_again_once(database_url: str, artifa
     again.close()
 
 
-@pytest.mark.usefixtures("quick_looks")
-def test_what_is_running_when_it_is_closed_waits_for_the_next(database: Database, artifacts: Artifacts) -> None:
+@pytest.mark.usefixtures("quick_polls")
+def test_jobs_running_at_close_are_queued_for_the_next_dispatcher(database: Database, artifacts: Artifacts) -> None:
     def act(task: JobTask) -> JobResult:
         engine.cancelled(task.job).wait(10)
         return JobResult(task.job, task.attempt, "cancelled", why="cancelled")
@@ -78,19 +78,19 @@ def test_what_is_running_when_it_is_closed_waits_for_the_next(database: Database
     assert {job.verdict for job in jobs(database, run)} == {"PASSED"}
 
 
-def test_a_result_that_comes_late_or_twice_changes_nothing(database: Database, work: Callable[..., Working]) -> None:
+def test_a_late_or_repeated_result_changes_nothing(database: Database, work: Callable[..., Working]) -> None:
     run = submit(database, ("j5-0", "j5-0"))
     engine = ScriptedEngine(J5)
     working = work(engine)
     working.until(lambda: len(engine.ran) == 2)
     first = engine.tasks[0]
     for attempt in (0, 1, 2):
-        working.dispatcher._finished(first, JobResult(first.job, attempt, "finished", "FAILED", why="late"))
+        working.dispatcher._post_result(first, JobResult(first.job, attempt, "finished", "FAILED", why="late"))
     working.until_ended(run)
     assert [job.verdict for job in jobs(database, run)] == ["PASSED", "PASSED"] and len(attempts(database, run)) == 2
 
 
-def test_a_cancelled_run_is_resumed_with_what_it_lacks(database: Database, work: Callable[..., Working]) -> None:
+def test_a_cancelled_run_is_resumed_with_its_missing_jobs(database: Database, work: Callable[..., Working]) -> None:
     engine, run = (
         ScriptedEngine(J5, lambda task: passed(task, verdict="FAILED")),
         submit(database, ("j5-0",) * 3, fail_fast=True),
@@ -111,7 +111,7 @@ def test_a_dispatcher_of_some_runs_leaves_the_others_alone(database: Database, w
     assert {job.state for job in jobs(database, other)} == {"queued"} and the_run(database, other).state == "running"
 
 
-def test_the_thread_takes_what_is_submitted_later(database: Database, work: Callable[..., Working]) -> None:
+def test_the_thread_takes_runs_that_are_submitted_later(database: Database, work: Callable[..., Working]) -> None:
     engine = ScriptedEngine(J5)
     dispatcher = work(engine).dispatcher
     dispatcher.start()
@@ -129,7 +129,7 @@ def test_the_thread_takes_what_is_submitted_later(database: Database, work: Call
 def test_a_lost_connection_to_the_database_loses_nothing(
     database: Database, work: Callable[..., Working], postgres_server: postgres.Server
 ) -> None:
-    """Every connection of this database is ended several times, the owner's too."""
+    """Every connection of this database is terminated several times, also the owner's."""
     name = database.url.rpartition("?")[0].rpartition("/")[2]
     end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
     seen: list[int] = []
@@ -147,7 +147,7 @@ def test_a_lost_connection_to_the_database_loses_nothing(
     assert Counter(one.ending for one in attempts(database, run)) == {"finished": 40} and len(engine.ran) == 40
 
 
-def test_a_database_that_is_lost_at_the_start_is_waited_for(
+def test_the_dispatcher_waits_for_a_database_that_is_lost_at_the_start(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[str] = []
@@ -160,14 +160,14 @@ def test_a_database_that_is_lost_at_the_start_is_waited_for(
         return all_boards(session)
 
     monkeypatch.setattr(module, "all_boards", lost_twice)
-    monkeypatch.setattr(module, "AGAIN_S", (0.001,))
+    monkeypatch.setattr(module, "RETRY_DELAYS_S", (0.001,))
     run = submit(database)
     dispatcher.run(lambda: not dispatcher.unfinished(run))
     assert {job.verdict for job in jobs(database, run)} == {"PASSED"} and dispatcher.health().well
     assert tries == ["", *["the server closed the connection"] * 2]
 
 
-def test_a_clock_that_jumps_ends_nothing(
+def test_a_clock_that_jumps_ends_no_run(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, run = ScriptedEngine(J5), submit(database, ("j5-0",) * 12, timeout_s=1000.0)
@@ -177,18 +177,18 @@ def test_a_clock_that_jumps_ends_nothing(
     assert {job.verdict for job in jobs(database, run)} == {"PASSED"} and the_run(database, run).state == "done"
 
 
-def test_a_waiting_job_takes_little_memory_of_the_dispatcher() -> None:
-    turns, run = Turns(), RunState("r", "p", {}, None)
+def test_a_waiting_job_takes_little_memory_in_the_dispatcher() -> None:
+    turns, run = DispatcherState(), RunState("r", "p", {}, None)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    waiting = [Waiting(f"{n:032x}", "r", n, "ann", 0, 1.0, ("soc=j5",), frozenset()) for n in range(10_000)]
+    waiting = [WaitingJob(f"{n:032x}", "r", n, "ann", 0, 1.0, ("soc=j5",), frozenset()) for n in range(10_000)]
     turns.add_run(run, waiting)
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert used / 10_000 < 5_000
 
 
-def test_a_run_that_is_cancelled_before_anybody_heard_of_it_has_an_end(
+def test_a_run_cancelled_before_the_dispatcher_took_it_on_is_ended(
     database: Database, work: Callable[..., Working]
 ) -> None:
     run = submit(database)
@@ -198,7 +198,7 @@ def test_a_run_that_is_cancelled_before_anybody_heard_of_it_has_an_end(
     assert (the_run(database, run).state, the_run(database, run).verdict) == ("cancelled", "INCONCLUSIVE")
 
 
-def test_boards_that_were_left_as_they_were_are_offline_where_nobody_reaches_them(
+def test_boards_of_an_earlier_dispatcher_are_offline_if_no_worker_reaches_them(
     database: Database, work: Callable[..., Working]
 ) -> None:
     with database.write() as session:
@@ -211,7 +211,7 @@ def test_boards_that_were_left_as_they_were_are_offline_where_nobody_reaches_the
 def test_an_engine_that_cannot_start_a_job_loses_none(
     database: Database, work: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_health, "REST_FIRST_S", 0.01)
+    monkeypatch.setattr(board_health, "FIRST_REST_S", 0.01)
     engine, run, refusals = ScriptedEngine(J5), submit(database, ("j5-0", "j5-1")), iter(range(99))
     start = engine.start
 

@@ -1,4 +1,4 @@
-"""Several engines as one: each board's tasks go to the part that reaches it."""
+"""Several engines used as one: each board's tasks go to the part that reaches the board."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from qverify_farm.engines.beside import BesideEngine
-from qverify_farm.engines.group import BOARDS, EngineGroup, engine_beside, engine_here
+from qverify_farm.engines.group import BOARDS_PER_PROCESS, EngineGroup, engine_beside, engine_here
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.work.job_task import JobResult, JobTask
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 from tests.farm.example_jobs import FAULTY, ExampleJobs, program
 
@@ -29,10 +29,10 @@ def started(engine: EngineGroup, task: JobTask) -> queue.SimpleQueue[JobResult]:
     return ended
 
 
-def test_boards_of_several_engines(tmp_path: Path) -> None:
+def test_each_task_goes_to_the_engine_that_reaches_its_board(tmp_path: Path) -> None:
     jobs, hangs = ExampleJobs.make(tmp_path), program(tmp_path / "hangs", "exec sleep 60")
     parts = [
-        InProcessEngine(reached_boards([], addresses), Worker(tmp_path / "cache"))
+        InProcessEngine(reached_boards([], addresses), JobWorker(tmp_path / "cache"))
         for addresses in (["local"], [FAULTY, hangs])
     ]
     group = EngineGroup(parts)
@@ -54,12 +54,10 @@ def test_boards_of_several_engines(tmp_path: Path) -> None:
     assert run(group, jobs.task("local")).ending == "busy"
 
 
-def test_many_boards_have_as_many_processes_as_there_are_processors(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_many_boards_use_one_process_per_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    boards = reached_boards([], [f"local?name={at}" for at in range(BOARDS + 1)])
-    few = dict(list(boards.items())[:BOARDS])
+    boards = reached_boards([], [f"local?name={at}" for at in range(BOARDS_PER_PROCESS + 1)])
+    few = dict(list(boards.items())[:BOARDS_PER_PROCESS])
     made = engine_beside(boards, str(tmp_path))
     try:
         assert isinstance(made, EngineGroup) and made.boards().keys() == boards.keys()

@@ -59,7 +59,7 @@ PICTURE = np.random.default_rng(19).random((1, 1, 8, 8), np.float32)
 
 
 def submitted(client: httpx.Client, files: Files, **body: Any) -> dict[str, Any]:
-    """Returns the job of a bad case that was handed in at the API, when it has ended."""
+    """Submits a bad case to the API, waits for its end, and returns its job."""
     digests = {}
     for path, data in files.items():
         digests[path] = hashlib.sha256(data).hexdigest()
@@ -70,7 +70,7 @@ def submitted(client: httpx.Client, files: Files, **body: Any) -> dict[str, Any]
 
 
 def ended(client: httpx.Client, run: str) -> dict[str, Any]:
-    """Returns the only job of a run, when it has ended; its pages show its verdict."""
+    """Waits for the end of a run, checks that its pages show the verdict, and returns its only job."""
     end = time.monotonic() + WAIT_S
     while client.get(f"/api/v1/runs/{run}").json()["state"] == "running":
         assert time.monotonic() < end
@@ -87,7 +87,7 @@ def ended(client: httpx.Client, run: str) -> dict[str, Any]:
 
 
 def check_refused(client: httpx.Client, job: dict[str, Any], words: str) -> None:
-    """Checks that a job has no PASSED, says why in one line, and tells nothing of this host; and that the service lives."""
+    """Checks that a job is not PASSED, has a reason of one line without details of this host, and that the service is alive."""
     assert job["verdict"] in ("FAILED", "INCONCLUSIVE"), job
     assert re.search(words, job["why"]), job["why"]
     assert not re.search(r"/tmp|/root|/home|Traceback|internal error|\n", job["why"]), job["why"]
@@ -138,7 +138,7 @@ def cut_bytes(files: Files) -> None:
 
 
 def bomb(files: Files) -> None:
-    """The board's tensor is a zstd frame that says gigabytes."""
+    """The board's tensor is a zstd frame with a declared size of gigabytes."""
     held = json.loads(files["capture.json"])
     part = held["parts"][side_of(held, 2)["tensors"][CULPRIT][0]]
     frame = struct.pack("<IBQ", 0xFD2FB528, 0xE0, 1 << 40) + bytes(40)
@@ -187,7 +187,7 @@ def test_a_forged_capture_does_not_pass(how: str, service: httpx.Client, capture
     check_refused(service, submitted(service, given, capture="capture/"), words)
 
 
-def test_a_true_capture_is_failed_with_its_culprit_however_loose_it_says_it_was(
+def test_a_true_capture_fails_with_its_culprit_however_loose_its_settings(
     service: httpx.Client, captured: Files
 ) -> None:
     for change in (lambda _: None, with_manifest(claim_loose_gates)):
@@ -230,7 +230,7 @@ def of_nothing(held: dict[str, np.ndarray]) -> bytes:
 
 
 def zip_bomb(held: dict[str, np.ndarray]) -> bytes:
-    """A small archive whose member says that it is an array of 2 GB, and unpacks to 128 MB of zeros."""
+    """A small archive with a member that declares an array of 2 GB and unpacks to 128 MB of zeros."""
     stream = io.BytesIO()
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|i1", "fortran_order": False, "shape": (1 << 31,)})
@@ -279,7 +279,7 @@ def test_a_forged_dump_does_not_pass(how: str, service: httpx.Client, tensors: d
     assert not Path("/tmp/qverify-climbed").exists()
 
 
-def test_a_dump_that_is_right_passes(service: httpx.Client, tensors: dict[str, np.ndarray]) -> None:
+def test_a_correct_dump_passes(service: httpx.Client, tensors: dict[str, np.ndarray]) -> None:
     job = dump_case(service, npz(tensors))
     assert job["verdict"] == "PASSED", job
 
@@ -301,7 +301,7 @@ def test_a_path_outside_is_refused_by_the_api(path: str, service: httpx.Client) 
         assert reply.status_code == 422 and "error" in reply.json(), (body, reply.text)
 
 
-def test_the_page_takes_a_forged_case_with_hostile_names_and_tells_its_end(
+def test_the_page_accepts_a_forged_case_with_hostile_names_and_shows_its_result(
     service: httpx.Client, captured: Files, tensors: dict[str, np.ndarray]
 ) -> None:
     service.get("/inbox/new")
@@ -322,7 +322,7 @@ def test_the_page_takes_a_forged_case_with_hostile_names_and_tells_its_end(
     assert not Path("/etc/cron.d/dump.npz").exists()
 
 
-def test_a_case_without_what_it_needs_is_refused_on_the_page(service: httpx.Client) -> None:
+def test_an_incomplete_case_is_refused_on_the_page(service: httpx.Client) -> None:
     service.get("/inbox/new")
     token = {"form_token": service.cookies["qverify_form"]}
     for files, words in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from qverify_farm.ui.history_chart import HIGH, LEFT, WIDE, draw_results, draw_values
+from qverify_farm.ui.history_chart import HEIGHT, LEFT, WIDTH, draw_results, draw_values
 
 
 def row(verdict: str, firmware: str = "", **more: Any) -> dict[str, Any]:
@@ -13,16 +13,16 @@ def row(verdict: str, firmware: str = "", **more: Any) -> dict[str, Any]:
     return {"verdict": verdict, "board": "desk", "job": "0" * 32, "labels": labels, **more}
 
 
-def test_verdicts_stand_in_their_rows_in_order_of_time() -> None:
+def test_verdicts_are_drawn_in_their_rows_by_time() -> None:
     chart = draw_results([row("PASSED", "1.0"), row("FAILED", "1.1"), row("PASSED", "1.1")], "firmware")
     assert chart is not None
     first, second, third = chart.dots
     assert first.x < second.x < third.x and first.y == third.y < second.y
     assert [text for _, text in chart.names] == ["1.0", "1.1"] and second.text == "firmware 1.1: FAILED on desk"
-    assert all(LEFT <= dot.x <= WIDE and 0 <= dot.y <= HIGH for dot in chart.dots)
+    assert all(LEFT <= dot.x <= WIDTH and 0 <= dot.y <= HEIGHT for dot in chart.dots)
 
 
-def test_a_node_s_values_are_drawn_of_the_pair_with_the_board() -> None:
+def test_values_of_a_node_are_those_of_the_pair_with_the_board() -> None:
     points = [
         row("FAILED", "1.0", pair="reference ~ simulator", metrics={"max_lsb": 9.0}),
         row("PASSED", "1.0", pair="reference ~ board", metrics={"max_lsb": 0.0}),
@@ -35,9 +35,9 @@ def test_a_node_s_values_are_drawn_of_the_pair_with_the_board() -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), -1.0, True, "3"])
-def test_what_is_no_number_is_not_drawn(value: object) -> None:
+def test_values_that_are_not_numbers_are_not_drawn(value: object) -> None:
     assert draw_values([row("FAILED", pair="a ~ board", metrics={"max_lsb": value})], "firmware") is None
 
 
-def test_nothing_known_is_no_chart() -> None:
+def test_there_is_no_chart_without_data() -> None:
     assert draw_results([], "") is None and draw_results([row("RUNNING")], "") is None

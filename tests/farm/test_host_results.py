@@ -1,4 +1,4 @@
-"""What the reference and the simulator gave, on the disk."""
+"""The stored results of the reference and the simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Models, PreparedInput
     return models, prepared, HostSides(models).run(prepared, True)
 
 
-def test_what_is_read_is_what_ran(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
+def test_results_are_read_as_they_were_stored(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
     models, _, wanted = ran
     HostResults(tmp_path).put("ab12", wanted)
     found = HostResults(tmp_path).get("ab12", models.graph)
@@ -46,7 +46,7 @@ def test_what_is_read_is_what_ran(tmp_path: Path, ran: tuple[Models, PreparedInp
             assert one.tensors[name].dtype == value.dtype and np.array_equal(one.tensors[name], value)
 
 
-def test_one_job_does_not_see_what_another_adds(
+def test_one_job_does_not_see_the_changes_of_another(
     tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]
 ) -> None:
     store = HostResults(tmp_path)
@@ -58,8 +58,10 @@ def test_one_job_does_not_see_what_another_adds(
 
 
 @pytest.mark.parametrize("file", ["values.bin", "results.json"])
-def test_damaged_results_are_none(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults], file: str) -> None:
-    """One bit of the middle; then the result is computed and stored again."""
+def test_damaged_results_are_not_returned(
+    tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults], file: str
+) -> None:
+    """One bit in the middle is flipped; the result can then be stored again."""
     store = HostResults(tmp_path)
     store.put("ab12", ran[2])
     data = bytearray((store.path("ab12") / file).read_bytes())
@@ -70,7 +72,7 @@ def test_damaged_results_are_none(tmp_path: Path, ran: tuple[Models, PreparedInp
     assert store.get("ab12", ran[0].graph) is not None
 
 
-def test_the_first_of_two_stays(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
+def test_the_first_of_two_results_is_kept(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
     store = HostResults(tmp_path)
     store.put("ab12", ran[2])
     before = (store.path("ab12") / "results.json").stat().st_ino
@@ -79,18 +81,18 @@ def test_the_first_of_two_stays(tmp_path: Path, ran: tuple[Models, PreparedInput
     assert [path.name for path in (tmp_path / "ab").iterdir()] == ["ab12"]
 
 
-def test_old_results_make_room(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
-    """Those of the last hour stay, also above the limit."""
+def test_old_results_are_removed_for_new_ones(tmp_path: Path, ran: tuple[Models, PreparedInputs, SideResults]) -> None:
+    """Results of the last hour are kept, also above the limit."""
     store = HostResults(tmp_path, 1000)
     for key in ("ab12", "cd34"):
         store.put(key, ran[2])
-    old = time.time() - 2 * host_results.IN_USE_S
+    old = time.time() - 2 * host_results.KEEP_S
     os.utime(store.path("ab12"), (old, old))
     store.put("ef56", ran[2])
     assert [store.path(key).exists() for key in ("ab12", "cd34", "ef56")] == [False, True, True]
 
 
-def test_what_decides_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_changes_with_everything_the_result_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     key = result_key("models", "inputs", True)
     assert key == result_key("models", "inputs", True)
     others = [
@@ -98,5 +100,5 @@ def test_what_decides_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         result_key("models", "others", True),
         result_key("models", "inputs", False),
     ]
-    monkeypatch.setattr(host_results, "_computed_by", lambda: ("another version",))
+    monkeypatch.setattr(host_results, "_software_versions", lambda: ("another version",))
     assert len({key, *others, result_key("models", "inputs", True)}) == 5

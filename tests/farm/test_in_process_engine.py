@@ -1,4 +1,4 @@
-"""The engine of threads of this process."""
+"""The engine that uses threads of this process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from qverify.errors import UsageError
 from qverify_agents.errors import BadAddress
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.engines.kept_threads import KeptThreads, OneThread
 from qverify_farm.engines.open_engine import open_engine
 from qverify_farm.engines.reached_boards import reached_boards
 from qverify_farm.work.job_task import JobResult, JobTask
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 from tests.farm.example_jobs import FAULTY, ExampleJobs, program
 
@@ -40,8 +40,8 @@ def hangs(folder: Path) -> str:
 
 
 @pytest.fixture
-def engine(folder: Path, hangs: str) -> Iterator[Engine]:
-    made = InProcessEngine(reached_boards([], ["local", FAULTY, hangs]), Worker(folder / "cache"), grace_s=0.1)
+def engine(folder: Path, hangs: str) -> Iterator[JobEngine]:
+    made = InProcessEngine(reached_boards([], ["local", FAULTY, hangs]), JobWorker(folder / "cache"), grace_s=0.1)
     yield made
     made.close()
 
@@ -51,7 +51,7 @@ def ended() -> Ended:
     return queue.SimpleQueue()
 
 
-def test_each_task_ends_once(engine: Engine, jobs: ExampleJobs, ended: Ended) -> None:
+def test_each_task_ends_once(engine: JobEngine, jobs: ExampleJobs, ended: Ended) -> None:
     tasks = [jobs.task(board, job=board) for board in ("local", FAULTY)]
     for task in tasks:
         engine.start(task, lambda *end: ended.put(end))
@@ -60,7 +60,7 @@ def test_each_task_ends_once(engine: Engine, jobs: ExampleJobs, ended: Ended) ->
     assert ended.empty()
 
 
-def test_boards_that_are_not_reached(engine: Engine, jobs: ExampleJobs, ended: Ended) -> None:
+def test_tasks_for_unreachable_boards_end_busy(engine: JobEngine, jobs: ExampleJobs, ended: Ended) -> None:
     engine.start(jobs.task("elsewhere"), lambda *end: ended.put(end))
     assert ended.get(timeout=10)[1].ending == "busy"
     checked = queue.SimpleQueue[tuple[str, str]]()
@@ -70,8 +70,8 @@ def test_boards_that_are_not_reached(engine: Engine, jobs: ExampleJobs, ended: E
     assert said["elsewhere"] == "no worker reaches elsewhere" and said["local"] == "" and "FAILED" in said[FAULTY]
 
 
-def test_an_attempt_that_nothing_ends_is_lost(engine: Engine, jobs: ExampleJobs, ended: Ended, hangs: str) -> None:
-    """It is told once: what it gives afterwards is dropped."""
+def test_an_attempt_that_does_not_end_is_lost(engine: JobEngine, jobs: ExampleJobs, ended: Ended, hangs: str) -> None:
+    """Its end is reported once; a later result is dropped."""
     assert isinstance(engine, InProcessEngine)
     stuck = threading.Event()
     task = replace(jobs.task(hangs), timeout_s=0.1)
@@ -87,7 +87,7 @@ def test_an_attempt_that_nothing_ends_is_lost(engine: Engine, jobs: ExampleJobs,
     assert ended.empty()
 
 
-def test_cancel_and_close(engine: Engine, jobs: ExampleJobs, ended: Ended, hangs: str) -> None:
+def test_cancel_and_close(engine: JobEngine, jobs: ExampleJobs, ended: Ended, hangs: str) -> None:
     engine.start(jobs.task(hangs, job="one"), lambda *end: ended.put(end))
     engine.cancel("another")
     engine.close(30)
@@ -113,8 +113,8 @@ def test_boards_of_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     engine.close()
 
 
-def test_threads_are_kept() -> None:
-    """No second thread for the second work; one more where the first is busy."""
+def test_threads_are_reused() -> None:
+    """A second call uses the idle thread; a new thread is started only while the first is busy."""
     threads, names, go = KeptThreads(), queue.SimpleQueue[str](), threading.Event()
     threads.run(lambda: names.put(threading.current_thread().name))
     first = names.get(timeout=10)
@@ -128,7 +128,7 @@ def test_threads_are_kept() -> None:
     threads.close()
 
 
-def test_work_after_work_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_continues_after_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
     one, done = OneThread(), queue.SimpleQueue[int]()
     one.run(lambda: done.put(1 // 0))
     one.run(lambda: done.put(2))

@@ -9,7 +9,7 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
-from qverify_farm.work.files import FileCache, check_paths, sweep
+from qverify_farm.work.file_cache import FileCache, check_paths, sweep
 from qverify_farm.work.job_task import StoredFile
 
 
@@ -20,7 +20,7 @@ def stored(store: Artifacts, path: str, data: bytes) -> StoredFile:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Artifacts:
-    """A store that has no paths on this host."""
+    """A store without paths on this host."""
     return open_artifacts(f"memory://{tmp_path.name}")
 
 
@@ -52,7 +52,7 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path, elsewhere: Artifacts) -
         kept.write_bytes(b"wrong")
 
 
-def test_bytes_that_are_missing_or_others(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_missing_or_different_bytes_are_refused(tmp_path: Path, elsewhere: Artifacts) -> None:
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     for wrong in (StoredFile("x", "1" * 64, 5), StoredFile("x", file.sha256, 4), StoredFile("x", "../../x", 5)):
         with pytest.raises(ArtifactError), cache.tree([wrong], elsewhere):
@@ -84,7 +84,7 @@ def test_paths_that_are_refused(tmp_path: Path, paths: list[str]) -> None:
 
 
 def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
-    """The third file of 40 bytes is one too many for 100; the first was used since."""
+    """With a limit of 100 bytes there is no room for a third file of 40 bytes; the first was used more recently."""
     files = [stored(elsewhere, "x", bytes([at]) * 40) for at in range(3)]
     for at in (0, 1, 0, 2):
         cache = FileCache(tmp_path, 100)
@@ -95,14 +95,14 @@ def test_the_least_recently_used_are_removed(tmp_path: Path, elsewhere: Artifact
     assert left == {files[0].sha256, files[2].sha256}
 
 
-def test_what_a_job_uses_stays_when_its_file_is_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_files_in_use_stay_when_the_cache_removes_them(tmp_path: Path, elsewhere: Artifacts) -> None:
     cache, file = FileCache(tmp_path), stored(elsewhere, "x", b"right")
     with cache.tree([file], elsewhere) as folder:
         sweep(tmp_path / "files", "*/*", 0)
         assert not list((tmp_path / "files").glob("*/*")) and (folder / "x").read_bytes() == b"right"
 
 
-def test_folders_of_processes_that_ended_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
+def test_folders_of_ended_processes_are_removed(tmp_path: Path, elsewhere: Artifacts) -> None:
     file, dead = stored(elsewhere, "x", b"right"), tmp_path / "trees" / "0123"
     dead.mkdir(parents=True)
     (tmp_path / "trees" / "0123.lock").touch()
@@ -115,6 +115,6 @@ def test_folders_of_processes_that_ended_are_removed(tmp_path: Path, elsewhere: 
     assert [name for name in os.listdir(tmp_path / "trees") if name.endswith(".lock")] == [f"{folder.parent.name}.lock"]
 
 
-def test_a_folder_whose_path_would_not_be_read_back(tmp_path: Path) -> None:
+def test_a_cache_folder_with_a_comma_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no comma"):
         FileCache(tmp_path / "a,b")

@@ -1,4 +1,4 @@
-"""What a job may be asked for."""
+"""The options that a job may have, and the requests made from tasks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, get_type_hints
 import pytest
 from qverify.api.options import VerifyOptions
 from qverify.errors import UsageError
-from qverify_farm.work.asked_job import ask_job
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES, check_options
+from qverify_farm.work.job_request import make_job_request
 from qverify_farm.work.job_task import JobTask, StoredFile
 
 SHA = "0" * 64
 
 
 def asked(folder: Path, inputs: str = "", paths: tuple[str, ...] = (), **options: Any) -> Any:
-    """Writes files, and returns what a job of them asks for."""
+    """Writes files, and returns the request of a job with them."""
     for path in ("m.onnx", *paths):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text('[inputs.image]\nformat = "gray"\n' if path.endswith(".toml") else "")
     files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", *paths))
-    return ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, inputs, options), folder)
+    return make_job_request(JobTask("j", 1, "local", "local", ("m.onnx",), files, inputs, options), folder)
 
 
 def test_every_option_of_verify_is_allowed_or_refused() -> None:
-    """A new option of verify is nobody's to use before somebody has decided."""
+    """A new option of verify must be added to one of the lists."""
     known = get_type_hints(VerifyOptions).keys() | {"models", "board", "inputs"}
     assert VALUES | FILES | REFUSED.keys() == known
     assert not VALUES & FILES and not (VALUES | FILES) & REFUSED.keys()
@@ -36,7 +36,7 @@ def test_refused_options_are_named(keyword: str) -> None:
     assert [line.partition(":")[0] for line in check_options({keyword: "x"}, ())] == [keyword]
 
 
-def test_mistakes_are_said_all_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     options = {"runner": "sh", "atoll": 1, "atol": "much", "rule": "near", "description": "/etc/passwd", "seed": 3}
     wrong = check_options(options, {"a.toml"})
     assert [line.partition(":")[0] for line in wrong] == ["atoll", "runner", "description", "atol", "rule"]
@@ -59,11 +59,11 @@ def test_good_options_have_no_mistakes() -> None:
     }
     assert check_options(good, {"l.csv"}) == []
     assert check_options({"labels": "l.csv"}, {"l.csv"}, inputs=False) == [
-        "labels: wanted inputs, too, whose labels they are"
+        "labels: wanted inputs, too, to which the labels belong"
     ]
 
 
-def test_paths_are_of_the_folder(tmp_path: Path) -> None:
+def test_paths_are_inside_the_folder(tmp_path: Path) -> None:
     job = asked(tmp_path, "image:a/x.npy", ("a/x.npy", "d.toml"), description="d.toml", seed=4)
     assert job.request.models == [str(tmp_path / "m.onnx")] and job.request.board == "local"
     assert job.request.inputs.files == f"image:{tmp_path}/a/x.npy" and job.request.inputs.seed == 4
@@ -78,7 +78,7 @@ def test_inputs_that_are_not_the_jobs(tmp_path: Path, inputs: str) -> None:
 
 @pytest.mark.parametrize("line", ["/etc/passwd", "image:/etc/passwd", "../outside.npy", "x.npy,/etc/passwd"])
 def test_lists_that_name_files_outside(tmp_path: Path, line: str) -> None:
-    """A list of frames is a file of the job, but what it names may be anything."""
+    """A list of frames is a file of the job, but it may name any other file."""
     (tmp_path / "outside.npy").touch()
     folder = tmp_path / "job"
     folder.mkdir()
@@ -86,11 +86,11 @@ def test_lists_that_name_files_outside(tmp_path: Path, line: str) -> None:
     (folder / "x.npy").touch()
     files = tuple(StoredFile(path, SHA, 0) for path in ("m.onnx", "x.npy", "list.txt"))
     with pytest.raises(UsageError, match="outside of the job's files"):
-        ask_job(JobTask("j", 1, "local", "local", ("m.onnx",), files, "list.txt"), folder)
+        make_job_request(JobTask("j", 1, "local", "local", ("m.onnx",), files, "list.txt"), folder)
 
 
-def test_what_decides_the_models_key(tmp_path: Path) -> None:
-    """Other inputs leave it, other models and options of opening do not."""
+def test_the_models_key_changes_with_models_and_opening_options(tmp_path: Path) -> None:
+    """Other inputs do not change it; other models and opening options do."""
     paths = ("a.npy", "b.npy", "d.toml")
     key = asked(tmp_path, "a.npy", paths).models_key
     assert key != asked(tmp_path, "b.npy", paths).models_key  # a.npy could be a part of the model

@@ -1,4 +1,4 @@
-"""The bench that kills a farm's processes: what it counts as lost and as doubled, and which processes it finds."""
+"""The benchmark that kills a farm's processes: how it counts lost and doubled results, and which processes it finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def attempt(job: str, ending: str = "finished", verdict: str | None = "PASSED") 
     return Attempt(job=job, ending=ending, verdict=verdict)
 
 
-def test_a_result_is_lost_or_doubled_where_it_is_not_there_once() -> None:
+def test_results_that_are_missing_or_repeated_are_counted() -> None:
     jobs = [Job(id=name, state="done", verdict="PASSED") for name in "abc"]
     jobs += [Job(id="d", state="running", verdict=None), Job(id="e", state="done", verdict="INCONCLUSIVE")]
     attempts = [attempt("a"), attempt("b", "lost", None), attempt("b"), attempt("c"), attempt("c"), attempt("c")]
@@ -25,7 +25,7 @@ def test_a_result_is_lost_or_doubled_where_it_is_not_there_once() -> None:
     assert (found["killed"], found["wall_s"]) == ({"service": 2}, 1.3)
 
 
-def test_only_processes_below_the_own_one_are_found() -> None:
+def test_only_child_processes_are_found() -> None:
     with subprocess.Popen(["sleep", "19.19"]) as sleeping:
         try:
             assert sleeping.pid in below(os.getpid(), "sleep\x20") and sleeping.pid in below(os.getpid(), "")

@@ -1,4 +1,4 @@
-"""One attempt of one job on this machine's runtime."""
+"""Attempts of jobs on this machine's runtime."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from qverify_farm.work import host_processes
 from qverify_farm.work.check_board import check_board
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.job_limit import JobLimit
-from qverify_farm.work.job_result import MOST_BYTES, shortened
+from qverify_farm.work.job_result import MAX_BYTES, shortened
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 from tests.farm.example_jobs import FAULTY, IMAGES, NODE, ExampleJobs, program
 
@@ -42,8 +42,8 @@ def jobs(folder: Path) -> ExampleJobs:
 
 
 @pytest.fixture(scope="module")
-def worker(folder: Path) -> Iterator[Worker]:
-    made = Worker(folder / "cache")
+def worker(folder: Path) -> Iterator[JobWorker]:
+    made = JobWorker(folder / "cache")
     yield made
     made.close()
 
@@ -52,7 +52,7 @@ def report_of(jobs: ExampleJobs, result: JobResult) -> dict[str, object]:
     return dict(json.loads(jobs.store.read(result.report)))
 
 
-def test_passed(jobs: ExampleJobs, worker: Worker, folder: Path) -> None:
+def test_passed(jobs: ExampleJobs, worker: JobWorker, folder: Path) -> None:
     result = run_job(jobs.task(), worker)
     assert (result.ending, result.verdict, result.why, result.nodes, result.of_board) == (
         "finished",
@@ -67,7 +67,7 @@ def test_passed(jobs: ExampleJobs, worker: Worker, folder: Path) -> None:
     assert str(folder).encode() not in jobs.store.read(result.report)
 
 
-def test_failed_with_capture(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
+def test_failed_with_capture(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
     result = run_job(jobs.task(FAULTY, keep_capture=True), worker)
     assert (result.verdict, result.blame_side, result.blame_node, result.nodes[0]) == ("FAILED", "board", NODE, NODE)
     assert "does not match" in result.why and not result.of_board
@@ -78,8 +78,8 @@ def test_failed_with_capture(jobs: ExampleJobs, worker: Worker, tmp_path: Path) 
     assert capture.report()["verdict"] == "FAILED"
 
 
-def test_the_verdict_is_that_of_the_main_job(jobs: ExampleJobs, worker: Worker, folder: Path) -> None:
-    """With results of another process as with those of this one."""
+def test_the_verdict_is_that_of_the_main_job(jobs: ExampleJobs, worker: JobWorker, folder: Path) -> None:
+    """Both with host results of another process and with those of this one."""
     import qverify
 
     options = {"dump_all_nodes_results": True, "spot_seed": 7}
@@ -96,17 +96,17 @@ def test_the_verdict_is_that_of_the_main_job(jobs: ExampleJobs, worker: Worker, 
         assert {**mine, "board": None} == {**theirs, "board": None}
 
 
-def test_frames(jobs: ExampleJobs, worker: Worker) -> None:
+def test_frames(jobs: ExampleJobs, worker: JobWorker) -> None:
     result = run_job(jobs.task(FAULTY, inputs="digits", keep_capture=True), worker)
     frames = report_of(jobs, result)["frames"]
     assert [row["source"] for row in frames] == [path.rpartition("/")[2] for path in IMAGES]  # type: ignore[attr-defined]
     assert result.verdict == "FAILED" and result.blame_node == NODE and result.capture
 
 
-def test_host_results_are_computed_once(jobs: ExampleJobs, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for another worker of this host, and for several boards at once."""
+def test_host_results_are_computed_once(jobs: ExampleJobs, worker: JobWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is so also for another worker of this host, and for several boards at once."""
     folder, counted = worker.folder / "other", list[int]()
-    first, second = Worker(folder), Worker(folder)
+    first, second = JobWorker(folder), JobWorker(folder)
     compute = host_processes.HostProcesses.compute
     monkeypatch.setattr(
         host_processes.HostProcesses,
@@ -125,8 +125,8 @@ def test_host_results_are_computed_once(jobs: ExampleJobs, worker: Worker, monke
         one.close()
 
 
-def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: Worker) -> None:
-    """A user's mistake: no board is to blame, and nothing was run."""
+def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: JobWorker) -> None:
+    """This is a user's mistake: no board is blamed, and nothing runs."""
     wrong = io.BytesIO()
     np.save(wrong, np.zeros((3, 3, 3), np.float32))
     task = jobs.with_file("wrong.npy", wrong.getvalue()).task(inputs="wrong.npy")
@@ -135,7 +135,7 @@ def test_inputs_that_cannot_be_prepared(jobs: ExampleJobs, worker: Worker) -> No
     assert result.why.startswith("wrong.npy: ")
 
 
-def test_options_and_models_that_are_not_the_jobs(jobs: ExampleJobs, worker: Worker) -> None:
+def test_options_and_models_that_are_not_the_jobs(jobs: ExampleJobs, worker: JobWorker) -> None:
     refused = run_job(jobs.task(options={"runner": "sh -c id", "capture": "/tmp/x"}), worker)
     assert refused.verdict == "INCONCLUSIVE" and "runner" in refused.why and "capture" in refused.why
     other = run_job(jobs.task(models=("/etc/passwd",)), worker)
@@ -150,14 +150,14 @@ def test_options_and_models_that_are_not_the_jobs(jobs: ExampleJobs, worker: Wor
         ("faulty:local?fault=die@" + NODE, "was killed"),
     ],
 )
-def test_boards_that_fail(jobs: ExampleJobs, worker: Worker, board: str, why: str) -> None:
+def test_boards_that_fail(jobs: ExampleJobs, worker: JobWorker, board: str, why: str) -> None:
     result = run_job(jobs.task(board), worker)
     assert (result.ending, result.verdict, result.of_board) == ("finished", "INCONCLUSIVE", True), result
     assert why in result.why
 
 
-def test_a_board_that_is_taken(jobs: ExampleJobs, worker: Worker) -> None:
-    """The lock of the board's name holds also a board without a lock of its own."""
+def test_a_board_in_use_is_busy(jobs: ExampleJobs, worker: JobWorker) -> None:
+    """The lock of the board's name also protects a board without a lock of its own."""
     lock = HostLock(Address("farm", f"{worker.folder}\0local"), "somebody else", 0.0)
     result = run_job(jobs.task(), worker)
     assert (result.ending, result.of_board, result.report) == ("busy", False, "") and "somebody else" in result.why
@@ -165,8 +165,8 @@ def test_a_board_that_is_taken(jobs: ExampleJobs, worker: Worker) -> None:
     assert run_job(jobs.task(), worker).verdict == "PASSED"
 
 
-def test_timeout_and_cancel(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
-    """A board that hangs is given up at the job's timeout, or where somebody cancels."""
+def test_timeout_and_cancel(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
+    """A board that hangs is given up at the job's timeout, or when the job is cancelled."""
     board = program(tmp_path / "hangs", "exec sleep 60")
     assert run_job(jobs.task(), worker).verdict == "PASSED"  # so that the host's sides are no part of the time
     late = run_job(jobs.task(board, timeout_s=2.0), worker)
@@ -182,10 +182,10 @@ def test_timeout_and_cancel(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -
     worker.cancel("unknown")
 
 
-def test_a_process_that_ends_while_it_computes_is_no_workers_end(
+def test_a_crash_of_the_host_process_does_not_end_the_worker(
     jobs: ExampleJobs, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = Worker(folder / "crashing")
+    worker = JobWorker(folder / "crashing")
     with monkeypatch.context() as patched:
         patched.setattr(host_processes, "MODULE", CRASHING)
         patched.setenv("ALWAYS_CRASH", "1")
@@ -196,8 +196,8 @@ def test_a_process_that_ends_while_it_computes_is_no_workers_end(
     worker.close()
 
 
-def test_isolated(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
-    """What kills the process of the job loses the job alone."""
+def test_isolated(jobs: ExampleJobs, worker: JobWorker, tmp_path: Path) -> None:
+    """A crash of the job's process loses only the job."""
     kills = program(tmp_path / "kills", "kill -9 $PPID; exec sleep 60")
     result = run_job(jobs.task(kills, isolated=True), worker)
     assert (result.ending, result.verdict, result.why) == (
@@ -208,7 +208,7 @@ def test_isolated(jobs: ExampleJobs, worker: Worker, tmp_path: Path) -> None:
     assert run_job(jobs.task(isolated=True), worker).verdict == "PASSED"
 
 
-def test_health(worker: Worker, tmp_path: Path) -> None:
+def test_health_check(worker: JobWorker, tmp_path: Path) -> None:
     assert check_board(worker, "good", "local") == ""
     assert "no program there" in check_board(worker, "bad", "local?runtime=/nowhere")
     assert "FAILED" in check_board(worker, "wrong", FAULTY)
@@ -235,7 +235,7 @@ def test_results_are_small() -> None:
         "j" * 32, 1, "finished", why=name, blame_node=name, nodes=(name,) * 20, facts={name: name}, worker=name
     )
     small = shortened(long)
-    assert len(json.dumps(small.to_json())) <= MOST_BYTES and small.why and small.job == long.job
+    assert len(json.dumps(small.to_json())) <= MAX_BYTES and small.why and small.job == long.job
     assert JobResult.from_json(json.loads(json.dumps(small.to_json()))) == small
     short = JobResult("j", 1, "finished", "FAILED", "why", nodes=("a", "b"), facts={"arch": "x"})
     assert shortened(short) == short

@@ -1,4 +1,4 @@
-"""Who is next: fairness, priority, age, narrow jobs first, no starvation; quarantine; a lab in virtual time."""
+"""Scheduling: fairness, priority, age, jobs with few boards first, no starvation; quarantine; a lab in virtual time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import tracemalloc
 from collections import Counter
 
 import pytest
+from qverify_farm.scheduling.board_filter import BoardFilter, is_tags
 from qverify_farm.scheduling.board_health import BoardHealth
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
-from qverify_farm.scheduling.simulate import Lab, Simulation, simulate
-from qverify_farm.scheduling.wanted import Wanted, is_tags
+from qverify_farm.scheduling.simulate import SimulatedLab, Simulation, simulate
 
-J5 = Wanted.of(("soc=j5",))
+J5 = BoardFilter.of(("soc=j5",))
 
 
 def lab(**boards: str) -> Scheduler:
@@ -24,7 +24,7 @@ def lab(**boards: str) -> Scheduler:
 
 
 def run_all(scheduler: Scheduler, seconds: float = 1.0) -> list[tuple[str, str]]:
-    """Runs every job for so long; returns jobs and boards in the order they began."""
+    """Runs every job for these seconds, and returns jobs and boards in the order in which they began."""
     began, now = [], 0.0
     while begun := scheduler.assign(now):
         began += [(job.id, board) for job, board in begun]
@@ -34,9 +34,9 @@ def run_all(scheduler: Scheduler, seconds: float = 1.0) -> list[tuple[str, str]]
     return began
 
 
-def test_wanted_fits_names_and_all_tags_of_one_set() -> None:
-    wanted = Wanted.of(("desk", "soc=j5, fw=1"))
-    assert wanted == Wanted.of(("fw=1,soc=j5", "desk"))
+def test_a_filter_fits_names_and_all_tags_of_one_set() -> None:
+    wanted = BoardFilter.of(("desk", "soc=j5, fw=1"))
+    assert wanted == BoardFilter.of(("fw=1,soc=j5", "desk"))
     assert wanted.fits("desk", {}) and wanted.fits("x", {"soc": "j5", "fw": "1", "more": ""})
     assert not wanted.fits("x", {"soc": "j5"}) and not wanted.fits("x", {"fw": "1", "soc": "j6"})
 
@@ -44,7 +44,7 @@ def test_wanted_fits_names_and_all_tags_of_one_set() -> None:
 @pytest.mark.parametrize(
     ("word", "tags"), [("soc=j5", True), ("desk", False), ("local?memory=1M", False), ("ssh://h?a=b", False)]
 )
-def test_an_address_is_no_tags(word: str, tags: bool) -> None:
+def test_an_address_is_not_taken_for_tags(word: str, tags: bool) -> None:
     assert is_tags(word) is tags
 
 
@@ -58,10 +58,10 @@ def test_each_board_holds_one_job_and_each_job_runs_once() -> None:
     assert [(job.id, board) for job, board in scheduler.assign(0.0)] == [("j2", "b")] and len(scheduler.queue) == 2
 
 
-def test_of_one_submitter_priority_then_age_then_what_fewer_boards_fit_then_place() -> None:
+def test_order_of_one_submitter_is_priority_age_fewer_boards_place() -> None:
     scheduler = lab(a="j5")
     scheduler.set_board("b", {"soc": "j5"}, False)
-    named = Wanted.of(("a",))
+    named = BoardFilter.of(("a",))
     for name, wanted, priority, age, number in [
         ("place", J5, 0, 1.0, 9),
         ("young", J5, 0, 2.0, 0),
@@ -73,7 +73,7 @@ def test_of_one_submitter_priority_then_age_then_what_fewer_boards_fit_then_plac
     assert [job for job, _ in run_all(scheduler)] == ["urgent", "narrow", "first", "place", "young"]
 
 
-def test_submitters_share_a_board_by_its_time_not_by_their_jobs() -> None:
+def test_submitters_share_board_time_not_numbers_of_jobs() -> None:
     scheduler, used = lab(a="j5"), Counter[str]()
     for number in range(60):
         scheduler.add(QueuedJob(f"ann{number}", "ann", J5, number=number))
@@ -86,7 +86,7 @@ def test_submitters_share_a_board_by_its_time_not_by_their_jobs() -> None:
     assert abs(used["ann"] - used["bob"]) <= 4
 
 
-def test_who_comes_late_neither_waits_for_ever_nor_takes_all() -> None:
+def test_a_late_submitter_neither_waits_for_ever_nor_takes_all() -> None:
     scheduler = lab(a="j5")
     for number in range(100):
         scheduler.add(QueuedJob(f"ann{number:03d}", "ann", J5, number=number))
@@ -99,10 +99,10 @@ def test_who_comes_late_neither_waits_for_ever_nor_takes_all() -> None:
     assert set(order[:2]) == {"ann", "bob"} and order[:20].count("bob") in (9, 10)
 
 
-def test_use_of_one_kind_of_board_costs_nothing_on_another() -> None:
-    """A global account would keep ann off the only rv board for as long as bob has jobs for it."""
+def test_use_of_one_kind_of_board_does_not_count_on_another() -> None:
+    """If use were counted for all boards together, ann would not get the only rv board while bob has jobs for it."""
     scheduler = lab(**{f"j{n}": "j5" for n in range(9)}, rv="rv")
-    rv = Wanted.of(("soc=rv",))
+    rv = BoardFilter.of(("soc=rv",))
     for number in range(900):
         scheduler.add(QueuedJob(f"a{number}", "ann", J5, number=number))
     for number in range(100):
@@ -151,14 +151,14 @@ def test_a_queued_job_takes_little_memory() -> None:
     assert used / 10_000 < 5_000
 
 
-def test_any_order_of_adding_and_removing_keeps_the_queue_whole() -> None:
+def test_the_queue_is_consistent_after_any_order_of_adding_and_removing() -> None:
     draw, scheduler = random.Random(3), lab(a="j5")
     alive: set[str] = set()
     for number in range(300):
         job = QueuedJob(
             f"j{number}",
             draw.choice("ab"),
-            draw.choice([J5, Wanted.of(("a",))]),
+            draw.choice([J5, BoardFilter.of(("a",))]),
             draw.randrange(3),
             draw.random(),
             number,
@@ -190,8 +190,8 @@ def test_three_spoiled_results_quarantine_a_board_and_checks_back_off() -> None:
 
 
 def test_a_lab_of_several_types_is_busy_fair_and_starves_no_type() -> None:
-    """In virtual time, by the same scheduler; scripts/bench farm --simulate does it with 1,000 boards."""
-    small = Lab({"j5": 20, "rv": 8, "s390x": 1}, hosts=4)
+    """Runs the real scheduler in virtual time; scripts/bench farm --simulate does the same with 1,000 boards."""
+    small = SimulatedLab({"j5": 20, "rv": 8, "s390x": 1}, hosts=4)
     found = simulate(small, jobs_per_board=40)
     assert found.busy >= 0.9 and found.done == {"j5": 800, "rv": 320, "s390x": 40}
     for shares in found.shares.values():
@@ -199,7 +199,7 @@ def test_a_lab_of_several_types_is_busy_fair_and_starves_no_type() -> None:
     assert max(found.longest_wait_s.values()) <= 1.0 and found == simulate(small, jobs_per_board=40)
 
 
-def test_the_simulation_counts_what_is_not_busy() -> None:
-    simulation = Simulation(Lab({"j5": 2}, hosts=1, dispatch_s=1.0, job_s=(1.0, 1.0), host_s=0.0))
+def test_the_simulation_counts_idle_time() -> None:
+    simulation = Simulation(SimulatedLab({"j5": 2}, hosts=1, dispatch_s=1.0, job_s=(1.0, 1.0), host_s=0.0))
     simulation.submit("ann", "j5", 40)
     assert 0.45 < simulation.run().busy < 0.55

@@ -1,4 +1,4 @@
-"""--server and server=: the main job on a farm gives the report, the words and the exit status of the job here."""
+"""--server and server=: the main job on a farm has the same report, output and exit status as on this host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("board", "status"), [("desk", 0), ("wrong", 1)])
-def test_the_same_words_and_exit_status(
+def test_output_and_exit_status_are_as_without_a_server(
     service: tuple[str, Farm, str], board: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, _, token = service
@@ -73,7 +73,7 @@ def test_frames_and_several_boards(
     assert json.loads(capsys.readouterr().out)["verdict"] == "FAILED"
 
 
-def test_the_function_takes_a_server(service: tuple[str, Farm, str]) -> None:
+def test_the_python_function_accepts_a_server(service: tuple[str, Farm, str]) -> None:
     url, _, token = service
     steps = list[str]()
     report = qverify.verify(
@@ -90,7 +90,7 @@ def test_the_function_takes_a_server(service: tuple[str, Farm, str]) -> None:
         qverify.verify(MODEL, board="desk", server=url, token=token, keep_tensors=True)
 
 
-def test_what_the_farm_refuses_is_one_line(
+def test_a_refusal_of_the_farm_is_one_line(
     service: tuple[str, Farm, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, farm, token = service

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, projects; and what a foreign page in the administrator's browser may not."""
+"""Access rules: tokens, roles and projects; and what a page of another site in the administrator's browser may not do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from qverify_farm.service.rate_limits import RateLimit
-from qverify_farm.service.tokens import create_token, hash_of, holder_of
+from qverify_farm.service.tokens import caller_of, create_token, hash_of
 from qverify_farm.store.tables import Token
 from sqlalchemy import select
 
@@ -17,7 +17,7 @@ from tests.farm.service_app import HERE, Service, error_of, serving
 WHOAMI = "/api/v1/whoami"
 
 
-def test_without_any_token_this_host_administrates(service: Service) -> None:
+def test_without_any_token_this_host_is_administrator(service: Service) -> None:
     who = service.client.get(WHOAMI).json()
     assert (who["role"], who["project"], who["local"]) == ("admin", None, True)
 
@@ -52,11 +52,11 @@ def test_a_foreign_page_or_a_wrong_token_is_not_this_host(service: Service, head
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://127.0.0.1:8787"}, {"Sec-Fetch-Site": "same-origin"}, {"Host": "localhost:1"}]
 )
-def test_an_own_page_is_this_host(service: Service, headers: dict[str, str]) -> None:
+def test_a_page_of_this_service_counts_as_this_host(service: Service, headers: dict[str, str]) -> None:
     assert service.client.get(WHOAMI, headers=headers).status_code == 200
 
 
-def test_from_elsewhere_and_behind_a_proxy_everybody_needs_a_token(tmp_path: Path) -> None:
+def test_requests_from_other_hosts_and_behind_a_proxy_need_a_token(tmp_path: Path) -> None:
     with serving(str(tmp_path / "a.db"), tmp_path / "a", client=("192.0.2.1", 5)) as service:
         error_of(service.client.get(WHOAMI), 401)
     with serving(str(tmp_path / "b.db"), tmp_path / "b", client=HERE, behind_proxy=True) as service:
@@ -64,7 +64,7 @@ def test_from_elsewhere_and_behind_a_proxy_everybody_needs_a_token(tmp_path: Pat
         assert service.client.get(WHOAMI, headers=service.bearer()).status_code == 200
 
 
-def test_with_a_first_token_everybody_needs_one(any_service: Service) -> None:
+def test_once_a_token_exists_every_request_needs_one(any_service: Service) -> None:
     headers = any_service.bearer()
     error_of(any_service.client.get(WHOAMI), 401)
     assert any_service.client.get(WHOAMI, headers=headers).json()["local"] is False
@@ -80,7 +80,7 @@ def test_a_token_is_kept_as_its_hash_shown_once_used_expired_and_revoked(any_ser
     with any_service.farm.database.read() as session:
         row = session.scalars(select(Token).where(Token.name == "ci")).one()
         assert row.hash == hash_of(made["token"]) and made["token"] not in str(vars(row))
-        assert holder_of(row, time.time()) is not None and holder_of(row, time.time() + 86401) is None
+        assert caller_of(row, time.time()) is not None and caller_of(row, time.time() + 86401) is None
     assert client.get(WHOAMI, headers={"Authorization": f"Bearer {made['token']}"}).json()["name"] == "ci"
     listed = client.get("/api/v1/tokens", headers=admin)
     assert made["token"] not in listed.text and row.hash not in listed.text
@@ -94,7 +94,7 @@ def test_a_token_is_kept_as_its_hash_shown_once_used_expired_and_revoked(any_ser
     assert actions[:2] == ["token.revoke", "token.create"]
 
 
-def test_each_role_does_what_it_may(service: Service) -> None:
+def test_each_role_may_do_what_it_should(service: Service) -> None:
     viewer, submitter, admin = (service.bearer(role, "default") for role in ("viewer", "submitter", "admin"))
     client = service.client
     run = service.submit(submitter)
@@ -145,7 +145,7 @@ def test_each_role_does_what_it_may(service: Service) -> None:
         assert client.get(f"/api/v1{path}", headers=viewer).status_code == 200
 
 
-def test_another_projects_objects_are_not_there(any_service: Service) -> None:
+def test_objects_of_another_project_are_hidden(any_service: Service) -> None:
     client, mine, theirs = (
         any_service.client,
         any_service.bearer("admin", "mine"),
@@ -189,7 +189,7 @@ def test_another_projects_objects_are_not_there(any_service: Service) -> None:
     error_of(client.get(f"/api/v1/runs/{run}", headers=everything), 404)  # of the project default
 
 
-def test_a_board_tells_nothing_of_another_projects_job(service: Service) -> None:
+def test_a_board_hides_the_job_of_another_project(service: Service) -> None:
     from qverify_farm.store.boards import change_board
 
     theirs, mine = service.bearer("admin", "theirs"), service.bearer("viewer", "mine")
@@ -218,7 +218,7 @@ def test_the_cookie_is_sent_by_own_pages_only(service: Service) -> None:
     error_of(service.client.post("/api/v1/retention", headers={**jar, "Sec-Fetch-Site": "cross-site"}), 401)
 
 
-def test_too_many_requests_and_wrong_tokens_are_told_when_again(tmp_path: Path) -> None:
+def test_too_many_requests_or_wrong_tokens_get_retry_after(tmp_path: Path) -> None:
     with serving(str(tmp_path / "farm.db"), tmp_path, requests_per_s=0.5, burst=3) as service:
         replies = [service.client.get(WHOAMI) for _ in range(4)]
         assert [one.status_code for one in replies] == [200, 200, 200, 429]
@@ -231,7 +231,7 @@ def test_too_many_requests_and_wrong_tokens_are_told_when_again(tmp_path: Path) 
         assert service.client.get(WHOAMI, headers=other).status_code == 200  # who has a token is not locked out
 
 
-def test_requests_without_a_token_are_no_wrong_tokens(tmp_path: Path) -> None:
+def test_requests_without_a_token_do_not_count_as_wrong_tokens(tmp_path: Path) -> None:
     with serving(str(tmp_path / "farm.db"), tmp_path) as service:
         foreign = {"Origin": "http://evil.example"}
         assert {service.client.get(WHOAMI, headers=foreign).status_code for _ in range(40)} == {401}
@@ -245,7 +245,7 @@ def test_too_many_requests_without_a_token_lock_nobody_else_out(tmp_path: Path) 
 
 
 def test_a_bucket_fills_again_and_forgets_the_oldest() -> None:
-    limit = RateLimit(2.0, 2, most_keys=2)
+    limit = RateLimit(2.0, 2, max_keys=2)
     assert [limit.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 0.5]
     assert limit.wait_s("a", 0.5) == 0.0
     assert limit.wait_s("a", -100.0) == 0.5  # a clock that went back gives nothing

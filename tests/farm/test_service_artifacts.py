@@ -1,4 +1,4 @@
-"""Artifacts of the service: put in pieces, read in ranges, bounded, kept apart, removed when nobody names them."""
+"""Artifacts of the service: upload in pieces, download of ranges, limits, separate projects, removal of unreferenced ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pieces() -> Iterator[bytes]:
     yield from (DATA[at : at + 100] for at in range(0, len(DATA), 100))
 
 
-def test_bytes_are_put_in_pieces_and_had_again(any_service: Service) -> None:
+def test_bytes_are_uploaded_in_pieces_and_downloaded(any_service: Service) -> None:
     client = any_service.client
     assert client.head(f"/api/v1/artifacts/{SHA}").status_code == 404
     reply = client.put(f"/api/v1/artifacts/{SHA}", content=pieces(), params={"name": "dir/dump.bin"})
@@ -87,11 +87,11 @@ def test_an_upload_is_never_a_page(service: Service) -> None:
         ("", "file"),
     ],
 )
-def test_a_name_to_save_as_holds_no_path_and_no_header(name: str, safe: str) -> None:
+def test_a_file_name_contains_no_path_and_no_header(name: str, safe: str) -> None:
     assert safe_name(name) == safe
 
 
-def test_other_bytes_than_the_digest_says_are_refused(service: Service, tmp_path: Path) -> None:
+def test_bytes_that_do_not_match_the_digest_are_refused(service: Service, tmp_path: Path) -> None:
     reply = service.client.put(f"/api/v1/artifacts/{'0' * 64}", content=DATA)
     assert SHA in error_of(reply, 409)["got"]
     assert list((tmp_path / "artifacts" / "parts").iterdir()) == []
@@ -117,20 +117,20 @@ def test_an_upload_is_bounded_by_its_limit_and_its_projects_quota(tmp_path: Path
         assert not list((tmp_path / "artifacts" / "parts").iterdir())
 
 
-def test_a_full_disk_is_told_and_readiness_says_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_also_by_readiness(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "KEEP_FREE_BYTES", 1 << 62)
     assert "full" in error_of(service.client.post("/api/v1/artifacts", content=DATA), 507)["what"]
     ready = service.client.get("/ready")
     assert ready.status_code == 503 and not ready.json()["checks"]["artifacts"]["ok"]
 
 
-def test_bytes_that_are_gone_are_told(service: Service) -> None:
+def test_missing_bytes_are_reported(service: Service) -> None:
     service.put(DATA)
     service.farm.artifacts.delete(SHA)
     assert "no longer stored" in error_of(service.client.get(f"/api/v1/artifacts/{SHA}"), 409)["got"]
 
 
-def test_the_retention_removes_what_is_old_and_nobody_names(any_service: Service) -> None:
+def test_the_retention_removes_old_unreferenced_data(any_service: Service) -> None:
     client, farm = any_service.client, any_service.farm
     unused, kept = any_service.put(b"unused"), any_service.put(b"used yesterday")
     old, baseline = any_service.submit(name="old"), any_service.submit(name="running on")

@@ -1,4 +1,4 @@
-"""What hostile clients send to the service: each is refused with a 4xx, and nobody else notices."""
+"""Hostile requests to the service: each is refused with a 4xx, without an effect on other clients."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_hostile_text_in_every_place_is_data_or_a_mistake(any_service: Service
     assert client.get("/api/v1/projects").json()["projects"][0]["name"] == "default"
 
 
-def test_text_comes_back_as_it_went_in_and_is_no_page(any_service: Service) -> None:
+def test_text_is_returned_unchanged_and_not_as_a_page(any_service: Service) -> None:
     text = "<script>alert(1)</script>'; DROP TABLE jobs; --"
     run = any_service.submit(name=text, labels={"firmware": text})
     any_service.ended(run)
@@ -106,13 +106,13 @@ def test_text_comes_back_as_it_went_in_and_is_no_page(any_service: Service) -> N
     ],
     ids=lambda body: str(body[:24]),
 )
-def test_a_body_that_is_none_is_refused(service: Service, body: bytes) -> None:
+def test_a_malformed_body_is_refused(service: Service, body: bytes) -> None:
     reply = service.client.post("/api/v1/suites", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code in (400, 422), reply.text[:300]
     error_of(reply, reply.status_code)
 
 
-def test_methods_and_addresses_that_there_are_not(service: Service) -> None:
+def test_unknown_methods_and_addresses_are_refused(service: Service) -> None:
     for method, path, status in (
         ("TRACE", "/api/v1/runs", 405),
         ("DELETE", "/api/v1/runs", 405),
@@ -145,7 +145,7 @@ def listening(folder: Path, **settings: Any) -> Iterator[tuple[int, Farm]]:
 
 
 def answer_to(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
-    """Returns all that the server answers until it closes the connection."""
+    """Returns everything that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
         with contextlib.suppress(OSError):
             for piece in pieces:

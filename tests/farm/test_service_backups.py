@@ -1,4 +1,4 @@
-"""Backups that miss something, or are of an earlier version: said, or migrated."""
+"""Backups that lack something, which is reported, and backups of an earlier version, which are migrated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.farm.service_app import Service
 from tests.farm.test_database import FIRST
 
 
-def test_a_missing_database_is_refused_and_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_database_is_refused_and_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ["--database", str(tmp_path / "farm.db"), "--artifacts", str(tmp_path / "a")]
     assert main(["serve", "backup", str(tmp_path / "b.tar"), *at]) == 2
     said = capsys.readouterr().err
@@ -32,7 +32,7 @@ def test_a_missing_database_is_refused_and_not_made(tmp_path: Path, capsys: pyte
     assert list(tmp_path.iterdir()) == []
 
 
-def test_artifacts_whose_bytes_are_missing_are_told(
+def test_artifacts_with_missing_bytes_are_reported(
     service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service.put(b"kept")
@@ -48,7 +48,7 @@ def test_artifacts_whose_bytes_are_missing_are_told(
     assert "bytes are not in" in capsys.readouterr().err
 
 
-def test_rows_without_bytes_are_whole_where_the_store_has_them(service: Service, tmp_path: Path) -> None:
+def test_a_backup_without_bytes_is_complete_if_the_store_has_them(service: Service, tmp_path: Path) -> None:
     service.put(b"kept")
     words = ["--artifacts", str(tmp_path / "artifacts")]
     old, new = ["--database", str(tmp_path / "farm.db")], ["--database", str(tmp_path / "new.db")]
@@ -87,7 +87,7 @@ def _first_backup(folder: Path) -> Path:
     old.row_factory = sqlite3.Row
     head = {"format": backup.FORMAT, "schema": "0001", "qverify": "0.1.0", "made": 1.0}
     members = {"backup.json": json.dumps(head).encode()}
-    for name in (one for one in backup.TABLES if one not in backup.LEFT_OUT):
+    for name in (one for one in backup.TABLES if one not in backup.EXCLUDED_TABLES):
         rows = [dict(row) for row in old.execute(f"SELECT * FROM {name}")]
         for row in rows:
             row |= {key: json.loads(row[key]) for key in JSON & row.keys() if isinstance(row[key], str)}

@@ -18,7 +18,7 @@ import pytest
 from qverify.errors import UsageError
 from qverify_farm.service import event_feed, webhook_sender
 from qverify_farm.service.access import Scope
-from qverify_farm.service.event_feed import Feed
+from qverify_farm.service.event_feed import EventFeed
 from qverify_farm.service.routes import events as events_route
 from qverify_farm.service.routes.events import stream
 from qverify_farm.service.tokens import LOCAL_ADMIN, Caller
@@ -33,8 +33,8 @@ from tests.farm.service_app import Service, error_of, farm_with, serving
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "LOOK_S", 0.02)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_feed, "POLL_S", 0.02)
     monkeypatch.setattr(event_feed, "GAP_S", 0.1)
 
 
@@ -47,7 +47,7 @@ def say(database: Database, text: str, project: str | None, number: int | None =
 
 
 async def said_by(pieces: AsyncIterator[bytes], most: int) -> list[tuple[int, str]]:
-    """Returns number and text of the next events of a stream."""
+    """Returns the number and the text of the next events of a stream."""
     found = []
     async for piece in pieces:
         lines = dict(line.partition(": ")[::2] for line in piece.decode().splitlines() if line)
@@ -93,7 +93,7 @@ def test_a_stream_misses_nothing_before_between_and_after(database: Database, tm
     with_stream(database, tmp_path, test)
 
 
-def test_live_events_come_without_asking_again_and_silence_has_a_heartbeat(database: Database, tmp_path: Path) -> None:
+def test_live_events_arrive_and_silence_has_a_heartbeat(database: Database, tmp_path: Path) -> None:
     async def test(open_stream: Callable[..., Any], project: str) -> None:
         pieces = open_stream()
         assert (await anext(pieces)).startswith(b": qverify\nretry: 2000\n")
@@ -106,7 +106,7 @@ def test_live_events_come_without_asking_again_and_silence_has_a_heartbeat(datab
     with_stream(database, tmp_path, test)
 
 
-def test_a_number_that_is_committed_late_is_waited_for(database: Database, tmp_path: Path) -> None:
+def test_the_feed_waits_for_an_event_that_is_committed_late(database: Database, tmp_path: Path) -> None:
     async def test(open_stream: Callable[..., Any], project: str) -> None:
         pieces = open_stream()
         await anext(pieces)
@@ -120,12 +120,12 @@ def test_a_number_that_is_committed_late_is_waited_for(database: Database, tmp_p
     with_stream(database, tmp_path, test)
 
 
-def test_a_slow_listener_is_sent_away_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_listener_is_disconnected_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from qverify_farm.store.database import open_database
 
-    monkeypatch.setattr(event_feed, "MOST_WAITING", 2)
+    monkeypatch.setattr(event_feed, "MAX_BACKLOG", 2)
     database = open_database(str(tmp_path / "farm.db"), "a test")
-    feed = Feed(database)
+    feed = EventFeed(database)
 
     async def run() -> None:
         await feed.start()
@@ -133,7 +133,7 @@ def test_a_slow_listener_is_sent_away_and_the_others_stay(tmp_path: Path, monkey
             for n in range(3):
                 say(database, str(n), None)
                 found = feed._read()
-                feed._hand_out(found)
+                feed._distribute(found)
                 assert (await anext(quick)).content == {"said": str(n)}
             assert [one.content["said"] async for one in slow] == ["1"]
             assert feed.listeners == 1
@@ -198,20 +198,20 @@ def test_a_webhook_to_this_host_or_its_network_is_refused(address: str) -> None:
         "http://h.example:x/",
     ],
 )
-def test_a_url_that_is_no_webhook_is_refused(url: str) -> None:
+def test_a_wrong_webhook_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         check_url(url, True, lambda *_: ["93.184.215.14"])
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_asked() -> None:
-    """A name whose second answer is another address (DNS rebinding) gains nothing: it is resolved once."""
+def test_the_delivery_goes_to_the_checked_address() -> None:
+    """DNS rebinding, a second answer with another address, has no effect, since the name is resolved only once."""
     answers = iter([["93.184.215.14"], ["127.0.0.1"]])
     address, port, path, tls = check_url("https://h.example/a?b=c", False, lambda *_: next(answers))
     assert (address, port, path, tls) == ("93.184.215.14", 443, "/a?b=c", True)
 
 
 class Receiver(HTTPServer):
-    """Keeps what it is told; answers with `status`."""
+    """Records deliveries and answers with `status`."""
 
     status = 200
 
@@ -248,7 +248,7 @@ def receiver() -> Iterator[Receiver]:
     server.server_close()
 
 
-def test_a_delivery_is_signed_and_follows_nothing(receiver: Receiver) -> None:
+def test_a_delivery_is_signed_and_follows_no_redirection(receiver: Receiver) -> None:
     delivery = Delivery("id", receiver.url, "secret", b'{"a":1}')
     assert deliver(delivery, private=True) == ""
     headers, body = receiver.got[0]
@@ -259,14 +259,14 @@ def test_a_delivery_is_signed_and_follows_nothing(receiver: Receiver) -> None:
     assert "an address of this host" in deliver(delivery, private=False) and len(receiver.got) == 2
 
 
-def test_a_receiver_that_never_answers_is_left_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delivery_to_a_silent_receiver_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_sender, "DEADLINE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         assert deliver(Delivery("id", url, "s", b""), private=True) != ""
 
 
-def test_webhooks_are_told_of_a_changed_verdict_only(tmp_path: Path, receiver: Receiver) -> None:
+def test_webhooks_are_called_only_for_a_changed_verdict(tmp_path: Path, receiver: Receiver) -> None:
     with serving(str(tmp_path / "farm.db"), tmp_path, private_webhooks=True) as service:
         client = service.client
         made = client.post("/api/v1/webhooks", json={"url": receiver.url, "suite": "nightly"})
@@ -285,10 +285,10 @@ def test_webhooks_are_told_of_a_changed_verdict_only(tmp_path: Path, receiver: R
         assert client.get("/api/v1/webhooks").json() == {"webhooks": []}
 
 
-def test_a_failed_delivery_is_tried_again(service: Service, receiver: Receiver) -> None:
+def test_a_failed_delivery_is_retried(service: Service, receiver: Receiver) -> None:
     receiver.status = 500
     told: list[bool] = []
-    sender = WebhookSender(service.farm.database, True, told.append, again_s=(0.01, 0.01))
+    sender = WebhookSender(service.farm.database, True, told.append, retry_delays_s=(0.01, 0.01))
     sender.start()
     sender.put(Delivery("0" * 32, receiver.url, "s", b"{}"))
     _wait(lambda: told == [False])

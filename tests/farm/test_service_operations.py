@@ -1,4 +1,4 @@
-"""Running the service: health, numbers, the log, backup and restore, its commands."""
+"""Operation of the service: health, metrics, the log, backup and restore, commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify_farm.cli.serve_work import ServeOptions, check_exposure
 from qverify_farm.service import backup
 from qverify_farm.service.backup import read_backup, write_backup
-from qverify_farm.service.json_log import REQUESTS, JsonLines
+from qverify_farm.service.json_log import REQUEST_LOGGER, JsonLines
 from qverify_farm.service.server import check_tls, open_socket
 from qverify_farm.service.tokens import create_token
 from qverify_farm.store.artifacts import open_artifacts
@@ -27,7 +27,7 @@ from qverify_farm.store.tables import Base
 from tests.farm.service_app import Service, error_of, serving
 
 
-def test_it_lives_and_is_ready(service: Service) -> None:
+def test_the_service_is_alive_and_ready(service: Service) -> None:
     assert service.client.get("/health").json()["alive"]
     ready = service.client.get("/ready")
     assert ready.status_code == 200 and set(ready.json()["checks"]) == {"database", "artifacts", "dispatcher", "engine"}
@@ -36,7 +36,7 @@ def test_it_lives_and_is_ready(service: Service) -> None:
     assert service.client.get("/health").status_code == 200
 
 
-def test_a_database_that_is_lost_is_told_with_503(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_database_is_reported_with_503(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> None:
         raise sqlalchemy.exc.OperationalError("SELECT secret", {}, Exception("no such host"))
 
@@ -47,7 +47,7 @@ def test_a_database_that_is_lost_is_told_with_503(service: Service, monkeypatch:
     assert service.client.get("/ready").json()["checks"]["database"]["ok"] is False
 
 
-def test_the_numbers_for_prometheus(service: Service) -> None:
+def test_metrics_for_prometheus(service: Service) -> None:
     service.ended(service.submit(boards=["j5-0", "j5-1"]))
     for path in ("/api/v1/runs", "/nowhere/1", "/nowhere/2", f"/api/v1/jobs/{'0' * 32}"):
         service.client.get(path)
@@ -68,20 +68,22 @@ def test_each_request_is_a_line_of_the_log_without_its_query(service: Service) -
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    REQUESTS.addHandler(handler)
-    REQUESTS.setLevel(logging.INFO)
+    REQUEST_LOGGER.addHandler(handler)
+    REQUEST_LOGGER.setLevel(logging.INFO)
     try:
         reply = service.client.get("/api/v1/runs?suite=private", headers={"Authorization": f"Bearer {service.token()}"})
     finally:
-        REQUESTS.removeHandler(handler)
-        REQUESTS.setLevel(logging.NOTSET)
+        REQUEST_LOGGER.removeHandler(handler)
+        REQUEST_LOGGER.setLevel(logging.NOTSET)
     line = json.loads(stream.getvalue())
     assert line["request"] == reply.headers["X-Request-Id"] and line["status"] == 200
     assert (line["method"], line["path"]) == ("GET", "/api/v1/runs") and line["caller"].startswith("admin-all")
     assert "private" not in stream.getvalue() and "qv_" not in stream.getvalue()
 
 
-def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_line_and_its_traceback_is_in_the_log(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
@@ -97,7 +99,7 @@ def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(service: Service, mon
     assert "ZeroDivisionError" in line["traceback"] and line["request"] == reply.headers["X-Request-Id"]
 
 
-def test_what_is_backed_up_is_restored_in_either_kind_of_database(database_url: str, tmp_path: Path) -> None:
+def test_a_backup_is_restored_into_either_kind_of_database(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path / "first") as service:
         run = service.submit(labels={"firmware": "1"})
         service.ended(run)
@@ -157,12 +159,12 @@ def _tar(path: Path, members: dict[str, bytes]) -> str:
     return str(path)
 
 
-HEAD = json.dumps({"format": backup.FORMAT, "schema": backup.SCHEMA, "qverify": "0"}).encode()
+HEAD = json.dumps({"format": backup.FORMAT, "schema": backup.SCHEMA_REVISION, "qverify": "0"}).encode()
 EXAMPLES = {
     "another file": {"x": b""},
     "no JSON": {"backup.json": b"{"},
     "another format": {"backup.json": HEAD.replace(b"backup/1", b"backup/9")},
-    "a newer schema": {"backup.json": HEAD.replace(backup.SCHEMA.encode(), b"9999")},
+    "a newer schema": {"backup.json": HEAD.replace(backup.SCHEMA_REVISION.encode(), b"9999")},
     "a path outside": {"backup.json": HEAD, "../../etc/passwd": b"x"},
     "an unknown table": {"backup.json": HEAD, "tables/alembic_version/0.json": b"[]"},
     "an unknown column": {"backup.json": HEAD, "tables/projects/0.json": b'[{"id":"a","evil":1}]'},
@@ -172,7 +174,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("what", EXAMPLES)
-def test_what_is_no_backup_is_one_line_and_leaves_the_database_empty(what: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_one_line_and_leaves_the_database_empty(what: str, tmp_path: Path) -> None:
     from qverify.errors import QVerifyError
 
     database = open_database(str(tmp_path / "farm.db"), "a test")
@@ -191,7 +193,7 @@ def options(**given: object) -> ServeOptions:
     return ServeOptions(**{**known, **given})  # type: ignore[arg-type]
 
 
-def test_beyond_this_host_it_wants_a_token_and_tls_or_a_proxy(tmp_path: Path) -> None:
+def test_serving_other_hosts_needs_a_token_and_tls_or_a_proxy(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "farm.db"), "a test")
     check_exposure(database, options())
     check_exposure(database, options(host="::1"))
@@ -264,7 +266,7 @@ def test_backup_and_restore_on_the_command_line(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.count("\n") == 3
 
 
-def test_an_address_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+def test_a_wrong_listening_address_is_one_line(tmp_path: Path) -> None:
     with open_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UsageError, match=f"--host 127.0.0.1 --port {port}: Address already in use"):
@@ -274,7 +276,7 @@ def test_an_address_that_cannot_be_is_one_line(tmp_path: Path) -> None:
             open_socket(host, 0)
 
 
-def test_files_of_tls_are_checked_before_anything_runs(tmp_path: Path) -> None:
+def test_tls_files_are_checked_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     empty = str(tmp_path / "empty")
     for pair, words in (

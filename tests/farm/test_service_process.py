@@ -1,4 +1,4 @@
-"""`qverify serve` as people run it: a process, real boards of this host, TLS, signals, a triage."""
+"""`qverify serve` as a process: real boards of this host, TLS, signals, a triage."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def job_of(client: httpx.Client, run: str) -> dict[str, Any]:
     return dict(client.get(f"/api/v1/runs/{run}/jobs").json()["jobs"][0])
 
 
-def test_a_verification_and_a_triage_on_real_parts_and_a_clean_end(digits: Path, tmp_path: Path) -> None:
+def test_a_verification_a_triage_and_a_clean_shutdown(digits: Path, tmp_path: Path) -> None:
     with np.load(digits / "digits.npz") as pictures:
         np.save(tmp_path / "one.npy", pictures["digit_3"])
     with served(tmp_path) as (process, url), httpx.Client(base_url=url, timeout=60) as client:

@@ -1,4 +1,4 @@
-"""The service over both databases: what is put, submitted, run, told and kept."""
+"""The service over both kinds of database: uploads, submissions, runs, replies and history."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.farm.service_app import INPUT, MODEL, Service, error_of, serving
 
 
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "LOOK_S", 0.02)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "POLL_S", 0.02)
 
 
-def test_a_verification_runs_on_each_board_that_was_asked_for(any_service: Service) -> None:
+def test_a_verification_runs_on_each_requested_board(any_service: Service) -> None:
     run = any_service.submit(boards=["all:soc=j5", "soc=rv1126"], labels={"firmware": "1.2"}, options={"seed": 3})
     ended = any_service.ended(run)
     assert (ended["state"], ended["verdict"], ended["counts"]) == ("done", "PASSED", {"done": 3, "PASSED": 3})
@@ -42,7 +42,7 @@ def test_a_verification_runs_on_each_board_that_was_asked_for(any_service: Servi
     assert kinds[0] == "run" and kinds[-1] == "run" and kinds.count("job") == 6
 
 
-def test_what_the_worker_gets_is_what_was_submitted(tmp_path: Path) -> None:
+def test_the_worker_gets_the_submitted_values(tmp_path: Path) -> None:
     seen: list[JobTask] = []
 
     def act(task: JobTask) -> JobResult:
@@ -68,7 +68,7 @@ def test_a_suite_is_submitted_as_jobs_with_the_digests_of_its_files(any_service:
     assert (ended["name"], ended["verdict"], ended["counts"]["PASSED"]) == ("nightly", "PASSED", 4)
 
 
-def test_everything_wrong_with_a_submission_is_told_at_once(service: Service) -> None:
+def test_all_mistakes_of_a_submission_are_reported_at_once(service: Service) -> None:
     body = service.verification(boards=["j5-9", "soc=j6"], options={"runner": "x", "sed": 1}, models=["other.onnx"])
     error = error_of(service.client.post("/api/v1/verifications", json=body), 422)
     for words in (
@@ -88,7 +88,7 @@ def test_a_path_outside_of_its_tree_is_refused(service: Service, path: str) -> N
     error_of(service.client.post("/api/v1/verifications", json=body), 422)
 
 
-def test_bytes_that_were_not_put_are_named(service: Service) -> None:
+def test_files_that_were_not_uploaded_are_named(service: Service) -> None:
     missing = hashlib.sha256(b"never put").hexdigest()
     body = service.verification(files={"m.onnx": missing}, inputs="")
     error = error_of(service.client.post("/api/v1/verifications", json=body), 422)
@@ -116,7 +116,7 @@ def test_a_run_is_cancelled_and_resumed(tmp_path: Path) -> None:
         assert service.ended(run)["verdict"] == "PASSED"
 
 
-def test_a_drained_board_gets_nothing_and_says_why(any_service: Service) -> None:
+def test_a_drained_board_gets_no_jobs_and_has_a_reason(any_service: Service) -> None:
     client = any_service.client
     assert client.post("/api/v1/boards/j5-0/drain", json={"reason": "new cable"}).json() == {"changed": True, "jobs": 0}
     board = client.get("/api/v1/boards/j5-0").json()
@@ -182,14 +182,14 @@ def test_reports_history_of_a_node_baselines_and_differences(any_service: Servic
     assert error_of(client.get(f"/api/v1/jobs/{'0' * 32}/report"), 404)
 
 
-def test_jobs_wait_in_a_quota(service: Service) -> None:
+def test_queued_jobs_count_against_a_quota(service: Service) -> None:
     service.client.patch("/api/v1/projects/default", json={"quota_jobs": 1})
     body = service.verification(boards=["j5-0", "j5-1"])
     reply = service.client.post("/api/v1/verifications", json=body)
     assert "quota of 1 queued jobs" in error_of(reply, 429)["what"] and reply.headers["Retry-After"]
 
 
-def test_a_board_that_is_named_as_a_lane_of_triages_is_none(service: Service) -> None:
+def test_a_triage_lane_is_not_shown_as_a_board(service: Service) -> None:
     for word in ("this-host-triage-1", "qverify=triage"):
         body = service.verification(boards=[word])
         error_of(service.client.post("/api/v1/verifications", json=body), 422)
@@ -199,8 +199,8 @@ def test_a_board_that_is_named_as_a_lane_of_triages_is_none(service: Service) ->
     )
 
 
-def test_what_a_restart_finds_is_finished(tmp_path: Path) -> None:
-    """The service ends while a job runs: the job is queued, and the next service runs it."""
+def test_jobs_interrupted_by_a_restart_are_finished(tmp_path: Path) -> None:
+    """The service ends while a job runs; the job is queued, and the next service runs it."""
     import threading
 
     begun, let = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A browser's session: a random id instead of the token, ended by sign-out, time, and with its token."""
+"""Sessions of browsers: a random id instead of the token; they end by logout, by time, and with their token."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from qverify_farm.service import sessions
 from qverify_farm.service.access import Scope
 from qverify_farm.service.known_callers import KnownCallers
 from qverify_farm.service.routes.events import stream
-from qverify_farm.service.sessions import IDLE_S, LONGEST_S, MOST, begin_session, session_of
+from qverify_farm.service.sessions import MAX_AGE_S, MAX_IDLE_S, MAX_SESSIONS_PER_TOKEN, begin_session, session_of
 from qverify_farm.service.tokens import create_token, hash_of
-from qverify_farm.store.database import SCHEMA, Database, migrate, open_database, revision_of
+from qverify_farm.store.database import SCHEMA_REVISION, Database, migrate, open_database, revision_of
 from qverify_farm.store.tables import BrowserSession, Token
 from sqlalchemy import select
 
@@ -47,7 +47,7 @@ def rows(service: Service) -> list[BrowserSession]:
         return list(session.scalars(select(BrowserSession)))
 
 
-def test_the_cookie_holds_a_session_whose_hash_alone_is_kept(any_service: Service) -> None:
+def test_the_cookie_has_a_session_of_which_only_the_hash_is_stored(any_service: Service) -> None:
     secret = any_service.token()
     reply = any_service.client.post(SESSION, json={"token": secret})
     cookie = reply.headers["Set-Cookie"]
@@ -58,7 +58,7 @@ def test_the_cookie_holds_a_session_whose_hash_alone_is_kept(any_service: Servic
     assert any_service.client.get(WHOAMI).json()["role"] == "admin"  # by its cookie
 
 
-def test_a_token_is_no_session_and_a_session_no_token(service: Service) -> None:
+def test_tokens_and_sessions_are_not_interchangeable(service: Service) -> None:
     secret = service.token()
     browser = log_in(service, secret)
     session = browser["Cookie"].partition("=")[2]
@@ -70,7 +70,7 @@ def test_a_token_is_no_session_and_a_session_no_token(service: Service) -> None:
         assert status(service, {"Cookie": f"{NAME}={wrong}"}) == 401
 
 
-def test_sign_out_ends_this_session_alone(any_service: Service) -> None:
+def test_logout_ends_only_this_session(any_service: Service) -> None:
     secret = any_service.token()
     first, second = log_in(any_service, secret), log_in(any_service, secret)
     assert status(any_service, first) == status(any_service, second) == 200
@@ -88,7 +88,7 @@ def test_a_second_log_in_of_a_browser_ends_its_first_session(service: Service) -
     assert (status(service, first), status(service, second), len(rows(service))) == (401, 200, 1)
 
 
-def test_a_token_s_end_ends_its_sessions_at_once(any_service: Service) -> None:
+def test_revoking_a_token_ends_its_sessions_at_once(any_service: Service) -> None:
     admin, secret = any_service.bearer(), any_service.token("viewer", "default")
     browser, other = log_in(any_service, secret), log_in(any_service, any_service.token("viewer", "default"))
     assert status(any_service, browser) == 200
@@ -104,41 +104,41 @@ def test_an_expired_token_ends_its_sessions(service: Service) -> None:
     browser = log_in(service, secret)
     with service.farm.database.write() as session:
         session.scalars(select(Token).where(Token.hash == hash_of(secret))).one().expires = time.time() - 1
-    service.farm.known.forget()
+    service.farm.known_callers.forget()
     assert status(service, browser) == 401
 
 
-def test_a_session_ends_unless_it_is_used_and_at_last_in_any_case(database: Database) -> None:
+def test_a_session_ends_when_unused_and_at_its_maximum_age(database: Database) -> None:
     with database.write() as session:
         row, _ = create_token(session, "ann", "admin", None, None, 0.0)
         secret = begin_session(session, row.id, 1000.0)
-        for now, lives in ((1000.0 + IDLE_S - 1, True), (1000.0 + IDLE_S, False)):
+        for now, lives in ((1000.0 + MAX_IDLE_S - 1, True), (1000.0 + MAX_IDLE_S, False)):
             assert (session_of(session, secret, now) is not None) is lives
         kept = session.scalars(select(BrowserSession)).one()
-        kept.used = 1000.0 + LONGEST_S - 60
-        assert session_of(session, secret, 1000.0 + LONGEST_S - 1) is kept
-        assert session_of(session, secret, 1000.0 + LONGEST_S) is None
-        sessions.forget_sessions(session, 1000.0 + LONGEST_S)
+        kept.used = 1000.0 + MAX_AGE_S - 60
+        assert session_of(session, secret, 1000.0 + MAX_AGE_S - 1) is kept
+        assert session_of(session, secret, 1000.0 + MAX_AGE_S) is None
+        sessions.forget_sessions(session, 1000.0 + MAX_AGE_S)
         assert session.scalars(select(BrowserSession)).all() == []
 
 
 def test_using_a_session_keeps_it(service: Service) -> None:
     browser = log_in(service, service.token())
-    long_ago = time.time() - IDLE_S + 100
+    long_ago = time.time() - MAX_IDLE_S + 100
     with service.farm.database.write() as session:
         session.scalars(select(BrowserSession)).one().used = long_ago
-    assert status(service, browser) == 200 and rows(service)[0].used > long_ago + IDLE_S / 2
+    assert status(service, browser) == 200 and rows(service)[0].used > long_ago + MAX_IDLE_S / 2
 
 
 def test_a_token_has_a_bounded_number_of_sessions(database: Database) -> None:
     with database.write() as session:
         row, _ = create_token(session, "ann", "admin", None, None, 0.0)
-        made = [begin_session(session, row.id, 1000.0 + number) for number in range(MOST + 2)]
+        made = [begin_session(session, row.id, 1000.0 + number) for number in range(MAX_SESSIONS_PER_TOKEN + 2)]
         lives = [session_of(session, one, 1100.0) is not None for one in made]
-    assert lives == [False, False] + [True] * MOST
+    assert lives == [False, False] + [True] * MAX_SESSIONS_PER_TOKEN
 
 
-def test_what_ends_while_it_is_looked_up_is_not_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_revoked_during_its_lookup_is_not_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     known = KnownCallers(service.farm.database)
     secret = service.token()
     monkeypatch.setattr("qverify_farm.service.known_callers._note_use", lambda *_: known.forget())
@@ -155,7 +155,7 @@ def test_behind_https_the_cookie_is_never_sent_in_the_clear(how: str, tmp_path: 
         assert "; Secure" in service.client.delete(f"{url}{SESSION}").headers["Set-Cookie"]
 
 
-def test_another_site_s_page_logs_nobody_in_and_wrong_tokens_are_limited(service: Service) -> None:
+def test_pages_of_other_sites_cannot_log_in_and_wrong_tokens_are_limited(service: Service) -> None:
     secret = service.token()
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         error_of(service.client.post(SESSION, json={"token": secret}, headers=headers), 403)
@@ -188,8 +188,8 @@ def test_pages_log_in_and_out_under_https_too(service: Service) -> None:
 def test_a_stream_of_events_ends_with_its_session(service: Service) -> None:
     secret = service.token()
     browser = log_in(service, secret)
-    caller = service.farm.known.find(browser["Cookie"].partition("=")[2])
-    assert caller is not None and service.farm.known.holds(caller)
+    caller = service.farm.known_callers.find(browser["Cookie"].partition("=")[2])
+    assert caller is not None and service.farm.known_callers.is_valid(caller)
 
     async def watch() -> list[bytes]:
         pieces = []
@@ -207,13 +207,13 @@ def test_a_stream_of_events_ends_with_its_session(service: Service) -> None:
 
 def test_retention_removes_sessions_that_have_ended(service: Service) -> None:
     log_in(service, service.token())
-    service.app.state.retention.sweep(time.time() + IDLE_S + 1)
+    service.app.state.retention.sweep(time.time() + MAX_IDLE_S + 1)
     assert rows(service) == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_database_without_sessions_is_given_them(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The first released schema, with its rows, is migrated where it is: its token logs a browser in."""
+def test_a_database_without_sessions_is_migrated(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A database of the first released schema is migrated in place; its token can then log a browser in."""
     if kind == "sqlite":
         with sqlite3.connect(tmp_path / "old.db") as old:
             old.executescript(FIRST.read_text())
@@ -231,7 +231,7 @@ def test_a_database_without_sessions_is_given_them(kind: str, tmp_path: Path, re
 def _check_migrated(url: str) -> None:
     opened = open_database(url, "a test")
     try:
-        assert revision_of(opened._reads) == SCHEMA
+        assert revision_of(opened._read_engine) == SCHEMA_REVISION
         with opened.write() as session:
             row, _ = create_token(session, "new", "admin", None, None, time.time())
             secret = begin_session(session, row.id, time.time())

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def desk(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model, inputs and two boards; a database and artifacts of its own."""
+    """A folder with a model, inputs, two boards, a database and artifacts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "boards.toml"))
@@ -133,7 +133,9 @@ def test_a_mistake_is_one_line_and_exit_2(
     assert said in err and err.count("\n") == 1
 
 
-def test_all_mistakes_of_a_file_are_told_before_anything_runs(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_mistakes_of_a_file_are_reported_before_anything_runs(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     suite(desk, 'boards = ["dek", "soc=y"]\ninputs = ["no.npy"]\n[options]\nsed = 1')
     assert main(["suite", "run", "s.toml"]) == 2 == main(["suite", "plan", "s.toml"])
     err = capsys.readouterr().err
@@ -177,7 +179,7 @@ def test_the_example_of_the_document_runs(desk: Path, digits: Path, capsys: pyte
     assert main(["suite", "run", "nightly.toml"]) == 0, capsys.readouterr()
 
 
-def test_no_result_is_lost_or_doubled_where_processes_are_killed(
+def test_no_result_is_lost_or_doubled_when_processes_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(

@@ -1,4 +1,4 @@
-"""suite.toml: what it means, and every mistake of it told at once."""
+"""suite.toml: its meaning, and the report of all mistakes in it at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from qverify.errors import BadFileError
 from qverify_farm.errors import SuiteError
 from qverify_farm.store.artifacts import open_artifacts
-from qverify_farm.suites.expand import definition_of, files_of, jobs_of, take_in
+from qverify_farm.suites.expand import definition_of, files_of, jobs_of, store_files
 from qverify_farm.suites.suite import Suite
 from qverify_farm.suites.suite_file import read_suite
 
@@ -96,7 +96,7 @@ def test_runners_choose_boards(folder: Path) -> None:
     ]
 
 
-def test_what_a_job_is_given(folder: Path) -> None:
+def test_settings_of_a_job(folder: Path) -> None:
     text = """
         models = ["nets/a_quant.onnx,a.bin"]
         boards = ["desk"]
@@ -125,17 +125,17 @@ def test_what_a_job_is_given(folder: Path) -> None:
     assert job.retries == 2 and len(content) == 64
 
 
-def test_files_are_taken_in_as_they_are_now(folder: Path) -> None:
+def test_files_are_stored_as_they_are_at_submission(folder: Path) -> None:
     suite = read(
         folder, 'models = ["nets/a_quant.onnx"]\ninputs = ["frames"]\nboards = ["desk"]\n[labels]\nfirmware = 1.2'
     )
     store = open_artifacts(str(folder / "store"))
-    digests = take_in(suite, store)
+    digests = store_files(suite, store)
     assert [*digests] == ["frames/1.npy", "frames/2.npy", "frames/3.npy", "nets/a_quant.onnx"] == [*files_of(suite)]
     (folder / "frames" / "1.npy").write_text("changed")
     assert store.read(digests["frames/1.npy"][0]) == b"frames/1.npy" and digests["frames/1.npy"][1] == 12
     first = jobs_of(suite, KNOWN, digests)[0].settings["content"]
-    assert first != jobs_of(suite, KNOWN, take_in(suite, store))[0].settings["content"]
+    assert first != jobs_of(suite, KNOWN, store_files(suite, store))[0].settings["content"]
     definition = definition_of(suite, digests)
     assert definition["files"]["nets/a_quant.onnx"] == list(digests["nets/a_quant.onnx"]) and suite.labels == {
         "firmware": "1.2"
@@ -177,7 +177,7 @@ def test_files_outside_of_the_suites_folder_have_paths_of_their_own(folder: Path
     assert jobs_of(suite, KNOWN)[0].name == "a_quant frames desk"
 
 
-def test_every_mistake_is_told_at_once(folder: Path) -> None:
+def test_every_mistake_is_reported_at_once(folder: Path) -> None:
     text = """
         model = "x"
         models = ["nets/c_quant.onnx", {files = "nets/a_quant.onnx", repeats = 0, bords = ["desk"]}, "*.tflite", 3]
@@ -258,7 +258,7 @@ def test_a_suite_of_too_many_jobs_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"models = [", b"\xff\xfe", b"a = 1\na = 2"])
-def test_a_file_that_is_no_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.toml").write_bytes(content)
     with pytest.raises(BadFileError, match=r"s\.toml: not TOML") as error:
         read_suite(str(tmp_path / "s.toml"), KNOWN)

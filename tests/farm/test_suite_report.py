@@ -38,7 +38,7 @@ def farm(tmp_path: Path) -> Any:
 def ran(
     farm: Database, results: Sequence[dict[str, Any]], *, baseline: bool = False, content: str = "c", **labels: str
 ) -> str:
-    """Writes a run whose jobs gave these results, on the board "desk" unless said; returns its id."""
+    """Writes a run with jobs that have these results, by default on the board "desk", and returns its id."""
     with farm.write() as session:
         project = ensure_project(session).id
         new = NewRun(project, "nightly", "ann", {"name": "nightly", "files": {}, "baseline": baseline}, labels)
@@ -119,12 +119,12 @@ def test_what_changed_against_the_last_runs(farm: Database) -> None:
     )
 
 
-def test_nothing_changed_is_said(farm: Database) -> None:
+def test_an_unchanged_run_is_reported_as_such(farm: Database) -> None:
     ran(farm, [P])
     assert "nothing changed since 20" in as_text(report(farm, ran(farm, [P])))
 
 
-def test_flaky_nodes_give_other_results_for_the_same_bytes(farm: Database) -> None:
+def test_flaky_nodes_have_different_results_for_the_same_bytes(farm: Database) -> None:
     more = {**F, "nodes": ["conv1", "fc"]}
     ran(farm, [{**P, "name": "a desk"}, {**F, "name": "b desk"}, {**F, "name": "c desk"}])
     found = report(farm, ran(farm, [{**F, "name": "a desk"}, {**more, "name": "b desk"}, {**F, "name": "c desk"}]))
@@ -186,7 +186,7 @@ def hostile(farm: Database) -> SuiteReport:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_names_of_strangers_are_only_text(farm: Database, name: str) -> None:
+def test_untrusted_names_are_only_text(farm: Database, name: str) -> None:
     text = renderer(name)(hostile(farm))
     if name == "json":
         assert json.loads(text)["verdict"] == "FAILED"

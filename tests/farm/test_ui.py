@@ -1,4 +1,4 @@
-"""The farm's pages in a browser: they are used as a person uses them, over a whole service and boards of this process."""
+"""The farm's pages in a browser, used as a person uses them, over a complete service with boards of this process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def looking(browser: Any, url: str, **how: Any) -> Iterator[Any]:
-    """A page of a browser of its own, which logs nothing and asks nobody but the service."""
+    """A page in a new browser context. It fails if the page logs an error or contacts anything but the service."""
     page = browser.new_context(**{"viewport": SIZES["desk"], **how}).new_page()
     page.set_default_timeout(WAIT_MS)
     logged, foreign = list[str](), list[str]()
@@ -57,7 +57,7 @@ def looking(browser: Any, url: str, **how: Any) -> Iterator[Any]:
 
 
 def submit(page: Any, url: str, *boards: str) -> str:
-    """Submits the packaged model through the form, waits for its end and returns the run's address."""
+    """Submits the packaged model with the form, waits for the end of the run, and returns the run's address."""
     page.goto(f"{url}/submit")
     page.get_by_label("Models").set_input_files(MODEL)
     for board in boards:
@@ -85,7 +85,7 @@ def test_a_person_submits_watches_and_opens_the_report(service: tuple[str, Farm]
         assert page.locator("svg circle.dot.failed").count() >= 1 and "1.0" in page.locator("svg").text_content()
 
 
-def test_it_works_by_keyboard_alone_and_without_scripts(service: tuple[str, Farm], browser: Any) -> None:
+def test_the_pages_work_by_keyboard_and_without_scripts(service: tuple[str, Farm], browser: Any) -> None:
     url = service[0]
     with looking(browser, url, java_script_enabled=False) as page:
         page.goto(f"{url}/submit")
@@ -116,7 +116,7 @@ def test_a_wrong_form_says_what_is_wrong_and_keeps_what_was_typed(service: tuple
     page.context.close()
 
 
-def test_a_dropped_file_is_taken(service: tuple[str, Farm], browser: Any) -> None:
+def test_a_dropped_file_is_accepted(service: tuple[str, Farm], browser: Any) -> None:
     with looking(browser, service[0]) as page:
         page.goto(f"{service[0]}/submit")
         page.evaluate(
@@ -155,7 +155,7 @@ def test_a_bad_case_comes_back_with_its_cause(service: tuple[str, Farm], browser
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_hard_to_reach(service: tuple[str, Farm], browser: Any, size: str, scheme: str) -> None:
-    """axe-core finds nothing serious on any page; none is wider than the screen."""
+    """axe-core finds no serious problem on any page, and no page is wider than the screen."""
     url = service[0]
     with looking(browser, url, viewport=SIZES[size], color_scheme=scheme) as page:
         run = submit(page, url, "wrong")
@@ -181,7 +181,7 @@ def test_nothing_is_hard_to_reach(service: tuple[str, Farm], browser: Any, size:
             assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"], place
 
 
-def test_a_token_logs_in_and_no_other_site_s_form_is_taken(tmp_path: Path, browser: Any) -> None:
+def test_a_token_logs_in_and_forms_of_other_sites_are_refused(tmp_path: Path, browser: Any) -> None:
     with serving(tmp_path) as (url, farm):
         with farm.database.write() as session:
             project = ensure_project(session).name
@@ -215,7 +215,7 @@ def test_a_token_logs_in_and_no_other_site_s_form_is_taken(tmp_path: Path, brows
 CROSS = {"Origin": "http://elsewhere.example", "Sec-Fetch-Site": "cross-site"}
 
 
-def test_what_a_person_typed_is_shown_as_text(service: tuple[str, Farm], browser: Any) -> None:
+def test_user_input_is_shown_as_text(service: tuple[str, Farm], browser: Any) -> None:
     url = service[0]
     with looking(browser, url) as page:
         name = '<img src=x onerror="document.title=1"> {{ 7*7 }}'

@@ -1,4 +1,4 @@
-"""Keeps the token of a farm's server for --server, in a file that only its owner may read."""
+"""Stores the token of a farm's server for --server, in a file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qverify.cli.say_line import say
 @click.option("--token", metavar="TOKEN", help="instead of asking for it (others see it in the list of processes)")
 @click.option("--forget", is_flag=True, help="remove the token of this server")
 def command(url: str, token: str | None, forget: bool) -> int:
-    from qverify_farm.client.http import Server, server_url
+    from qverify_farm.client.http import FarmServer, server_url
     from qverify_farm.client.tokens import save_token, tokens_path
 
     address, path = server_url(url), tokens_path()
@@ -22,8 +22,8 @@ def command(url: str, token: str | None, forget: bool) -> int:
         save_token(path, address, None)
         say(f"{address}: its token is forgotten")
         return 0
-    secret = token or os.environ.get("QVERIFY_TOKEN") or _asked(address)
-    with Server(address, secret) as server:
+    secret = token or os.environ.get("QVERIFY_TOKEN") or _read_token(address)
+    with FarmServer(address, secret) as server:
         who = server.get("/api/v1/whoami")
     save_token(path, address, secret)
     name, role = str(who.get("name", ""))[:64], str(who.get("role", ""))[:16]
@@ -31,8 +31,8 @@ def command(url: str, token: str | None, forget: bool) -> int:
     return 0
 
 
-def _asked(address: str) -> str:
-    """Returns the token that was typed, unseen, or piped."""
+def _read_token(address: str) -> str:
+    """Returns the token from standard input; on a terminal it is not shown while it is typed."""
     if sys.stdin.isatty():
         typed = str(click.prompt(f"token for {address}", hide_input=True))
     else:

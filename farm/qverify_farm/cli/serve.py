@@ -1,5 +1,5 @@
-"""Serves the farm: an HTTP API, pages and the boards that this host reaches, for whoever has a token. Without TOKEN commands
-it listens on this host alone, and whoever is on this host may do everything until a first token is made."""
+"""Serves the farm: an HTTP API, web pages and the boards that this host reaches, for everyone with a token. Until the first
+token is made, it listens on this host only, and everyone on this host may do everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLES = ("viewer", "submitter", "admin")
 @database_option
 @artifacts_option
 @click.option(
-    "--workers", metavar="ADDRESS", help="of the scheduler of `qverify worker`  [default: boards of this host]"
+    "--workers", metavar="ADDRESS", help="address of the scheduler of `qverify worker`  [default: boards of this host]"
 )
 @click.option("--workers-tls-ca", metavar="FILE", help="authority's certificate, for --workers tls://")
 @click.option("--workers-tls-cert", metavar="FILE", help="certificate, for --workers tls://")
@@ -26,13 +26,13 @@ ROLES = ("viewer", "submitter", "admin")
 @click.option("--tls-key", metavar="FILE", help="its private key")
 @click.option("--behind-proxy", is_flag=True, help="a proxy on this host ends TLS, and everybody needs a token")
 @click.option("--allow-private-webhooks", is_flag=True, help="webhooks may go to this host and its network")
-@click.option("--max-upload", type=click.IntRange(1), default=8192, show_default=True, help="MB of one upload")
+@click.option("--max-upload", type=click.IntRange(1), default=8192, show_default=True, help="largest upload in MB")
 @click.option(
-    "--rate", type=click.FloatRange(0.1), default=200.0, show_default=True, help="requests a second of a token"
+    "--rate", type=click.FloatRange(0.1), default=200.0, show_default=True, help="requests per second with one token"
 )
-@click.option("--triages", type=click.IntRange(0, 64), default=1, show_default=True, help="that run at a time")
+@click.option("--triages", type=click.IntRange(0, 64), default=1, show_default=True, help="how many run at a time")
 @click.option("--stop-after", type=click.FloatRange(1), default=20.0, show_default=True, help="seconds to end cleanly")
-@click.option("--quiet", is_flag=True, help="no line of the log for each request")
+@click.option("--quiet", is_flag=True, help="do not log each request")
 @click.pass_context
 def command(context: click.Context, /, **options: object) -> int:
     if context.invoked_subcommand is not None:
@@ -45,17 +45,17 @@ def command(context: click.Context, /, **options: object) -> int:
 
 @command.group()
 def token() -> None:
-    """Tokens: the way to make the first. While the service runs, an administrator makes others through the API."""
+    """Make, list and revoke tokens, the first one in particular. While the service runs, administrators use the API."""
 
 
 @token.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), required=True)
-@click.option("--project", help="that it is of  [default: all, for an admin]")
+@click.option("--project", help="project of the token  [default: all, for an admin]")
 @click.option("--days", type=click.FloatRange(0.001, 3650), help="until it expires  [default: never]")
 @database_option
 def create(name: str, role: str, project: str | None, days: float | None, database: str) -> int:
-    """Make a token and print it, once. The service must be down; a project that is missing is made."""
+    """Make a token and print it once. The service must be down. A missing project is made, too."""
     from qverify_farm.cli.serve_tokens import make_token
 
     return make_token(database, name, role, project, days)
@@ -86,7 +86,7 @@ def revoke(name: str, database: str) -> int:
 @artifacts_option
 @click.option("--no-artifacts", is_flag=True, help="rows only, without the bytes of files and reports")
 def backup(file: str, database: str, artifacts: str, no_artifacts: bool) -> int:
-    """Write everything into FILE (.tar), also while the service runs. Ends with 1 where bytes of artifacts are missing."""
+    """Write everything into FILE (.tar), also while the service runs. Exit status 1 if bytes of artifacts are missing."""
     from qverify_farm.cli.serve_backup import back_up
 
     return back_up(file, database, artifacts, not no_artifacts)
@@ -97,7 +97,7 @@ def backup(file: str, database: str, artifacts: str, no_artifacts: bool) -> int:
 @database_option
 @artifacts_option
 def restore(file: str, database: str, artifacts: str) -> int:
-    """Read FILE into a new database. The service must be down. Ends with 1 where bytes of artifacts are missing."""
-    from qverify_farm.cli.serve_backup import restore as restored
+    """Read FILE into a new database. The service must be down. Exit status 1 if bytes of artifacts are missing."""
+    from qverify_farm.cli.serve_backup import restore as restore_backup
 
-    return restored(file, database, artifacts)
+    return restore_backup(file, database, artifacts)

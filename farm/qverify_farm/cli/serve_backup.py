@@ -1,4 +1,4 @@
-"""qverify serve backup, restore: says what a backup holds, and what is missing in it."""
+"""qverify serve backup and restore: prints what a backup contains and what is missing in it."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from qverify.plural import count
 
 from qverify_farm.service.backup import Counts, read_backup, write_backup
 from qverify_farm.store.artifacts import open_artifacts
-from qverify_farm.store.database import is_missing, open_database
+from qverify_farm.store.database import missing_file, open_database
 
 
-def back_up(file: str, database: str, artifacts: str, has_bytes: bool) -> int:
-    """Writes a backup. Returns 0, or 1 where bytes of artifacts are missing. UsageError where there is no database: a new
-    one would be backed up."""
-    if missing := is_missing(database):
+def back_up(file: str, database: str, artifacts: str, with_artifacts: bool) -> int:
+    """Writes a backup. Returns 0, or 1 if bytes of artifacts are missing. Raises UsageError if the database does not exist,
+    since otherwise a new, empty one would be backed up."""
+    if missing := missing_file(database):
         raise UsageError(
             f"{missing}: no such file; wanted the service's database. Next: --database, or QVERIFY_DATABASE, as the "
             "service has it"
         )
     opened = open_database(database)
     try:
-        store = open_artifacts(artifacts) if has_bytes else None
+        store = open_artifacts(artifacts) if with_artifacts else None
         counts = write_backup(opened, store, file)
     finally:
         opened.close()
-    return _say(file, counts, store.url if store is not None else "")
+    return _report(file, counts, store.url if store is not None else "")
 
 
 def restore(file: str, database: str, artifacts: str) -> int:
-    """Restores a backup. Returns 0, or 1 where bytes of artifacts are neither in it nor in the store."""
+    """Restores a backup. Returns 0, or 1 if bytes of artifacts are neither in the backup nor in the store."""
     opened = open_database(database, "qverify serve restore")
     try:
         store = open_artifacts(artifacts)
         counts = read_backup(opened, store, file)
     finally:
         opened.close()
-    return _say(opened.url, counts, store.url)
+    return _report(opened.url, counts, store.url)
 
 
-def _say(what: str, counts: Counts, store: str) -> int:
-    say(f"{what}: {count(counts.rows, 'row')}, {count(counts.artifacts, 'artifact')}")
+def _report(target: str, counts: Counts, store: str) -> int:
+    say(f"{target}: {count(counts.rows, 'row')}, {count(counts.artifacts, 'artifact')}")
     if counts.missing:
-        lacking = count(
+        missing_artifacts = count(
             counts.missing, "artifact", "has its row, but its bytes are", "have their rows, but their bytes are"
         )
         say(
-            f"qverify: {lacking} not in {store}. Next: --artifacts, or QVERIFY_ARTIFACTS, as the service has it",
+            f"qverify: {missing_artifacts} not in {store}. Next: --artifacts, or QVERIFY_ARTIFACTS, as the service has it",
             err=True,
         )
     return 1 if counts.missing else 0

@@ -1,4 +1,4 @@
-"""qverify serve: opens everything, says where it listens, serves until a signal, and ends cleanly."""
+"""qverify serve: opens the farm, prints the service's address, serves until a signal, and shuts down cleanly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qverify_farm.service.app import create_app
 from qverify_farm.service.farm import Farm, open_farm
 from qverify_farm.service.json_log import log, start_log
 from qverify_farm.service.server import check_tls, open_socket, server_of
-from qverify_farm.service.settings import MB, Settings
+from qverify_farm.service.settings import MB, ServiceSettings
 from qverify_farm.service.tokens import has_tokens, usable_tokens
 from qverify_farm.service.triage_engine import TriageEngine
 from qverify_farm.store.artifacts import open_artifacts
@@ -30,7 +30,7 @@ OWNER = "qverify serve"
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The options of the command, by their names."""
+    """The options of the command, under their names."""
 
     port: int
     host: str
@@ -51,8 +51,8 @@ class ServeOptions:
     stop_after: float
     quiet: bool
 
-    def settings(self) -> Settings:
-        return Settings(
+    def settings(self) -> ServiceSettings:
+        return ServiceSettings(
             max_upload_bytes=self.max_upload * MB,
             requests_per_s=self.rate,
             burst=max(10, int(2 * self.rate)),
@@ -64,27 +64,27 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> int:
-    """Serves until SIGTERM or SIGINT; returns 0 then."""
+    """Serves until SIGTERM or SIGINT, then returns 0."""
     check_tls(options.tls_cert, options.tls_key)
     settings = options.settings()
     database = open_database(options.database, OWNER)
     try:
         check_exposure(database, options)
-        listening = open_socket(options.host, options.port)
+        listener = open_socket(options.host, options.port)
     except BaseException:
         database.close()
         raise
-    with listening:
-        farm = _opened(database, options, settings)
+    with listener:
+        farm = _open_farm(database, options, settings)
         try:
-            return _run(farm, options, listening)
+            return _run(farm, options, listener)
         finally:
             farm.close()
 
 
 def check_exposure(database: Database, options: ServeOptions) -> None:
-    """Raises UsageError where others would get in: beyond this host everybody needs a token, and nobody may read it on its
-    way."""
+    """Raises UsageError if strangers could use the service. If it can be reached from other hosts, there must be a token, and
+    the tokens must be sent encrypted."""
     if is_loopback(options.host) and not options.behind_proxy:
         return
     with database.read() as session:
@@ -98,7 +98,7 @@ def check_exposure(database: Database, options: ServeOptions) -> None:
         )
 
 
-def _opened(database: Database, options: ServeOptions, settings: Settings) -> Farm:
+def _open_farm(database: Database, options: ServeOptions, settings: ServiceSettings) -> Farm:
     try:
         artifacts = open_artifacts(options.artifacts)
         with database.write() as session:
@@ -112,29 +112,29 @@ def _opened(database: Database, options: ServeOptions, settings: Settings) -> Fa
         raise
 
 
-def _run(farm: Farm, options: ServeOptions, listening: socket.socket) -> int:
+def _run(farm: Farm, options: ServeOptions, listener: socket.socket) -> int:
     start_log(requests=not options.quiet)
     app = create_app(farm)
     add_pages(app)
 
-    def stopping() -> None:
+    def on_stop() -> None:
         farm.stopping = True
         farm.feed.close()
 
-    server = server_of(app, farm.settings, stopping, (options.tls_cert, options.tls_key))
+    server = server_of(app, farm.settings, on_stop, (options.tls_cert, options.tls_key))
     with farm.database.read() as session:
         is_open = not has_tokens(session) and not options.behind_proxy
-    url = address_of(listening, options)
-    who = "; no token is needed on this host" if is_open else ""
-    say(f"qverify serve: {url}{who}")
+    url = address_of(listener, options)
+    token_note = "; no token is needed on this host" if is_open else ""
+    say(f"qverify serve: {url}{token_note}")
     log("started", address=url, database=farm.database.url, artifacts=farm.artifacts.url)
-    server.run(sockets=[listening])
-    log("stopped", logging.INFO, signal=server.heard)
+    server.run(sockets=[listener])
+    log("stopped", logging.INFO, signal=server.exit_signal)
     return 0
 
 
-def address_of(listening: socket.socket, options: ServeOptions) -> str:
-    """Returns the URL under which the service is reached."""
-    port = listening.getsockname()[1]
+def address_of(listener: socket.socket, options: ServeOptions) -> str:
+    """Returns the URL of the service."""
+    port = listener.getsockname()[1]
     host = f"[{options.host}]" if ":" in options.host else options.host
     return f"{'https' if options.tls_cert else 'http'}://{host}:{port}"

@@ -1,13 +1,13 @@
-"""Many jobs over many boards: models, inputs and boards of suite.toml, one verdict. SUITES.md of the sources describes the
-file."""
+"""Runs many jobs over many boards: the models, inputs and boards of suite.toml, with one verdict. SUITES.md of the sources
+describes the file."""
 
 from __future__ import annotations
 
 import click
 
 from qverify_farm.cli.suite_options import (
-    EXIT,
-    Outputs,
+    EXIT_STATUS,
+    SuiteOutputs,
     artifacts_option,
     database_option,
     output_options,
@@ -22,15 +22,19 @@ def command() -> None:
 
 def _labels(words: tuple[str, ...]) -> dict[str, str]:
     pairs = [word.partition("=") for word in words]
-    if wrong := next(
+    if malformed := next(
         (word for word, (key, equals, _) in zip(words, pairs, strict=True) if not key or not equals), None
     ):
-        raise click.UsageError(f"--label {wrong[:80]}: wanted KEY=VALUE, as firmware=1.2")
+        raise click.UsageError(f"--label {malformed[:80]}: wanted KEY=VALUE, as firmware=1.2")
     return {key[:100]: value[:200] for key, _, value in pairs}
 
 
 LABEL = click.option(
-    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="of this run, as firmware=1.2; may be repeated"
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="label of this run, such as firmware=1.2; may be repeated",
 )
 
 
@@ -43,7 +47,7 @@ LABEL = click.option(
 @LABEL
 def run(
     suite: str,
-    outputs: Outputs,
+    outputs: SuiteOutputs,
     database: str,
     artifacts: str,
     workers: str | None,
@@ -52,11 +56,11 @@ def run(
     tls_key: str | None,
     labels: tuple[str, ...],
 ) -> int:
-    """Run every job of a suite, and wait for its verdict. Exit status as of the main job."""
+    """Run every job of a suite, and wait for its verdict. The exit status is as for the main job."""
     from qverify_farm.cli.suite_work import run_suite
 
     report = run_suite(suite, database, artifacts, _labels(labels), workers, (tls_ca, tls_cert, tls_key))
-    return _end(report, outputs)
+    return _finish(report, outputs)
 
 
 @command.command()
@@ -67,7 +71,7 @@ def run(
 @workers_options
 def resume(
     id: str,
-    outputs: Outputs,
+    outputs: SuiteOutputs,
     database: str,
     artifacts: str,
     workers: str | None,
@@ -75,24 +79,24 @@ def resume(
     tls_cert: str | None,
     tls_key: str | None,
 ) -> int:
-    """Run what of a run is not done, after an interruption or a crash; without ID: of the newest."""
+    """Run the unfinished jobs of a run after an interruption or a crash; without ID: of the newest run."""
     from qverify_farm.cli.suite_work import resume_run
 
-    return _end(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)
+    return _finish(resume_run(id, database, artifacts, workers, (tls_ca, tls_cert, tls_key)), outputs)
 
 
-def _end(report: object, outputs: Outputs) -> int:
-    """Shows and writes a report; returns its exit status. KeyboardInterrupt for that of a run that was interrupted."""
-    from qverify_farm.cli.suite_work import tell_interrupted
+def _finish(report: object, outputs: SuiteOutputs) -> int:
+    """Writes and shows a report, and returns its exit status. Raises KeyboardInterrupt if the run was interrupted."""
+    from qverify_farm.cli.suite_work import say_interrupted
     from qverify_farm.suites.suite_report import SuiteReport
 
     assert isinstance(report, SuiteReport)
     outputs.save(report)
     if report.state == "running":
-        tell_interrupted(report)
+        say_interrupted(report)
         raise KeyboardInterrupt
     outputs.show(report)
-    return EXIT[report.verdict]
+    return EXIT_STATUS[report.verdict]
 
 
 @command.command()
@@ -110,40 +114,40 @@ def plan(suite: str, as_json: bool) -> int:
 @click.argument("id", metavar="[ID]", default="")
 @database_option
 def status(id: str, database: str) -> int:
-    """Show how far a run is; without ID: the newest. Exit status 3 while it has no verdict."""
-    return _shown(id, database, Outputs(()))
+    """Show the progress of a run; without ID: of the newest. Exit status 3 while it has no verdict."""
+    return _show_report(id, database, SuiteOutputs(()))
 
 
 @command.command()
 @click.argument("id", metavar="[ID]", default="")
 @output_options
 @database_option
-def report(id: str, outputs: Outputs, database: str) -> int:
-    """Write a run's report again, in any format; without ID: the newest's."""
-    return _shown(id, database, outputs)
+def report(id: str, outputs: SuiteOutputs, database: str) -> int:
+    """Write a run's report again, in any format; without ID: that of the newest run."""
+    return _show_report(id, database, outputs)
 
 
-def _shown(id: str, database: str, outputs: Outputs) -> int:
-    from qverify_farm.cli.suite_work import opened, report_of
+def _show_report(id: str, database: str, outputs: SuiteOutputs) -> int:
+    from qverify_farm.cli.suite_work import opened_database, report_of
     from qverify_farm.store.runs import find_run
 
-    with opened(database) as farm:
+    with opened_database(database) as farm:
         with farm.read() as session:
-            found = find_run(session, id)
-        report = report_of(farm, found.id)
+            suite_run = find_run(session, id)
+        report = report_of(farm, suite_run.id)
     outputs.save(report)
     outputs.show(report)
-    return EXIT[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3
+    return EXIT_STATUS[report.verdict] if report.state != "running" or report.verdict == "FAILED" else 3
 
 
 @command.command(name="list")
 @database_option
-@click.option("-n", "most", type=click.IntRange(1, 1000), default=20, help="how many  [default: 20]")
-def list_command(database: str, most: int) -> int:
+@click.option("-n", "limit", type=click.IntRange(1, 1000), default=20, help="how many  [default: 20]")
+def list_command(database: str, limit: int) -> int:
     """List the newest runs."""
     from qverify_farm.cli.suite_plan import show_runs
 
-    show_runs(database, most)
+    show_runs(database, limit)
     return 0
 
 
@@ -151,10 +155,10 @@ def list_command(database: str, most: int) -> int:
 @click.argument("id", metavar="ID")
 @database_option
 def cancel(id: str, database: str) -> int:
-    """Cancel what of a run has not ended; what is done stays."""
-    from qverify_farm.cli.suite_plan import cancel_by_hand
+    """Cancel the unfinished jobs of a run; the others keep their results."""
+    from qverify_farm.cli.suite_plan import cancel_by_id
 
-    cancel_by_hand(id, database)
+    cancel_by_id(id, database)
     return 0
 
 
@@ -162,7 +166,7 @@ def cancel(id: str, database: str) -> int:
 @click.argument("id", metavar="[ID]", default="")
 @database_option
 def baseline(id: str, database: str) -> int:
-    """Make a run's verdicts the baseline of its suite (key `baseline`); without ID: the newest's."""
+    """Make a run's verdicts the baseline of its suite (key `baseline`); without ID: those of the newest run."""
     from qverify_farm.cli.suite_plan import keep_baseline
 
     keep_baseline(id, database)
@@ -176,13 +180,13 @@ def baseline(id: str, database: str) -> int:
     "--flash", required=True, metavar="COMMAND", help="puts a version on the boards; {version} is the version"
 )
 @click.option("--flash-timeout", type=click.FloatRange(1, 86400), default=1800.0, metavar="SECONDS")
-@click.option("--json", "json_path", metavar="FILE", help="also write what was found as JSON")
+@click.option("--json", "json_path", metavar="FILE", help="also write the result as JSON")
 @database_option
 @artifacts_option
 def bisect(
     suite: str, versions: str, flash: str, flash_timeout: float, json_path: str | None, database: str, artifacts: str
 ) -> int:
-    """Find the first version with which a suite is FAILED: the oldest is good, the newest bad, the suite judges between."""
+    """Find the first version with which a suite is FAILED, by running the suite on versions between a good and a bad one."""
     from qverify_farm.cli.suite_bisect import bisect_versions
 
     return bisect_versions(suite, versions, flash, flash_timeout, json_path, database, artifacts)

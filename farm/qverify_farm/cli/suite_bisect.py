@@ -1,4 +1,4 @@
-"""Searches the version that broke a suite: flashes one, runs the suite, and goes on between good and bad."""
+"""Searches for the version that broke a suite: flashes a version, runs the suite, and continues between good and bad."""
 
 from __future__ import annotations
 
@@ -15,80 +15,79 @@ from qverify_agents.printable import one_line
 from qverify_agents.process_group import KILL, end_group, own_group
 
 from qverify_farm.cli.suite_boards import read_here
-from qverify_farm.cli.suite_work import run_suite, tell_interrupted
+from qverify_farm.cli.suite_work import run_suite, say_interrupted
 from qverify_farm.store.states import INCONCLUSIVE
 from qverify_farm.suites.bisect import bisect
-from qverify_farm.suites.formats.rows import headline
+from qverify_farm.suites.formats.report_lines import headline
 
-MOST_VERSIONS, MOST_BYTES = 10_000, 1 << 20
-PLACE = "{version}"
+MAX_VERSIONS, MAX_LIST_BYTES = 10_000, 1 << 20
+PLACEHOLDER = "{version}"
 
 
 def bisect_versions(
     suite: str, versions_path: str, flash: str, timeout_s: float, json_path: str | None, database: str, artifacts: str
 ) -> int:
-    """Says which version is the first bad one. Returns 0 where that is known, 3 where it is not."""
-    words = _flash_words(flash)
-    versions = _versions(versions_path)
-    read_here(suite)  # its mistakes, before anything is flashed
+    """Prints which version is the first bad one. Returns 0 if it was found, otherwise 3."""
+    command = _flash_command(flash)
+    versions = _read_versions(versions_path)
+    read_here(suite)  # reports mistakes in the suite before anything is flashed
     if json_path is not None:
         check_writable(json_path)
 
     def judge(version: str) -> str:
         say(f"{version}: flashing", err=True)
-        why = _flash([word.replace(PLACE, version) for word in words], timeout_s)
+        why = _flash([word.replace(PLACEHOLDER, version) for word in command], timeout_s)
         if why:
             say(f"{version}: {INCONCLUSIVE}: {why}", err=True)
             return INCONCLUSIVE
         report = run_suite(suite, database, artifacts, {"version": version}, None, (None, None, None))
         if report.state == "running":
-            tell_interrupted(report)
+            say_interrupted(report)
             raise KeyboardInterrupt
         say(f"{version}: {headline(report)}", err=True)
         return report.verdict
 
-    found = bisect(versions, judge)
+    result = bisect(versions, judge)
     if json_path is not None:
-        values = {"found": found.is_found, "good": found.good, "bad": found.bad, "between": found.between}
-        write_text(json.dumps({**values, "judged": found.judged, "said": found.sentence}, indent=2) + "\n", json_path)
-    say(found.sentence)
-    return 0 if found.is_found else 3
+        values = {"found": result.is_found, "good": result.good, "bad": result.bad, "between": result.between}
+        write_text(json.dumps({**values, "judged": result.judged, "said": result.sentence}, indent=2) + "\n", json_path)
+    say(result.sentence)
+    return 0 if result.is_found else 3
 
 
-def _flash_words(flash: str) -> list[str]:
+def _flash_command(flash: str) -> list[str]:
     try:
-        words = shlex.split(flash)
+        command = shlex.split(flash)
     except ValueError as error:
         raise click.UsageError(f"--flash: {error}") from error
-    if not any(PLACE in word for word in words):
-        raise click.UsageError(f"--flash {flash[:80]!r}: wanted a command with {PLACE} in it")
-    return words
+    if not any(PLACEHOLDER in word for word in command):
+        raise click.UsageError(f"--flash {flash[:80]!r}: wanted a command with {PLACEHOLDER} in it")
+    return command
 
 
-def _versions(path: str) -> list[str]:
-    """Returns the lines of the list, without comments. UsageError for fewer than two, and for one named twice."""
+def _read_versions(path: str) -> list[str]:
+    """Returns the versions in a list, without comments. Raises UsageError for fewer than two, too many, or repeated ones."""
     try:
-        text = read_regular(path, MOST_BYTES, follow=True).decode()
+        text = read_regular(path, MAX_LIST_BYTES, follow=True).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"--list {path}: not a text: {error}") from error
-    found = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    twice = next((one for one in found if found.count(one) > 1), None) if len(found) <= MOST_VERSIONS else None
-    if len(found) < 2 or len(found) > MOST_VERSIONS or twice is not None:
-        got = f"{twice} twice" if twice is not None else count(len(found), "version")
-        raise UsageError(
-            f"--list {path}: got {got}; wanted 2 to {MOST_VERSIONS} versions, one a line, the oldest first"
-        )
-    return found
+    versions = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    has_legal_size = 2 <= len(versions) <= MAX_VERSIONS
+    repeated = next((name for name in versions if versions.count(name) > 1), None) if has_legal_size else None
+    if not has_legal_size or repeated is not None:
+        got = f"{repeated} twice" if repeated is not None else count(len(versions), "version")
+        raise UsageError(f"--list {path}: got {got}; wanted 2 to {MAX_VERSIONS} versions, one a line, the oldest first")
+    return versions
 
 
-def _flash(words: list[str], timeout_s: float) -> str:
-    """Runs the command; returns "" where it worked, else why not."""
+def _flash(command: list[str], timeout_s: float) -> str:
+    """Runs the flash command. Returns "" if it succeeded, otherwise the reason why not."""
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **own_group(KILL)
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **own_group(KILL)
         )
     except OSError as error:
-        raise UsageError(f"--flash {words[0]}: {error.strerror}") from error
+        raise UsageError(f"--flash {command[0]}: {error.strerror}") from error
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -96,5 +95,5 @@ def _flash(words: list[str], timeout_s: float) -> str:
     finally:
         end_group(process)
         process.communicate()
-    last = one_line(output.decode(errors="replace").strip().rpartition("\n")[2])[:200]
-    return f"the flash command ended with {process.returncode}: {last}" if process.returncode else ""
+    last_line = one_line(output.decode(errors="replace").strip().rpartition("\n")[2])[:200]
+    return f"the flash command ended with {process.returncode}: {last_line}" if process.returncode else ""

@@ -1,4 +1,4 @@
-"""Options that the suite commands share: where the database and the artifacts are, and what is written."""
+"""Options that the suite commands share: the database, the artifacts, the workers and the reports to write."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import click
 if TYPE_CHECKING:
     from qverify_farm.suites.suite_report import SuiteReport
 
-SHORT = {"json": "", "junit": "for CI systems", "html": "one page", "markdown": "a comment for a merge request"}
-EXIT = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
+SHORT_OPTIONS = {"json": "", "junit": "for CI systems", "html": "one page", "markdown": "a comment for a merge request"}
+EXIT_STATUS = {"PASSED": 0, "FAILED": 1, "INCONCLUSIVE": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
-    """files: format and path of each report to write; "-" is standard output."""
+class SuiteOutputs:
+    """The reports to write. files: format and path of each; the path "-" is standard output."""
 
     files: tuple[tuple[str, str], ...]
 
     def save(self, report: SuiteReport) -> None:
-        """Writes every report, each whole or not at all."""
+        """Writes every report, each completely or not at all."""
         from qverify.renderers.report_text import write_report
 
         from qverify_farm.suites.formats import renderer
@@ -32,7 +32,7 @@ class Outputs:
             write_report(renderer(name)(report), path)
 
     def show(self, report: SuiteReport) -> None:
-        """Prints the report, unless another form of it goes to stdout."""
+        """Prints the report as text, unless it goes to standard output in another format."""
         from qverify_farm.suites.formats.text import render
 
         if not any(path == "-" for _, path in self.files):
@@ -40,27 +40,27 @@ class Outputs:
 
 
 def output_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds --json, --junit, --html, --markdown and --report; the command gets them as `outputs`, checked before anything
-    runs."""
+    """Adds --json, --junit, --html, --markdown and --report. The command gets them as `outputs`; they are checked before
+    anything runs."""
 
     @wraps(command)
     def wrapper(**others: Any) -> int:
-        short = {name: others.pop(f"{name}_path") for name in SHORT}
-        asked = [_named(text) for text in others.pop("report")]
-        asked += [(name, path) for name, path in short.items() if path is not None]
-        return command(outputs=_checked(asked), **others)
+        short_values = {name: others.pop(f"{name}_path") for name in SHORT_OPTIONS}
+        reports = [_parse_report(text) for text in others.pop("report")]
+        reports += [(name, path) for name, path in short_values.items() if path is not None]
+        return command(outputs=_check_reports(reports), **others)
 
     decorated: Callable[..., int] = wrapper
-    for name, what in reversed(SHORT.items()):
-        text = f"{what}: " if what else ""
+    for name, purpose in reversed(SHORT_OPTIONS.items()):
+        text = f"{purpose}: " if purpose else ""
         option = click.option(f"--{name}", f"{name}_path", metavar="FILE", help=f"{text}short for --report {name}=FILE")
         decorated = option(decorated)
-    formats = ", ".join(SHORT)
+    formats = ", ".join(SHORT_OPTIONS)
     text = f"also write the report to a file (FORMAT: {formats}; - for stdout); may be repeated"
     return click.option("--report", "report", multiple=True, metavar="FORMAT=FILE", help=text)(decorated)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_report(text: str) -> tuple[str, str]:
     from qverify_farm.suites.formats import FORMATS, OTHER_NAMES
 
     name, equals, path = text.partition("=")
@@ -70,20 +70,20 @@ def _named(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _checked(asked: Sequence[tuple[str, str]]) -> Outputs:
+def _check_reports(reports: Sequence[tuple[str, str]]) -> SuiteOutputs:
     import os
 
     from qverify.files import check_writable
 
-    places = [path if path == "-" else os.path.realpath(path) for _, path in asked]
-    for (name, path), place in zip(asked, places, strict=True):
+    real_paths = [path if path == "-" else os.path.realpath(path) for _, path in reports]
+    for (name, path), real_path in zip(reports, real_paths, strict=True):
         if not path:
             raise click.UsageError(f"an empty path for {name} (an unset shell variable?)")
-        if places.count(place) > 1:
+        if real_paths.count(real_path) > 1:
             raise click.UsageError(f"two reports go to {path}; give each its own path")
         if path != "-":
             check_writable(path)
-    return Outputs(tuple(asked))
+    return SuiteOutputs(tuple(reports))
 
 
 def database_option(command: Callable[..., int]) -> Callable[..., int]:
@@ -97,9 +97,9 @@ def artifacts_option(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def workers_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds --workers and the files of its TLS; the command gets them as workers, tls_ca, tls_cert and tls_key."""
-    for name, what in (("key", "private key"), ("cert", "certificate"), ("ca", "authority's certificate")):
-        command = click.option(f"--tls-{name}", metavar="FILE", help=f"{what}, for tls://")(command)
+    """Adds --workers and the options with its TLS files. The command gets them as workers, tls_ca, tls_cert and tls_key."""
+    for name, purpose in (("key", "private key"), ("cert", "certificate"), ("ca", "authority's certificate")):
+        command = click.option(f"--tls-{name}", metavar="FILE", help=f"{purpose}, for tls://")(command)
     text = (
         "address of the scheduler of `qverify worker` (tcp://127.0.0.1:8786, tls://HOST:PORT)  [default: this process]"
     )

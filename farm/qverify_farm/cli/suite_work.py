@@ -1,4 +1,4 @@
-"""Submits a suite, works on it until it ends, and says how it ended: what suite run, resume and bisect do."""
+"""Submits a suite, runs it until it ends, and returns its report: the work of `suite run`, `resume` and `bisect`."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from qverify.errors import UsageError
 from qverify.plural import count
 from qverify_agents.this_user import user_name
 
-from qverify_farm.cli.suite_boards import Tls, engine_at, read_here, read_with_workers, used
+from qverify_farm.cli.suite_boards import Tls, engine_at, fitting_boards, read_here, read_with_workers
 from qverify_farm.dispatcher import Dispatcher
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.group import engine_here
 from qverify_farm.engines.reached_boards import reached_boards
-from qverify_farm.scheduling.wanted import Wanted
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.store.artifact_rows import keep_artifact
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
 from qverify_farm.store.database import Database, open_database
 from qverify_farm.store.jobs import jobs_of as rows_of
-from qverify_farm.store.jobs import queue_dead
+from qverify_farm.store.jobs import requeue_abandoned
 from qverify_farm.store.runs import NewRun, counts_of, ensure_project, find_run, reopen_run, submit_run
 from qverify_farm.store.states import CANCELLED, DONE, QUEUED, RUNNING
 from qverify_farm.store.tables import SuiteRun
 from qverify_farm.suites.board_words import is_address
-from qverify_farm.suites.expand import definition_of, jobs_of, take_in
+from qverify_farm.suites.expand import definition_of, jobs_of, store_files
 from qverify_farm.suites.suite_report import SuiteReport
 from qverify_farm.suites.summary import summarize
 
-LOOK_S, PAUSE_S = 0.5, 0.1  # until it looks again though nothing was told; between two looks
+POLL_S = 0.5  # longest time between looks at a run
+MIN_PAUSE_S = 0.1  # shortest time between looks at a run
 CLOSE_S = 15.0
 
 
 @contextlib.contextmanager
-def opened(url: str, owner: str = "") -> Iterator[Database]:
-    """Yields the database; closed at the end."""
+def opened_database(url: str, owner: str = "") -> Iterator[Database]:
+    """Yields the opened database, and closes it at the end."""
     database = open_database(url, owner)
     try:
         yield database
@@ -50,19 +51,19 @@ def opened(url: str, owner: str = "") -> Iterator[Database]:
 def run_suite(
     path: str, database_url: str, artifacts_url: str, labels: Mapping[str, str], workers: str | None, tls: Tls
 ) -> SuiteReport:
-    """Runs a suite from its file; returns its report, also where it was interrupted (its state is then running)."""
-    engine: Engine | None = engine_at(workers, tls) if workers is not None else None
+    """Runs a suite from its file and returns its report. If it was interrupted, the report's state is "running"."""
+    engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
         suite, _, boards = read_here(path) if engine is None else read_with_workers(path, engine)
-        with opened(database_url, "qverify suite run") as database:
+        with opened_database(database_url, "qverify suite run") as database:
             artifacts = open_artifacts(artifacts_url)
-            digests = take_in(suite, artifacts)
+            digests = store_files(suite, artifacts)
             jobs = jobs_of(suite, {name: board.tags for name, board in boards.items()}, digests)
             with database.write() as session:
                 project = ensure_project(session).id
-                for path_seen, (sha256, size) in digests.items():
-                    keep_artifact(session, project, sha256, size, time.time(), name=path_seen)
-                new = NewRun(
+                for job_path, (sha256, size) in digests.items():
+                    keep_artifact(session, project, sha256, size, time.time(), name=job_path)
+                new_run = NewRun(
                     project,
                     suite.name,
                     user_name(),
@@ -70,7 +71,7 @@ def run_suite(
                     {**suite.labels, **labels},
                     priority=suite.priority,
                 )
-                run = submit_run(session, new, jobs).id
+                run = submit_run(session, new_run, jobs).id
             say(f"run {run[:12]}: {count(len(jobs), 'job')} on {count(len(boards), 'board')}", err=True)
             engine = engine or engine_here(boards)
             return work_on(database, artifacts, engine, run, len(jobs))
@@ -80,25 +81,27 @@ def run_suite(
 
 
 def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | None, tls: Tls) -> SuiteReport:
-    """Runs what of a run is not done; returns its report."""
-    engine: Engine | None = engine_at(workers, tls) if workers is not None else None
+    """Runs the unfinished jobs of a run and returns its report."""
+    engine: JobEngine | None = engine_at(workers, tls) if workers is not None else None
     try:
-        with opened(database_url, "qverify suite resume") as database:
+        with opened_database(database_url, "qverify suite resume") as database:
             artifacts = open_artifacts(artifacts_url)
             with database.write() as session:
-                queue_dead(session, time.time())
+                requeue_abandoned(session, time.time())
                 run = find_run(session, text)
-                left, run.started = reopen_run(session, run), None
+                reopened, run.started = reopen_run(session, run), None
                 wanted = [tuple(map(str, job.wanted)) for job in rows_of(session, run.id) if job.state == QUEUED]
                 total = sum(counts_of(session, run.id).get(state, 0) for state in (QUEUED, RUNNING, DONE, CANCELLED))
-            say(f"run {run.id[:12]}: {left} of {count(total, 'job')} left", err=True)
-            if not left:
+            say(f"run {run.id[:12]}: {reopened} of {count(total, 'job')} left", err=True)
+            if not reopened:
                 return report_of(database, run.id)
             if engine is None:
                 words = {word for words in wanted for word in words}
-                boards = used(reached_boards(None, sorted(w for w in words if is_address(w))), wanted)
+                boards = fitting_boards(reached_boards(None, sorted(w for w in words if is_address(w))), wanted)
                 for missing in (
-                    one for one in wanted if not any(Wanted.of(one).fits(n, b.tags) for n, b in boards.items())
+                    job_words
+                    for job_words in wanted
+                    if not any(BoardFilter.of(job_words).fits(n, b.tags) for n, b in boards.items())
                 ):
                     raise UsageError(
                         f"run {run.id[:12]}: no board fits {', '.join(missing)}; is it still in boards.toml?"
@@ -110,51 +113,52 @@ def resume_run(text: str, database_url: str, artifacts_url: str, workers: str | 
             engine.close()
 
 
-def work_on(database: Database, artifacts: Artifacts, engine: Engine, run: str, total: int) -> SuiteReport:
-    """Works on a run until it ends, with a line of progress on a terminal, and returns its report. Ctrl-C ends what runs and
-    keeps what is done: the report's state is then running."""
+def work_on(database: Database, artifacts: Artifacts, engine: JobEngine, run: str, total: int) -> SuiteReport:
+    """Works on a run until it ends, with a progress line on a terminal, and returns its report. After Ctrl-C the running jobs are
+    ended, finished jobs keep their results, and the report's state is "running"."""
     changed = threading.Event()
     dispatcher = Dispatcher(database, engine, artifacts, runs=[run], on_change=changed.set)
     try:
         with progress_bars() as watch:
             dispatcher.start()
-            told = ""
+            last_reason = ""
             while not _has_ended(database, run):
-                changed.wait(LOOK_S)
-                time.sleep(PAUSE_S)
+                changed.wait(POLL_S)
+                time.sleep(MIN_PAUSE_S)
                 changed.clear()
                 if dispatcher.failure is not None:
                     raise dispatcher.failure
-                told = _tell_why_waiting(dispatcher, told)
+                last_reason = _say_why_waiting(dispatcher, last_reason)
                 if watch is not None:
                     with database.read() as session:
                         counts = counts_of(session, run)
-                    watch(_about(counts), counts.get(DONE, 0) + counts.get(CANCELLED, 0), total)
+                    watch(_describe_counts(counts), counts.get(DONE, 0) + counts.get(CANCELLED, 0), total)
     except KeyboardInterrupt:
         pass
     finally:
-        _close(dispatcher)
+        _close_uninterrupted(dispatcher)
     return report_of(database, run)
 
 
-def _tell_why_waiting(dispatcher: Dispatcher, told: str) -> str:
-    """Says once why jobs wait for something that is not a board in use; returns what was said last."""
+def _say_why_waiting(dispatcher: Dispatcher, last_reason: str) -> str:
+    """Prints why jobs wait, unless they only wait for busy boards or the reason was printed last time. Returns the reason, or
+    ""."""
     health = dispatcher.health()
     why = "the artifact store is full; jobs wait for room" if health.full else ""
     why = why or (f"the database cannot be reached: {health.database}" if health.database else "")
     why = why or (f"{count(health.unserved, 'job')} wait: no board that fits is usable" if health.unserved else "")
-    if why and why != told:
+    if why and why != last_reason:
         say(f"qverify: {why}", err=True)
     return why
 
 
-def _about(counts: Mapping[str, int]) -> str:
+def _describe_counts(counts: Mapping[str, int]) -> str:
     bad = ", ".join(f"{counts[name]} {name}" for name in ("FAILED", "INCONCLUSIVE") if counts.get(name))
     return f"jobs{f' ({bad})' if bad else ''}"
 
 
-def _close(dispatcher: Dispatcher) -> None:
-    """Closes it, however often Ctrl-C is pressed meanwhile."""
+def _close_uninterrupted(dispatcher: Dispatcher) -> None:
+    """Closes the dispatcher, even if Ctrl-C is pressed in the meantime."""
     thread = threading.Thread(target=dispatcher.close, args=(CLOSE_S,), name="farm-close")
     thread.start()
     while thread.is_alive():
@@ -168,13 +172,13 @@ def _has_ended(database: Database, run: str) -> bool:
 
 
 def report_of(database: Database, run: str) -> SuiteReport:
-    """Returns the report of a run of this id."""
+    """Returns the report of the run with this id."""
     with database.read() as session:
         return summarize(session, session.get_one(SuiteRun, run))
 
 
-def tell_interrupted(report: SuiteReport) -> None:
-    """Says what is kept of an interrupted run, and how to go on."""
+def say_interrupted(report: SuiteReport) -> None:
+    """Prints what is kept of an interrupted run, and how to continue it."""
     done = report.counts[DONE]
     click.echo(
         f"qverify: {done} of {count(len(report.jobs), 'job')} are done and kept. "

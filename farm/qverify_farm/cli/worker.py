@@ -1,4 +1,4 @@
-"""Runs jobs of a farm on this host's boards: those of boards.toml, or those named. It waits for the scheduler, and begins again
+"""Runs jobs of a farm on this host's boards: all of boards.toml, or those given. It waits for the scheduler, and starts again
 when the scheduler or the process that runs the jobs ends."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from qverify.cli.say_line import say
     "--scheduler",
     required=True,
     metavar="ADDRESS",
-    help="of `qverify serve --workers ADDRESS`: tcp://127.0.0.1:8786, tls://HOST:PORT",
+    help="ADDRESS of `qverify serve --workers ADDRESS`: tcp://127.0.0.1:8786, tls://HOST:PORT",
 )
 @click.option("--boards", metavar="NAMES", help="comma list of names in boards.toml  [default: all]")
 @click.option(
@@ -47,12 +47,12 @@ def command(
 
     tls = tls_files(tls_ca, tls_cert, tls_key)
     address = checked_address(scheduler, tls)
-    names = None if boards is None else [name for name in boards.split(",") if name]
-    if names is None and addresses:
-        names = []
-    reached = reached_boards(names, addresses)
-    if not reached:
+    board_names = None if boards is None else [name for name in boards.split(",") if name]
+    if board_names is None and addresses:
+        board_names = []
+    boards_here = reached_boards(board_names, addresses)
+    if not boards_here:
         raise click.UsageError("no boards: boards.toml names none; add them there, or give -b ADDRESS")
-    say(f"qverify worker: {', '.join(reached)[:300]}; scheduler {address}", err=True)
-    settings = WorkerSettings(address, names, list(addresses), None if tls is None else asdict(tls), cache or "")
+    say(f"qverify worker: {', '.join(boards_here)[:300]}; scheduler {address}", err=True)
+    settings = WorkerSettings(address, board_names, list(addresses), None if tls is None else asdict(tls), cache or "")
     return run_workers(settings, lambda line: say(f"qverify worker: {line}", err=True))

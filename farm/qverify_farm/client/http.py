@@ -1,4 +1,4 @@
-"""The farm's HTTP API as a client sees it: one request at a time, with deadlines, every refusal one line."""
+"""A client of the farm's HTTP API: one request at a time, with deadlines; every error is one line of text."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from qverify.printable import printable
 
 from qverify_farm.errors import ServerError
 
-MOST_JSON = 1 << 25  # bytes of a reply that is no report
-MOST_REPORT = 1 << 28
+MAX_JSON_BYTES = 1 << 25  # largest reply that is not a report
+MAX_REPORT_BYTES = 1 << 28
 CONNECT_S, READ_S, WRITE_S = 10.0, 60.0, 60.0
-PATIENCE_S = 60.0  # for a server that is too busy, or is away while a job runs
+MAX_WAIT_S = 60.0  # longest wait for a server that is too busy, or that cannot be reached while a job runs
 LONGEST_PAUSE_S = 15.0
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def server_url(text: str) -> str:
-    """Returns the address of a server without a slash at its end. UsageError for what is none."""
+    """Returns the URL of a server without a final slash. Raises UsageError for anything that is not such a URL."""
     try:
         parts = urlsplit(text.strip())
         port = parts.port
@@ -42,17 +42,18 @@ def server_url(text: str) -> str:
 
 
 def is_open_to_listeners(url: str) -> bool:
-    """Returns whether a token would cross a network unencrypted."""
+    """Returns whether a token for this URL would cross a network unencrypted."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
-class Server:
-    """A server and the token it is asked with. patience_s: for one that is too busy. Raises, from every method:
-    UsageError (exit 2) where it refuses the request, ServerError (exit 3) where it is away or fails."""
+class FarmServer:
+    """A connection to a farm's server. Every method raises UsageError (exit status 2) if the server refuses the request, and
+    ServerError (exit status 3) if the server cannot be reached or fails."""
 
-    def __init__(self, url: str, token: str = "", patience_s: float = PATIENCE_S):
-        self.url, self._patience_s = server_url(url), patience_s
+    def __init__(self, url: str, token: str = "", max_wait_s: float = MAX_WAIT_S):
+        """token: sent with every request, unless it is "". max_wait_s: how long to retry while the server is too busy."""
+        self.url, self._max_wait_s = server_url(url), max_wait_s
         headers = {"User-Agent": f"qverify/{__version__}", "Accept": "application/json"}
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
@@ -66,62 +67,66 @@ class Server:
             trust_env=urlsplit(self.url).hostname not in LOOPBACK,
         )
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> FarmServer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._client.close()
 
-    def get(self, path: str, most: int = MOST_JSON, **query: str | int) -> Any:
+    def get(self, path: str, max_bytes: int = MAX_JSON_BYTES, **query: str | int) -> Any:
         """Returns the JSON at a path."""
-        return self._json("GET", path, most, params=query)
+        return self._json("GET", path, max_bytes, params=query)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Returns what the server answers to this JSON."""
-        return self._json("POST", path, MOST_JSON, json=body)
+        """Posts JSON to a path and returns the JSON of the answer."""
+        return self._json("POST", path, MAX_JSON_BYTES, json=body)
 
     def has(self, path: str) -> bool:
-        """Returns whether there is something at a path."""
-        status, _ = self._ask("HEAD", path, MOST_JSON, allowed=(404,))
+        """Returns whether a path exists on the server."""
+        status, _ = self._request("HEAD", path, MAX_JSON_BYTES, allowed=(404,))
         return status != 404
 
     def put(self, path: str, pieces: Iterable[bytes], size: int, **query: str) -> None:
-        """Uploads `size` bytes, which are read once; it is not tried again."""
+        """Uploads `size` bytes. There is no retry, since the pieces can be read only once."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        self._once("PUT", path, MOST_JSON, (), content=pieces, headers=headers, params=query)
+        self._request_once("PUT", path, MAX_JSON_BYTES, (), content=pieces, headers=headers, params=query)
 
-    def _json(self, method: str, path: str, most: int, **how: Any) -> Any:
-        _, data = self._ask(method, path, most, **how)
+    def _json(self, method: str, path: str, max_bytes: int, **arguments: Any) -> Any:
+        _, data = self._request(method, path, max_bytes, **arguments)
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
             raise ServerError(f"{self.url}{path}: the answer is not JSON; is this a qverify server?") from None
 
-    def _ask(self, method: str, path: str, most: int, allowed: tuple[int, ...] = (), **how: Any) -> tuple[int, bytes]:
-        """Returns status and body. Tries again while the server is too busy."""
-        until = time.monotonic() + self._patience_s
+    def _request(
+        self, method: str, path: str, max_bytes: int, allowed: tuple[int, ...] = (), **arguments: Any
+    ) -> tuple[int, bytes]:
+        """Returns the status and the body of the reply. Retries while the server is too busy."""
+        deadline = time.monotonic() + self._max_wait_s
         while True:
             try:
-                return self._once(method, path, most, allowed, **how)
+                return self._request_once(method, path, max_bytes, allowed, **arguments)
             except TooBusyError as error:
-                if time.monotonic() + error.pause_s > until:
+                if time.monotonic() + error.pause_s > deadline:
                     raise
                 time.sleep(error.pause_s)
 
-    def _once(self, method: str, path: str, most: int, allowed: tuple[int, ...], **how: Any) -> tuple[int, bytes]:
-        with self._told(), self._client.stream(method, path, **how) as reply:
+    def _request_once(
+        self, method: str, path: str, max_bytes: int, allowed: tuple[int, ...], **arguments: Any
+    ) -> tuple[int, bytes]:
+        with self._one_line_errors(), self._client.stream(method, path, **arguments) as reply:
             data = bytearray()
             for piece in reply.iter_bytes():
                 data += piece
-                if len(data) > most:
-                    raise ServerError(f"{self.url}{path}: an answer of more than {most >> 20} MiB")
+                if len(data) > max_bytes:
+                    raise ServerError(f"{self.url}{path}: an answer of more than {max_bytes >> 20} MiB")
         if reply.status_code >= 300 and reply.status_code not in allowed:
             raise self._refusal(reply, bytes(data), path)
         return reply.status_code, bytes(data)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turns what httpx raises into one line."""
+    def _one_line_errors(self) -> Iterator[None]:
+        """Turns exceptions of httpx into errors of one line."""
         try:
             yield
         except httpx.ConnectTimeout:
@@ -135,44 +140,44 @@ class Server:
             raise UsageError(f"{self.url}: {error}") from None
 
     def _refusal(self, reply: httpx.Response, data: bytes, path: str) -> UsageError | ServerError:
-        status, said = reply.status_code, said_by(data)
-        if status in BUSY:
+        status, text = reply.status_code, error_text(data)
+        if status in BUSY_STATUSES:
             pause = _pause(reply.headers.get("retry-after", ""))
-            return TooBusyError(f"{self.url}: {said or 'too busy'} (HTTP {status})", pause)
+            return TooBusyError(f"{self.url}: {text or 'too busy'} (HTTP {status})", pause)
         if status == 401:
             return UsageError(
-                f"{self.url}: {said or 'the token is not valid'}. Next: qverify login {self.url}, --token, or "
+                f"{self.url}: {text or 'the token is not valid'}. Next: qverify login {self.url}, --token, or "
                 "QVERIFY_TOKEN"
             )
         if status == 403:
-            return UsageError(f"{self.url}: {said or 'this token may not do that'} (HTTP 403)")
+            return UsageError(f"{self.url}: {text or 'this token may not do that'} (HTTP 403)")
         if status == 413:
-            return UsageError(f"{self.url}: {said or 'more bytes than the server takes'} (HTTP 413)")
+            return UsageError(f"{self.url}: {text or 'more bytes than the server takes'} (HTTP 413)")
         if 400 <= status < 500:
-            return UsageError(f"{self.url}: {said or f'{path}: refused'} (HTTP {status})")
+            return UsageError(f"{self.url}: {text or f'{path}: refused'} (HTTP {status})")
         if status < 400:
             return ServerError(
                 f"{self.url}{path}: it redirects elsewhere (HTTP {status}); give the address it redirects to"
             )
-        return ServerError(f"{self.url}: {said or 'the server failed'} (HTTP {status})")
+        return ServerError(f"{self.url}: {text or 'the server failed'} (HTTP {status})")
 
 
 class AwayError(ServerError):
-    """The server is not reached; it may come back."""
+    """The server cannot be reached at the moment."""
 
 
 class TooBusyError(ServerError):
-    """pause_s: after which it may be tried again."""
+    """The server is too busy. `pause_s` is the time in seconds after which the request may be repeated."""
 
     def __init__(self, text: str, pause_s: float):
         super().__init__(text)
         self.pause_s = pause_s
 
 
-def said_by(data: bytes) -> str:
-    """Returns what an error's body says, one line; "" where it is no body of the farm."""
+def error_text(data: bytes) -> str:
+    """Returns the message in the body of an error reply as one line, or "" if it is not an error reply of the farm."""
     try:
-        error = json.loads(data[:MOST_JSON])["error"]
+        error = json.loads(data[:MAX_JSON_BYTES])["error"]
         parts = {key: printable(" ".join(str(error.get(key, "")).split())[:500]) for key in ("where", "what", "got")}
         more = {key: printable(" ".join(str(error.get(key, "")).split())[:500]) for key in ("wanted", "next")}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -184,5 +189,5 @@ def said_by(data: bytes) -> str:
 
 
 def _pause(text: str) -> float:
-    """Returns the seconds of Retry-After, bounded."""
+    """Returns the seconds of a Retry-After header, at most LONGEST_PAUSE_S; 1 if it has no number."""
     return min(float(text), LONGEST_PAUSE_S) if text.isdigit() and text.isascii() else 1.0

@@ -1,4 +1,4 @@
-"""Tokens by server, in a file that nobody but its owner may read."""
+"""Stores the tokens of servers in a file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from qverify.errors import BadFileError, UsageError
 from qverify.files import json_of, open_regular
 
-MOST_BYTES = 1 << 20
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+MAX_BYTES = 1 << 20
+GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def tokens_path() -> Path:
-    """Returns where the tokens are: QVERIFY_TOKENS, or tokens.json in the user's configuration."""
+    """Returns the path of the file: QVERIFY_TOKENS, or qverify/tokens.json in the user's configuration folder."""
     if named := os.environ.get("QVERIFY_TOKENS"):
         return Path(named)
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -25,8 +25,8 @@ def tokens_path() -> Path:
 
 
 def token_for(url: str, given: str | None) -> str:
-    """Returns the token to ask a server with: the given one, that of QVERIFY_TOKEN, or that of `qverify login`; "" where
-    there is none (a server on loopback may ask for none). BadFileError for a file that others may read."""
+    """Returns the token for a server: the given one, that of QVERIFY_TOKEN, or that of `qverify login`; "" if there is none,
+    since a server on loopback may not need one. Raises BadFileError if other users may read the file."""
     if given is not None:
         if not given:
             raise UsageError("an empty --token (an unset shell variable?)")
@@ -35,28 +35,28 @@ def token_for(url: str, given: str | None) -> str:
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Returns the tokens by server. BadFileError for a file that is none, or that others may read."""
+    """Returns the tokens by server. Raises BadFileError if the file has another format, or if other users may read it."""
     if not path.exists():
         return {}
     with os.fdopen(open_regular(str(path), follow=True), "rb") as file:
-        if os.name == "posix" and os.fstat(file.fileno()).st_mode & OTHERS:
+        if os.name == "posix" and os.fstat(file.fileno()).st_mode & GROUP_AND_OTHERS:
             raise BadFileError(f"{path}: others may read these tokens. Next: chmod 600 {path}")
-        data = file.read(MOST_BYTES + 1)
-    values = json_of(data[:MOST_BYTES], str(path))
-    if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        data = file.read(MAX_BYTES + 1)
+    values = json_of(data[:MAX_BYTES], str(path))
+    if not isinstance(values, dict) or not all(isinstance(token, str) for token in values.values()):
         raise BadFileError(f"{path}: wanted an object of tokens by server. Next: remove it, and qverify login URL")
     return values
 
 
 def save_token(path: Path, url: str, token: str | None) -> None:
-    """Writes the token of a server beside the others, or removes it (None), for its owner alone."""
+    """Adds or replaces the token of a server, or removes it if `token` is None. Only the owner may read the file."""
     tokens: Mapping[str, str] = {**read_tokens(path), url: token or ""}
-    kept = {key: value for key, value in tokens.items() if value}
+    non_empty = {key: value for key, value in tokens.items() if value}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tokens-")  # of mode 600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(kept, file, indent=1, sort_keys=True)
+            json.dump(non_empty, file, indent=1, sort_keys=True)
             file.write("\n")
         os.replace(name, path)
     except BaseException:

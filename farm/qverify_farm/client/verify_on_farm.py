@@ -1,4 +1,4 @@
-"""The main job on a farm: files up, one submission, its jobs watched, their reports back."""
+"""Runs the main job on a farm: uploads the files, submits one verification, waits for its jobs, and fetches their reports."""
 
 from __future__ import annotations
 
@@ -15,24 +15,31 @@ from qverify.printable import printable
 from qverify.report.document import Report
 from qverify.report.read_report import report_of
 
-from qverify_farm.client.asked_files import AskedFiles, asked_files, put_files
-from qverify_farm.client.http import MOST_REPORT, PATIENCE_S, AwayError, Server, TooBusyError
+from qverify_farm.client.http import MAX_REPORT_BYTES, MAX_WAIT_S, AwayError, FarmServer, TooBusyError
+from qverify_farm.client.job_files import JobFiles, collect_job_files, upload_files
 from qverify_farm.errors import ServerError
 from qverify_farm.work.job_options import FILES, REFUSED, VALUES
 
 API = "/api/v1"
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between two looks at a run
-ENDED = ("done", "cancelled")
-CANCEL_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between requests for the state of a run
+END_STATES = ("done", "cancelled")
 
 Progress = Callable[[str, int, int], None]
-Got = Callable[["FarmReport", int, int], None]
+OnReport = Callable[["FarmReport", int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOnFarm:
-    """server: its address. token: "" for none. models, inputs, boards: as -m, -i and -b take them here; a board is a
-    name of the farm or a tag. options: keywords of qverify.verify that were given."""
+class FarmRequest:
+    """A request to run the main job on a farm.
+
+    Attributes:
+        server: The server's URL.
+        token: The token, or "" for none.
+        models: The values of -m on this host.
+        boards: The values of -b; each is a board's name in the farm or a tag.
+        inputs: The value of -i on this host, or None.
+        options: The keywords of qverify.verify that were given.
+    """
 
     server: str
     token: str
@@ -44,26 +51,27 @@ class AskedOnFarm:
 
 @dataclass(frozen=True, slots=True)
 class FarmReport:
-    """A job that is done. board: that ran it. report: its report. run: of the farm."""
+    """The report of a job that is done, the board that ran it, and the id of the farm's run."""
 
     board: str
     report: Report
     run: str
 
 
-def check_asked(asked: AskedOnFarm) -> None:
-    """Raises UsageError, naming every option that a farm's job must not have, before anything is sent."""
-    if not asked.boards:
+def check_farm_request(request: FarmRequest) -> None:
+    """Raises UsageError if no board is given, or with the names of all options that a farm's job must not have. Nothing is
+    sent."""
+    if not request.boards:
         raise UsageError(
             "--server runs a job on a board of the farm; name it with -b (qverify boards lists this host's)"
         )
-    refused = [one for one in sorted(asked.options) if one not in VALUES | FILES]
+    refused = [entry for entry in sorted(request.options) if entry not in VALUES | FILES]
     if refused:
-        told = "; ".join(f"{_flag(one)}: {REFUSED.get(one) or _near(one)}" for one in refused)
-        raise UsageError(f"--server does not take {told}")
+        refusals = "; ".join(f"{_flag(entry)}: {REFUSED.get(entry) or _unknown_option(entry)}" for entry in refused)
+        raise UsageError(f"--server does not take {refusals}")
 
 
-def _near(name: str) -> str:
+def _unknown_option(name: str) -> str:
     near = closest_names(name, sorted(VALUES | FILES))
     return f"unknown; did you mean {' or '.join(map(_flag, near))}?" if near else "unknown"
 
@@ -72,20 +80,22 @@ def _flag(keyword: str) -> str:
     return f"--{keyword.replace('_', '-')}"
 
 
-def verify_on_farm(asked: AskedOnFarm, progress: Progress | None = None, got: Got | None = None) -> Report:
-    """Runs the main job on a farm and returns its report, that of all boards. got: is called with each board's report, its number
-    from 0, and how many boards there are. The run is cancelled where the caller is interrupted. UsageError for what the farm
-    refuses, ServerError where it is away."""
-    check_asked(asked)
-    files = asked_files(asked.models, asked.inputs, asked.options)
-    with Server(asked.server, asked.token) as server:
-        stored = put_files(server, files.sources)
+def verify_on_farm(request: FarmRequest, progress: Progress | None = None, on_report: OnReport | None = None) -> Report:
+    """Runs the main job on a farm and returns the combined report of all boards.
+
+    on_report is called with each board's report, its number from 0, and the number of boards. On KeyboardInterrupt the run is
+    cancelled. Raises UsageError if the farm refuses the request, and ServerError if it cannot be reached.
+    """
+    check_farm_request(request)
+    files = collect_job_files(request.models, request.inputs, request.options)
+    with FarmServer(request.server, request.token) as server:
+        stored = upload_files(server, files.sources)
         body = {
-            "files": {one.path: one.sha256 for one in stored},
+            "files": {entry.path: entry.sha256 for entry in stored},
             "models": list(files.models),
             "inputs": files.inputs,
-            "boards": list(asked.boards),
-            "options": _plain(files.options),
+            "boards": list(request.boards),
+            "options": _json_options(files.options),
         }
         run = _text(server.post(f"{API}/verifications", body), "id")
         try:
@@ -96,80 +106,86 @@ def verify_on_farm(asked: AskedOnFarm, progress: Progress | None = None, got: Go
         reports = []
         for number, job in enumerate(jobs):
             reports.append(FarmReport(printable(str(job.get("board") or "")), _report(server, job, files), run))
-            if got is not None:
-                got(reports[-1], number, len(jobs))
-    return combine([one.report for one in reports])
+            if on_report is not None:
+                on_report(reports[-1], number, len(jobs))
+    return combine([entry.report for entry in reports])
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options as JSON has them."""
+def _json_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options with lists in place of tuples."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
-def _wait(server: Server, run: str, progress: Progress | None) -> list[dict[str, Any]]:
-    """Returns the jobs of a run when it has ended. The server may be away for PATIENCE_S at a time."""
+def _wait(server: FarmServer, run: str, progress: Progress | None) -> list[dict[str, Any]]:
+    """Waits until a run has ended, and returns its jobs. The server may be out of reach for MAX_WAIT_S at a time."""
     pause, away_since, shown = FIRST_PAUSE_S, None, ("", -1)
     while True:
         try:
-            jobs, state = _look(server, run)
+            jobs, state = _read_run(server, run)
             away_since = None
         except (AwayError, TooBusyError) as error:
             now = time.monotonic()
             away_since = away_since or now
-            if now - away_since > PATIENCE_S:
+            if now - away_since > MAX_WAIT_S:
                 raise ServerError(f"{error}. The run goes on there: {run[:12]}") from None
             time.sleep(LONGEST_PAUSE_S)
             continue
-        done = sum(job["state"] in ENDED for job in jobs)
-        ended = state in ENDED and done == len(jobs)
-        says = "done" if ended else _says(jobs)
+        done = sum(job["state"] in END_STATES for job in jobs)
+        ended = state in END_STATES and done == len(jobs)
+        progress_text = "done" if ended else _describe_progress(jobs)
         if progress is not None:  # at least once, however quick the run was
-            progress(says, done, len(jobs))
+            progress(progress_text, done, len(jobs))
         if ended:
             return jobs
-        pause = FIRST_PAUSE_S if (says, done) != shown else min(pause * 1.3, LONGEST_PAUSE_S)
-        shown = (says, done)
+        pause = FIRST_PAUSE_S if (progress_text, done) != shown else min(pause * 1.3, LONGEST_PAUSE_S)
+        shown = (progress_text, done)
         time.sleep(pause)
 
 
-def _look(server: Server, run: str) -> tuple[list[dict[str, Any]], str]:
+def _read_run(server: FarmServer, run: str) -> tuple[list[dict[str, Any]], str]:
     state = _text(server.get(f"{API}/runs/{run}"), "state")
     jobs = server.get(f"{API}/runs/{run}/jobs", limit=1000)
     rows = jobs.get("jobs") if isinstance(jobs, dict) else None
-    if not isinstance(rows, list) or not rows or not all(isinstance(one, dict) and "state" in one for one in rows):
-        raise ServerError(f"{server.url}: it does not tell the run's jobs; is this a qverify server of this version?")
+    if (
+        not isinstance(rows, list)
+        or not rows
+        or not all(isinstance(entry, dict) and "state" in entry for entry in rows)
+    ):
+        raise ServerError(
+            f"{server.url}: its answer does not list the run's jobs; is this a qverify server of this version?"
+        )
     return rows, state
 
 
-def _says(jobs: Sequence[Mapping[str, Any]]) -> str:
+def _describe_progress(jobs: Sequence[Mapping[str, Any]]) -> str:
     running = [printable(str(job.get("board") or "")) for job in jobs if job["state"] == "running"]
     return f"on {', '.join(running)[:60]}" if running else "waits for a board"
 
 
-def _cancel(server: Server, run: str) -> None:
+def _cancel(server: FarmServer, run: str) -> None:
     with contextlib.suppress(UsageError, ServerError):
         server.post(f"{API}/runs/{run}/cancel", {"why": "interrupted by its submitter"})
 
 
-def _report(server: Server, job: Mapping[str, Any], files: AskedFiles) -> Report:
-    """Returns the report of a job that is done; one without a verdict is INCONCLUSIVE, and says why."""
+def _report(server: FarmServer, job: Mapping[str, Any], files: JobFiles) -> Report:
+    """Returns the report of a job that is done. For a job without a report, returns an INCONCLUSIVE report with the reason."""
     if not job.get("report"):
         why = printable(" ".join(str(job.get("why") or "it was cancelled").split())[:300])
         board = printable(str(job.get("board") or " ".join(map(str, job.get("wanted") or ()))))
         return Report(
             verdict="INCONCLUSIVE", blame=None, decimals={}, pairs=[], notes=[f"board: not run on {board[:200]}: {why}"]
         )
-    document = server.get(f"{API}/jobs/{_text(job, 'id')}/report", MOST_REPORT)
+    document = server.get(f"{API}/jobs/{_text(job, 'id')}/report", MAX_REPORT_BYTES)
     report = report_of(document, f"{server.url}: report of job {_text(job, 'id')[:12]}")
     if report.verdict != job.get("verdict"):
         raise BadFileError(
             f"{server.url}: the report says {report.verdict}, its job {printable(str(job.get('verdict')))}"
         )
-    return _named_as_given(report, files.given)
+    return _with_given_names(report, files.given)
 
 
-def _named_as_given(report: Report, given: Mapping[str, str]) -> Report:
-    """Returns the report with the caller's words for files, which the farm has by other paths."""
+def _with_given_names(report: Report, given: Mapping[str, str]) -> Report:
+    """Replaces the farm's paths in a report by the names that the caller gave, and returns the report."""
     for row in (*report.models, *report.inputs, *report.frames):
         for key in ("path", "file", "source"):
             if isinstance(row.get(key), str):

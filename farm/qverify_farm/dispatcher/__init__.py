@@ -1,3 +1,3 @@
-"""Database, scheduler and engine together: gives queued jobs to boards and records what came of them."""
+"""Connects database, scheduler and engine: assigns queued jobs to boards and records their results."""
 
 from qverify_farm.dispatcher.dispatcher import Dispatcher as Dispatcher

@@ -1,4 +1,4 @@
-"""The loop: takes results from the engine, records them, and gives free boards their next jobs."""
+"""The dispatcher's loop: takes results from the engine, records them, and assigns the next jobs to free boards."""
 
 from __future__ import annotations
 
@@ -15,31 +15,40 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from qverify_farm.dispatcher.batch import Around, Written, write_batch
+from qverify_farm.dispatcher.batch import BatchContext, BatchResult, write_batch
+from qverify_farm.dispatcher.dispatcher_state import DispatcherState, Moment
 from qverify_farm.dispatcher.run_states import RunState, deadline_of
-from qverify_farm.dispatcher.turn import Moment, Turns
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.errors import OwnedError
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.boards import all_boards
 from qverify_farm.store.database import Database
-from qverify_farm.store.jobs import queue_dead, waiting_jobs
+from qverify_farm.store.jobs import requeue_abandoned, waiting_jobs
 from qverify_farm.store.runs import end_run
 from qverify_farm.store.states import CANCELLED, RUNNING
 from qverify_farm.store.tables import Board, SuiteRun
 from qverify_farm.work.job_task import JobResult, JobTask
 
-LOOK_S = 1.0  # between two looks at what others may have changed: runs, boards, the disk
-OWNED_S = 5.0  # between two looks whether the database is still ours
-AGAIN_S = (0.1, 0.3, 1.0, 3.0, 5.0)  # until a failed transaction is tried again
-Made = TypeVar("Made")
-MOST_MESSAGES = 500  # of one turn
+POLL_S = 1.0  # seconds between checks for changes by others: of runs, boards, and free space of the artifact store
+OWNER_CHECK_S = 5.0  # seconds between checks that this process still owns the database
+RETRY_DELAYS_S = (0.1, 0.3, 1.0, 3.0, 5.0)  # seconds between retries of a failed transaction; the last one repeats
+MAX_MESSAGES_PER_TURN = 500
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the dispatcher says of itself. looked_s: since its last turn. database: why it cannot be written, or "".
-    full: the artifact store has no room, and jobs wait. unserved: jobs for which no board is usable."""
+    """The health of a dispatcher.
+
+    Attributes:
+        looked_s: Seconds since its last turn.
+        waiting: The number of queued jobs.
+        running: The number of running jobs.
+        unserved: The number of queued jobs for which no board is usable.
+        boards: The number of boards in each state.
+        full: The artifact store has no room, so jobs wait.
+        database: Why the database cannot be written, or "".
+    """
 
     alive: bool
     looked_s: float
@@ -59,218 +68,220 @@ class Health:
 
 
 class Dispatcher:
-    """Works on the runs of a database that this process owns. runs: ids of those it may touch, None for all.
-    on_change: called after each change of the database, from the dispatcher's thread. Its engine belongs to it: close()
-    closes it. Any thread may call wake(), check_board(), health() and close()."""
+    """Works on the runs of a database that this process owns. Any thread may call wake(), check_board(), health() and
+    close()."""
 
     def __init__(
         self,
         database: Database,
-        engine: Engine,
+        engine: JobEngine,
         artifacts: Artifacts,
         *,
         runs: Collection[str] | None = None,
         on_change: Callable[[], None] | None = None,
     ) -> None:
+        """engine: belongs to the dispatcher; close() closes it. runs: ids of the runs to work on, or None for all.
+        on_change: called after each change of the database, in the dispatcher's thread."""
         self._database, self._engine, self._artifacts = database, engine, artifacts
-        self._only = None if runs is None else set(runs)
+        self._allowed_runs = None if runs is None else set(runs)
         self._on_change = on_change or (lambda: None)
         self._inbox = queue.SimpleQueue[Callable[[Moment], None] | None]()
-        self._turns = Turns()
-        self._next_look = self._next_owned = float("-inf")
-        self._turned = time.monotonic()
+        self._state = DispatcherState()
+        self._next_poll = self._next_owner_check = float("-inf")
+        self._last_turn = time.monotonic()
         self._full, self._database_error = False, ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.failure: Exception | None = None  # that ended the thread of start()
+        self.failure: Exception | None = None  # the error that ended the thread of start()
         self._loaded = False
 
     def start(self) -> None:
-        """Runs in a thread of its own until close()."""
+        """Runs the loop in a new thread until close()."""
         self._thread = threading.Thread(target=self._run_thread, name="farm-dispatcher")
         self._thread.start()
 
     def _run_thread(self) -> None:
         try:
             self.run(lambda: False)
-        except Exception as error:  # health() tells it
+        except Exception as error:  # health() reports it
             self.failure = error
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Works in this thread until `until()` is true, asked after each turn, or close() is called. OwnedError where
-        another process took the database over."""
+        """Runs the loop in this thread until close() is called or `until()` returns true; it is called before each turn.
+        Raises OwnedError if another process has taken the database over."""
         if not self._loaded:
             self._load()
         while not self._stop.is_set() and not until():
-            self._turn(LOOK_S)
+            self._turn(POLL_S)
 
     def wake(self) -> None:
-        """Has the dispatcher look now at what changed in the database: a run that was submitted or cancelled, a board that
-        was drained."""
-        self._inbox.put(self._look_soon)
+        """Makes the dispatcher read the database soon, to notice a run that was submitted or cancelled, or a board that was
+        drained."""
+        self._inbox.put(self._poll_soon)
 
     def check_board(self, name: str) -> None:
-        """Begins a board's health check soon, whatever its state; it gets no job meanwhile."""
+        """Requests a health check of a board, whatever its state; the board gets no job until the check is done."""
         self._inbox.put(lambda at: self._check_soon(name, at))
 
     def unfinished(self, run: str) -> bool:
-        """Returns whether the dispatcher still works on a run; for the thread that calls run()."""
-        return run in self._turns.runs or not self._loaded
+        """Returns whether the dispatcher still works on a run. Only for the thread that calls run()."""
+        return run in self._state.runs or not self._loaded
 
     def health(self) -> Health:
-        """Returns how the dispatcher is."""
-        turns, states = self._turns, dict[str, int]()
-        for board in list(turns.lab.boards.values()):
-            states[board.state] = states.get(board.state, 0) + 1
+        """Returns the dispatcher's health."""
+        state, boards_by_state = self._state, dict[str, int]()
+        for board in list(state.lab.boards.values()):
+            boards_by_state[board.state] = boards_by_state.get(board.state, 0) + 1
         alive = self.failure is None and not self._stop.is_set()
         return Health(
             alive,
-            time.monotonic() - self._turned,
-            len(turns.scheduler.queue),
-            len(turns.running),
-            turns.unserved(),
-            states,
+            time.monotonic() - self._last_turn,
+            len(state.scheduler.queue),
+            len(state.running),
+            state.unserved(),
+            boards_by_state,
             self._full,
             str(self.failure) if self.failure else self._database_error,
         )
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Ends what runs (its jobs wait for the next dispatcher), records what came of it, and closes the engine. What
-        does not end in time is queued again when the database is opened next."""
-        self._turns.closing = True
+        """Ends the running attempts, records their results, and closes the engine. Interrupted jobs are queued for the next
+        dispatcher; an attempt that does not end in time is queued when the database is opened next."""
+        self._state.closing = True
         self._stop.set()
         self._inbox.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         self._engine.close(timeout_s)
         if self._loaded:
-            self._turns.drop_begun()
+            self._state.drop_begun()
             self._take_messages(0.0)
             self._write(once=True)
 
     # one turn
 
     def _turn(self, wait_s: float) -> None:
-        self._take_messages(min(wait_s, self._turns.left_s(time.monotonic())))
-        at = _moment()
-        self._turns.time_out(at)
-        if at.now >= self._next_look:
-            self._next_look = at.now + LOOK_S
-            self._look(at)
+        self._take_messages(min(wait_s, self._state.left_s(time.monotonic())))
+        at = _present_moment()
+        self._state.time_out(at)
+        if at.now >= self._next_poll:
+            self._next_poll = at.now + POLL_S
+            self._poll(at)
         if not self._full:
-            self._turns.assign(at)
+            self._state.assign(at)
         self._write()
-        self._turned = at.now
+        self._last_turn = at.now
 
     def _take_messages(self, wait_s: float) -> None:
         with contextlib.suppress(queue.Empty):
-            for number in range(MOST_MESSAGES):
-                waits = wait_s > 0 and not number
-                message = self._inbox.get(timeout=wait_s) if waits else self._inbox.get_nowait()
+            for number in range(MAX_MESSAGES_PER_TURN):
+                may_wait = wait_s > 0 and not number
+                message = self._inbox.get(timeout=wait_s) if may_wait else self._inbox.get_nowait()
                 if message is not None:
-                    message(_moment())
+                    message(_present_moment())
 
     def _write(self, once: bool = False) -> None:
-        """Writes the batch, again and again while the database cannot be reached, and then starts and cancels attempts."""
-        turns = self._turns
-        while turns.batch or turns.to_cancel:
-            written = self._written(once)
-            if written is None:
+        """Writes the batch, then starts and cancels attempts. Retries while the database cannot be reached, unless `once`
+        is true."""
+        state = self._state
+        while state.batch or state.to_cancel:
+            result = self._write_batch(once)
+            if result is None:
                 return
-            turns.after_write(written)
-            for job in turns.to_cancel:
+            state.after_write(result)
+            for job in state.to_cancel:
                 self._engine.cancel(job)
-            turns.to_cancel.clear()
-            for _, task in written.tasks:
+            state.to_cancel.clear()
+            for _, task in result.tasks:
                 self._start(task)
             self._on_change()
 
     def _start(self, task: JobTask) -> None:
         try:
-            self._engine.start(task, self._finished)
-        except Exception as error:  # such as no more threads: the attempt never ran
+            self._engine.start(task, self._post_result)
+        except Exception as error:  # for example, no thread could be started: the attempt never ran
             why = f"it could not be started: {' '.join(str(error).split())}"
-            self._finished(task, JobResult(task.job, task.attempt, "busy", why=why[:300]))
+            self._post_result(task, JobResult(task.job, task.attempt, "busy", why=why[:300]))
 
-    def _written(self, once: bool) -> Written | None:
-        turns = self._turns
-        around = Around(
+    def _write_batch(self, once: bool) -> BatchResult | None:
+        state = self._state
+        context = BatchContext(
             self._engine.boards(),
             self._artifacts.url,
-            lambda run: turns.runs[run].definition,
-            lambda run: turns.runs[run].project,
+            lambda run: state.runs[run].definition,
+            lambda run: state.runs[run].project,
         )
-        return self._transact(lambda session: write_batch(session, turns.batch, around, time.time()), once)
+        return self._transact(lambda session: write_batch(session, state.batch, context, time.time()), once)
 
-    def _transact(self, work: Callable[[Session], Made], once: bool = False) -> Made | None:
-        """Returns what `work` makes of a transaction, which is tried again while the database cannot be reached; None
-        where the dispatcher is closed meanwhile, or after one try with `once`."""
-        tries = 0
+    def _transact(self, work: Callable[[Session], Value], once: bool = False) -> Value | None:
+        """Calls work(session) in a transaction and returns its value. Retries while the database cannot be reached.
+        Returns None if the dispatcher is closed meanwhile, or after the first failure if `once` is true."""
+        failures = 0
         while True:
             try:
                 with self._database.write() as session:
-                    made = work(session)
+                    value = work(session)
                 self._database_error = ""
-                return made
+                return value
             except SQLAlchemyError as error:
                 self._database_error = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
-                if once or self._stop.wait(AGAIN_S[min(tries, len(AGAIN_S) - 1)]):
+                if once or self._stop.wait(RETRY_DELAYS_S[min(failures, len(RETRY_DELAYS_S) - 1)]):
                     return None
-                tries += 1
+                failures += 1
                 self._check_owned()
 
-    # what the engine tells, from its threads
+    # messages from the engine's threads
 
-    def _finished(self, task: JobTask, result: JobResult) -> None:
+    def _post_result(self, task: JobTask, result: JobResult) -> None:
         sizes = {digest: self._size_of(digest) for digest in (result.report, result.capture) if digest}
-        self._inbox.put(lambda at: self._turns.take_result(result, sizes, at))
+        self._inbox.put(lambda at: self._state.take_result(result, sizes, at))
 
     def _size_of(self, digest: str) -> int:
         with contextlib.suppress(QVerifyError, OSError):
             return self._artifacts.size_of(digest) or 0
         return 0
 
-    def _checked(self, name: str, why_not: str) -> None:
-        self._inbox.put(lambda at: self._turns.take_check(name, why_not, at))
+    def _post_check(self, name: str, why_not: str) -> None:
+        self._inbox.put(lambda at: self._state.take_check(name, why_not, at))
 
-    def _look_soon(self, _: Moment) -> None:
-        self._next_look = float("-inf")
+    def _poll_soon(self, _: Moment) -> None:
+        self._next_poll = float("-inf")
 
     def _check_soon(self, name: str, at: Moment) -> None:
-        board = self._turns.lab.boards.get(name)
+        board = self._state.lab.boards.get(name)
         if board is not None and not board.checking:
             board.next_check, board.health.quarantined = at.now, True
-            board.why = board.why or "a health check was asked for"
-            self._turns.board_changed(board, at)
-            self._look_soon(at)
+            board.why = board.why or "a health check was requested"
+            self._state.board_changed(board, at)
+            self._poll_soon(at)
 
-    # what others changed
+    # changes that others made
 
     def _load(self) -> None:
-        at = _moment()
+        at = _present_moment()
 
-        def take_up(session: Session) -> bool:
-            queue_dead(session, at.wall)
-            self._turns.lab.load(all_boards(session), at.now)
+        def load_boards(session: Session) -> bool:
+            requeue_abandoned(session, at.wall)
+            self._state.lab.load(all_boards(session), at.now)
             return True
 
-        if self._transact(take_up):
+        if self._transact(load_boards):
             self._loaded = True
-            self._look(at)
+            self._poll(at)
 
-    def _look(self, at: Moment) -> None:
-        turns = self._turns
-        if at.now >= self._next_owned:
-            self._next_owned = at.now + OWNED_S
+    def _poll(self, at: Moment) -> None:
+        state = self._state
+        if at.now >= self._next_owner_check:
+            self._next_owner_check = at.now + OWNER_CHECK_S
             self._check_owned()
         try:
-            self._look_at_database(at)
+            self._read_database(at)
         except SQLAlchemyError as error:
             self._database_error = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
         self._full = not self._artifacts.has_room()
-        turns.give_up_unserved(at)
-        for board in turns.lab.due_checks(at.now):
-            self._engine.check_board(board.name, self._checked)
+        state.give_up_unserved(at)
+        for board in state.lab.due_checks(at.now):
+            self._engine.check_board(board.name, self._post_check)
 
     def _check_owned(self) -> None:
         try:
@@ -278,42 +289,42 @@ class Dispatcher:
         except OwnedError:
             self._stop.set()
             raise
-        except (SQLAlchemyError, OSError) as error:  # not reached: tried again
+        except (SQLAlchemyError, OSError) as error:  # the database cannot be reached: the next poll tries again
             self._database_error = " ".join(str(error).split())[:300]
 
-    def _look_at_database(self, at: Moment) -> None:
+    def _read_database(self, at: Moment) -> None:
+        """Takes on the runs that were submitted, ends those that were cancelled, and updates the boards."""
         with self._database.read() as session:
-            drained = {name: bool(is_so) for name, is_so in session.execute(select(Board.name, Board.drained))}
+            drained = {name: bool(value) for name, value in session.execute(select(Board.name, Board.drained))}
             live = session.scalars(select(SuiteRun.id).where(SuiteRun.state == RUNNING)).all()
-            without_end = select(SuiteRun.id).where(SuiteRun.state == CANCELLED, SuiteRun.verdict.is_(None))
-            cancelled = [run for run in session.scalars(without_end) if run not in self._turns.runs]
-            self._turns.update_boards(self._engine.boards(), drained, at)
-            for run in self._turns.runs.keys() - set(live):
-                self._turns.cancel_run(run, "", tell=False)
+            unfinished = select(SuiteRun.id).where(SuiteRun.state == CANCELLED, SuiteRun.verdict.is_(None))
+            cancelled = [run for run in session.scalars(unfinished) if run not in self._state.runs]
+            self._state.update_boards(self._engine.boards(), drained, at)
+            for run in self._state.runs.keys() - set(live):
+                self._state.cancel_run(run, "", tell=False)
         for run in live:
-            if run not in self._turns.runs and (self._only is None or run in self._only):
+            if run not in self._state.runs and (self._allowed_runs is None or run in self._allowed_runs):
                 self._take_on(run, at)
-
         for run in cancelled:
-            if self._only is None or run in self._only:
+            if self._allowed_runs is None or run in self._allowed_runs:
                 self._end_cancelled(run, at)
 
     def _end_cancelled(self, run: str, at: Moment) -> None:
-        """Ends a run that was cancelled before the dispatcher had heard of it."""
+        """Ends a run that was cancelled before the dispatcher took it on."""
         with self._database.write() as session:
-            queue_dead(session, at.wall, run)
+            requeue_abandoned(session, at.wall, run)
             end_run(session, session.get_one(SuiteRun, run), at.wall)
 
     def _take_on(self, run: str, at: Moment) -> None:
         with self._database.write() as session:
             row = session.get_one(SuiteRun, run)
             row.started = row.started or at.wall
-            queue_dead(session, at.wall, run)
+            requeue_abandoned(session, at.wall, run)
             jobs = list(waiting_jobs(session, run))
             deadline = deadline_of(row.definition, at.wall - row.started, at.now)
             state = RunState(row.id, row.project, row.definition, deadline)
-        self._turns.add_run(state, jobs)
+        self._state.add_run(state, jobs)
 
 
-def _moment() -> Moment:
+def _present_moment() -> Moment:
     return Moment(time.monotonic(), time.time())

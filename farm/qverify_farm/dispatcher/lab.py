@@ -1,4 +1,5 @@
-"""The boards as the dispatcher knows them: reached, drained, quarantined, and when each is checked next."""
+"""The boards as the dispatcher knows them: whether each is reachable, drained or quarantined, and when its next health
+check is due."""
 
 from __future__ import annotations
 
@@ -14,8 +15,17 @@ from qverify_farm.store.tables import Board
 
 @dataclass(slots=True)
 class LabBoard:
-    """reached: a worker reaches it. drained: an administrator took it out. next_check: monotonic seconds, None where none
-    is due. reason: why it gets no jobs, or "". stored: state that its row was left with, until it was written anew."""
+    """A board of the lab.
+
+    Attributes:
+        reached: A worker reaches it.
+        drained: An administrator took it out of service.
+        next_check: When its next health check is due, in monotonic seconds; None if none is due.
+        checking: A health check is running.
+        job: The id of the job that holds it, or None.
+        why: Why it is quarantined, or "".
+        stored: The state in its row when the dispatcher started; "" once the row has been written again.
+    """
 
     name: str
     tags: dict[str, str] = field(default_factory=dict)
@@ -41,6 +51,7 @@ class LabBoard:
 
     @property
     def reason(self) -> str:
+        """Why the board gets no jobs, or ""."""
         if self.drained:
             return "drained"
         if not self.reached:
@@ -48,7 +59,8 @@ class LabBoard:
         return self.why if self.health.quarantined else ""
 
     def row(self, now: float, wall: float) -> dict[str, Any]:
-        """Returns the values of its row. now, wall: the same moment, monotonic and in seconds since 1970."""
+        """Returns the values of its row in the database. `now` (monotonic seconds) and `wall` (seconds since 1970) are the
+        same moment."""
         return {
             "host": self.host,
             "tags": dict(self.tags),
@@ -62,13 +74,13 @@ class LabBoard:
 
 
 class Lab:
-    """All boards, by name."""
+    """All boards that the dispatcher has ever seen, by name."""
 
     def __init__(self) -> None:
         self.boards: dict[str, LabBoard] = {}
 
     def load(self, rows: list[Board], now: float) -> None:
-        """Takes over what the database knew: who is quarantined is checked soon."""
+        """Loads the boards from the database. A health check of those that were quarantined is due at once."""
         for row in rows:
             board = self._board(row.name)
             board.drained, board.why, board.stored = bool(row.drained), row.reason, row.state
@@ -79,21 +91,21 @@ class Lab:
                 board.next_check = now
 
     def update(self, reached: Mapping[str, ReachedBoard], drained: Mapping[str, bool]) -> list[LabBoard]:
-        """Notes which boards are reached and drained now; returns those of which that is new."""
+        """Notes which boards are reachable and drained now, and returns the boards that changed."""
         changed = []
         for name in {*self.boards, *reached}:
-            board, there = self._board(name), reached.get(name)
+            board, reached_board = self._board(name), reached.get(name)
             before = (board.reached, board.drained, board.tags, board.host)
-            board.reached, board.drained = there is not None, drained.get(name, False)
-            if there is not None:
-                board.tags, board.host = dict(there.tags), there.host
+            board.reached, board.drained = reached_board is not None, drained.get(name, False)
+            if reached_board is not None:
+                board.tags, board.host = dict(reached_board.tags), reached_board.host
             stale, board.stored = board.stored not in ("", board.state), ""
             if stale or (board.reached, board.drained, board.tags, board.host) != before:
                 changed.append(board)
         return changed
 
     def due_checks(self, now: float) -> list[LabBoard]:
-        """Returns the boards whose health check is due; they are marked as being checked."""
+        """Returns the boards that are due for a health check, and marks them as being checked."""
         due = [
             board
             for board in self.boards.values()
@@ -108,14 +120,17 @@ class Lab:
             board.checking = True
         return due
 
-    def after_result(self, board: LabBoard, verdict: str, why: str, of_board: bool, most: int, now: float) -> None:
-        """Notes what a job on it gave: after `most` results in a row that it spoiled, it is quarantined."""
-        if board.health.after_result(verdict, of_board, most):
+    def after_result(
+        self, board: LabBoard, verdict: str, why: str, of_board: bool, quarantine_after: int, now: float
+    ) -> None:
+        """Notes the result of a job on a board. After `quarantine_after` results in a row that were INCONCLUSIVE because of
+        the board, the board is quarantined."""
+        if board.health.after_result(verdict, of_board, quarantine_after):
             board.why = f"{board.health.inconclusive} INCONCLUSIVE in a row; the last: {why}"[:500]
             board.next_check = now + board.health.seconds_to_check()
 
     def after_check(self, board: LabBoard, why_not: str, now: float) -> None:
-        """Notes a health check: "" where it passed."""
+        """Notes the result of a health check. why_not: why it failed, or "" if it passed."""
         board.checking = False
         board.health.after_check(why_not)
         if why_not:

@@ -1,4 +1,4 @@
-"""What an attempt's result makes of its job; pure."""
+"""Decides what the result of an attempt means for its job: done, tried again, or cancelled. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED
 from qverify_farm.work.job_task import JobResult
 
-MOST_LOST = 3  # ends of its process until a job is given up
+MAX_LOST_ATTEMPTS = 3  # a job whose attempts ended their process this often is given up
 
 
 @dataclass(slots=True)
 class RunningJob:
-    """An attempt that runs. begun: monotonic seconds. lost: attempts before it that ended their process. cancelled:
-    its run was cancelled, so that it is not tried again."""
+    """A job with a running attempt.
+
+    Attributes:
+        attempt: The number of the attempt, 0 until it has a row in the database.
+        begun: When it began, in monotonic seconds.
+        lost: The number of earlier attempts that ended their process.
+        board_seconds: How long earlier attempts held boards.
+        cancelled: Its run was cancelled, so the job is not tried again.
+    """
 
     id: str
     run: str
@@ -28,9 +35,17 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """state: of the job from now on. verdict, why: of a job that is done. retries_left, lost:
-    what is left and was lost after it. tried: the board was tried in vain, another one is better."""
+class JobOutcome:
+    """The new state of a job after an attempt.
+
+    Attributes:
+        state: The job's state from now on.
+        verdict: The verdict of a job that is done, otherwise None.
+        why: The reason of the verdict or of the new state.
+        retries_left: The number of retries that remain.
+        lost: The number of attempts so far that ended their process.
+        tried: The attempt on this board was INCONCLUSIVE; the next one should take another board.
+    """
 
     state: str
     verdict: str | None = None
@@ -40,20 +55,21 @@ class Outcome:
     tried: bool = False
 
 
-def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> Outcome:
-    """Returns what becomes of a job. closing: the dispatcher ends, so that what it cancels waits for the next one."""
-    again = CANCELLED if job.cancelled else QUEUED
+def outcome_of(job: RunningJob, result: JobResult, closing: bool) -> JobOutcome:
+    """Returns the new state of a job. closing: the dispatcher is shutting down, so a job that it cancels is queued for the
+    next dispatcher."""
+    retry_state = CANCELLED if job.cancelled else QUEUED
     if result.ending == "finished":
         if result.verdict != INCONCLUSIVE or job.retries_left <= 0 or job.cancelled:
-            return Outcome(DONE, result.verdict, result.why, job.retries_left, job.lost)
-        return Outcome(QUEUED, None, result.why, job.retries_left - 1, job.lost, tried=True)
+            return JobOutcome(DONE, result.verdict, result.why, job.retries_left, job.lost)
+        return JobOutcome(QUEUED, None, result.why, job.retries_left - 1, job.lost, tried=True)
     if result.ending == "cancelled" or closing:
-        state = again if closing else CANCELLED
-        return Outcome(state, None, "" if state == QUEUED else result.why, job.retries_left, job.lost)
+        state = retry_state if closing else CANCELLED
+        return JobOutcome(state, None, "" if state == QUEUED else result.why, job.retries_left, job.lost)
     if result.ending == "busy":
-        return Outcome(again, None, result.why, job.retries_left, job.lost)
+        return JobOutcome(retry_state, None, result.why, job.retries_left, job.lost)
     lost = job.lost + 1
-    if lost >= MOST_LOST and not job.cancelled:
+    if lost >= MAX_LOST_ATTEMPTS and not job.cancelled:
         why = f"ended its process {lost} times; the last time: {result.why}"[:300]
-        return Outcome(DONE, INCONCLUSIVE, why, job.retries_left, lost)
-    return Outcome(again, None, result.why, job.retries_left, lost)
+        return JobOutcome(DONE, INCONCLUSIVE, why, job.retries_left, lost)
+    return JobOutcome(retry_state, None, result.why, job.retries_left, lost)

@@ -1,4 +1,4 @@
-"""The runs that the dispatcher works on, as little of each as it needs."""
+"""The state of each run that the dispatcher works on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-BOARD_WAIT_S = 900.0
+DEFAULT_BOARD_WAIT_S = 900.0
 
 
 @dataclass(slots=True)
 class RunState:
-    """A run that has not ended. waiting, running: its jobs by id. deadline: monotonic seconds, None without one.
-    board_wait_s: how long a job waits while no board that fits is usable."""
+    """A run that has not ended.
+
+    Attributes:
+        definition: The suite's definition, as the database stores it.
+        deadline: When the run times out, in monotonic seconds; None if it has no timeout.
+        waiting: Ids of the jobs that wait for a board.
+        running: Ids of the jobs that have a running attempt.
+    """
 
     id: str
     project: str
@@ -28,11 +34,13 @@ class RunState:
 
     @property
     def quarantine(self) -> int:
+        """The number of INCONCLUSIVE results in a row after which a board is quarantined; 0 for never."""
         return int(self.definition.get("quarantine", 3))
 
     @property
     def board_wait_s(self) -> float:
-        return float(self.definition.get("board_wait_s", BOARD_WAIT_S))
+        """How long a job waits while none of the boards that fit it is usable."""
+        return float(self.definition.get("board_wait_s", DEFAULT_BOARD_WAIT_S))
 
     @property
     def has_ended(self) -> bool:
@@ -40,8 +48,11 @@ class RunState:
 
 
 def deadline_of(definition: Mapping[str, Any], spent_s: float, now: float) -> float | None:
-    """Returns when a run times out, in monotonic seconds; None where it has no timeout. spent_s: by the wall clock, which
-    may have jumped: a run that is resumed has between none and all of its time left."""
+    """Returns when a run times out, in monotonic seconds, or None if it has no timeout.
+
+    spent_s is the time that the run has taken so far by the wall clock. Since that clock may jump, it is limited to the
+    range from 0 to the timeout.
+    """
     timeout_s = definition.get("timeout_s")
     if timeout_s is None:
         return None

@@ -1,4 +1,4 @@
-"""A row of the database, made the task that an engine carries."""
+"""Makes the task that an engine carries from a job's row in the database."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from qverify_farm.work.job_task import JobTask, StoredFile
 
 
 def task_of(job: Job, attempt: int, definition: Mapping[str, Any], board: ReachedBoard, artifacts: str) -> JobTask:
-    """Returns the task of an attempt. definition: of the job's run, whose files have digests. artifacts: URL of their
-    store."""
+    """Returns the task of an attempt. definition: that of the job's run, with the digests of its files. artifacts: the URL
+    of the artifact store."""
     settings = job.settings
     return JobTask(
         job=job.id,
@@ -30,11 +30,11 @@ def task_of(job: Job, attempt: int, definition: Mapping[str, Any], board: Reache
     )
 
 
-def files_of(known: Mapping[str, Any], wanted: Iterable[str]) -> list[StoredFile]:
-    """Returns the files of these paths; of a path that ends with /, every file in that folder. known: digest and size by
-    path."""
-    words = list(wanted)
-    folders = tuple(word for word in words if word.endswith("/"))
-    paths = [word for word in words if not word.endswith("/")]
-    paths += [path for path in known if folders and path.startswith(folders)]
-    return [StoredFile(path, str(known[path][0]), int(known[path][1])) for path in dict.fromkeys(paths)]
+def files_of(stored: Mapping[str, Any], requested: Iterable[str]) -> list[StoredFile]:
+    """Returns the files with the requested paths; a path that ends with / stands for every file in that folder. stored:
+    the digest and the size of each file of the run, by path."""
+    requested = list(requested)
+    folders = tuple(path for path in requested if path.endswith("/"))
+    paths = [path for path in requested if not path.endswith("/")]
+    paths += [path for path in stored if folders and path.startswith(folders)]
+    return [StoredFile(path, str(stored[path][0]), int(stored[path][1])) for path in dict.fromkeys(paths)]

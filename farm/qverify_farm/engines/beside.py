@@ -1,5 +1,5 @@
-"""An engine whose threads are in a process beside this one: a job that ends its process ends no service, and the threads of the
-boards take no turns from the dispatcher's."""
+"""An engine whose threads run in a process beside this one. A job that crashes its process does not end the service, and the
+threads of the boards do not slow down the dispatcher."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from typing import Any
 
 from qverify_farm.engines.engine import Finished, ReachedBoard
 from qverify_farm.engines.kept_threads import OneThread
-from qverify_farm.engines.scheduler_process import end, start_module
+from qverify_farm.engines.scheduler_process import end_process, start_module
 from qverify_farm.work.job_task import JobResult, JobTask
 
 MODULE = "qverify_farm.engines.beside_process"
-AGAIN_S, GOOD_S, MOST_LINE = 2.0, 10.0, 1 << 20
-ENDED = "the process that runs the jobs ended"
+STABLE_S = 10.0  # a process that ends sooner is started again only after a pause
+RESTART_PAUSE_S = 2.0
+MAX_LINE_BYTES = 1 << 20
+PROCESS_ENDED = "the process that runs the jobs ended"
 
-Tell = Callable[[dict[str, Any] | None, bool], None]  # the answer, and whether it was begun
+OnAnswer = Callable[[dict[str, Any] | None, bool], None]  # the answer, or None; whether the request reached the process
 
 
 @dataclass(slots=True)
 class _Process:
-    """A process, and what it was asked for and has not answered, by key. since: on time.monotonic()'s clock."""
+    """A process, its unanswered requests by key, and when it was started, in monotonic seconds."""
 
     popen: subprocess.Popen[bytes]
-    waiting: dict[str, Tell] = field(default_factory=dict)
-    since: float = field(default_factory=time.monotonic)
+    unanswered: dict[str, OnAnswer] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
 
 
 class BesideEngine:
-    """An Engine (engine.py) over boards of this host. What runs when the process ends is told as lost; another begins at
-    once. cache: the folder of its Worker, "" for the usual one."""
+    """A JobEngine over boards of this host. When its process ends, the running tasks end as "lost", and a new process is
+    started."""
 
     def __init__(self, boards: Mapping[str, ReachedBoard], cache: str = ""):
+        """cache: the cache folder of the process's JobWorker, or "" for the default."""
         self._boards = dict(boards)
         self._settings = json.dumps({"boards": [asdict(board) for board in boards.values()], "cache": cache})
-        self._lock, self._closed, self._tellers = threading.Lock(), threading.Event(), OneThread()
-        self._process = self._begun()
+        self._lock, self._closed, self._callbacks = threading.Lock(), threading.Event(), OneThread()
+        self._process = self._start_process()
 
     @property
     def process_id(self) -> int:
@@ -56,50 +59,53 @@ class BesideEngine:
     def start(self, task: JobTask, finished: Finished) -> None:
         """Begins a task; never waits for it."""
 
-        def tell(answer: dict[str, Any] | None, began: bool) -> None:
-            none = JobResult(task.job, task.attempt, "lost" if began else "busy", why=ENDED)
-            finished(task, none if answer is None else JobResult.from_json(answer["result"]))
+        def on_answer(answer: dict[str, Any] | None, began: bool) -> None:
+            no_result = JobResult(task.job, task.attempt, "lost" if began else "busy", why=PROCESS_ENDED)
+            finished(task, no_result if answer is None else JobResult.from_json(answer["result"]))
 
-        self._ask({"start": task.to_json()}, tell)
+        self._request({"start": task.to_json()}, on_answer)
 
     def check_board(self, name: str, finished: Callable[[str, str], None]) -> None:
         """Begins a health check; never waits for it."""
-        self._ask({"check": name}, lambda answer, _: finished(name, ENDED if answer is None else str(answer["why"])))
+        self._request(
+            {"check": name}, lambda answer, _: finished(name, PROCESS_ENDED if answer is None else str(answer["why"]))
+        )
 
     def cancel(self, job: str) -> None:
         """Ends a job's attempt at its next wait."""
         with self._lock:
-            self._write(self._process, {"cancel": job})
+            self._send(self._process, {"cancel": job})
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Cancels what runs and waits for it; what does not end in time is told as lost."""
+        """Cancels the running tasks and waits for them; a task that does not end in time ends as "lost"."""
         self._closed.set()
         until = time.monotonic() + timeout_s
         with self._lock:
             process = self._process
-            self._write(process, {"close": timeout_s})
-        while process.waiting and process.popen.poll() is None and time.monotonic() < until:
+            self._send(process, {"close": timeout_s})
+        while process.unanswered and process.popen.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
-        end(process.popen)
-        self._lose(process)
-        self._tellers.close()
+        end_process(process.popen)
+        self._fail_unanswered(process)
+        self._callbacks.close()
 
-    def _begun(self) -> _Process:
+    def _start_process(self) -> _Process:
         process = _Process(start_module(MODULE, self._settings))
         threading.Thread(target=self._listen, args=(process,), name="farm-beside", daemon=True).start()
         return process
 
-    def _ask(self, request: dict[str, Any], tell: Tell) -> None:
+    def _request(self, request: dict[str, Any], on_answer: OnAnswer) -> None:
         key = secrets.token_hex(8)
         with self._lock:
             process = self._process
-            process.waiting[key] = tell
-            written = not self._closed.is_set() and self._write(process, {"key": key, **request})
-        if not written and process.waiting.pop(key, None) is not None:
-            self._tellers.run(lambda: tell(None, False))
+            process.unanswered[key] = on_answer
+            sent = not self._closed.is_set() and self._send(process, {"key": key, **request})
+        if not sent and process.unanswered.pop(key, None) is not None:
+            self._callbacks.run(lambda: on_answer(None, False))
 
     @staticmethod
-    def _write(process: _Process, message: dict[str, Any]) -> bool:
+    def _send(process: _Process, message: dict[str, Any]) -> bool:
+        """Writes a message to the process; returns False if its input is closed."""
         assert process.popen.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             process.popen.stdin.write(json.dumps(message).encode() + b"\n")
@@ -108,30 +114,31 @@ class BesideEngine:
         return False
 
     def _listen(self, process: _Process) -> None:
-        """Tells what the process answers until it ends; then another begins, unless the engine is closed."""
+        """Passes on the answers of a process until it ends; then starts another, unless the engine is closed."""
         assert process.popen.stdout is not None
         with contextlib.suppress(OSError, ValueError):
-            while line := process.popen.stdout.readline(MOST_LINE):
+            while line := process.popen.stdout.readline(MAX_LINE_BYTES):
                 answer = json.loads(line)
-                if (tell := process.waiting.pop(str(answer["key"]), None)) is not None:
-                    self._tellers.run(lambda tell=tell, answer=answer: tell(answer, True))  # type: ignore[misc]
-        end(process.popen)
-        self._lose(process)
-        if time.monotonic() - process.since < GOOD_S:
-            self._closed.wait(AGAIN_S)
+                if (on_answer := process.unanswered.pop(str(answer["key"]), None)) is not None:
+                    self._callbacks.run(lambda call=on_answer, answer=answer: call(answer, True))  # type: ignore[misc]
+        end_process(process.popen)
+        self._fail_unanswered(process)
+        if time.monotonic() - process.started < STABLE_S:
+            self._closed.wait(RESTART_PAUSE_S)
         with self._lock:
             if not self._closed.is_set():
-                self._process = self._begun()
+                self._process = self._start_process()
 
-    def _lose(self, process: _Process) -> None:
-        while process.waiting:
+    def _fail_unanswered(self, process: _Process) -> None:
+        while process.unanswered:
             with contextlib.suppress(KeyError):
-                _, tell = process.waiting.popitem()
-                self._tellers.run(lambda tell=tell: tell(None, True))  # type: ignore[misc]
+                _, on_answer = process.unanswered.popitem()
+                self._callbacks.run(lambda call=on_answer: call(None, True))  # type: ignore[misc]
 
 
-def descriptor_of_answers() -> int:
-    """Returns a copy of standard output, which from now on is standard error: what libraries print is no answer."""
-    answers = os.dup(1)
+def take_standard_output() -> int:
+    """Returns a new descriptor of standard output, and redirects standard output to standard error, so that nothing that a
+    library prints is taken for an answer."""
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    return answers
+    return descriptor

@@ -1,5 +1,5 @@
-"""python -m qverify_farm.engines.beside_process: the process of beside.BesideEngine. It reads {"boards", "cache"} and then
-requests as lines of JSON on standard input, and ends when that does."""
+"""python -m qverify_farm.engines.beside_process: the process of beside.BesideEngine. It reads lines of JSON from standard
+input, first the settings {"boards", "cache"}, then requests, and ends when standard input does."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from qverify_farm.engines.beside import descriptor_of_answers
+from qverify_farm.engines.beside import take_standard_output
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.work.job_task import JobTask
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 
 def main() -> None:
-    answers = os.fdopen(descriptor_of_answers(), "wb")
+    answers = os.fdopen(take_standard_output(), "wb")
     lock = threading.Lock()
 
     def answer(key: str, values: dict[str, Any]) -> None:
@@ -28,7 +28,7 @@ def main() -> None:
 
     settings = json.loads(sys.stdin.buffer.readline())
     boards = {row["name"]: ReachedBoard(**row) for row in settings["boards"]}
-    engine = InProcessEngine(boards, Worker(Path(settings["cache"]) if settings["cache"] else None))
+    engine = InProcessEngine(boards, JobWorker(Path(settings["cache"]) if settings["cache"] else None))
     for line in sys.stdin.buffer:
         request: dict[str, Any] = json.loads(line)
         key = str(request.get("key", ""))
@@ -42,7 +42,7 @@ def main() -> None:
         elif "close" in request:
             engine.close(float(request["close"]))
     engine.close(1.0)
-    os._exit(0)  # a board that hangs would hold the process
+    os._exit(0)  # a normal exit would wait for the thread of a board that hangs
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Addresses of the farm's scheduler: loopback without encryption, anything else by TLS with certificates on both ends. Who can
-reach the scheduler can run programs on its workers."""
+"""Addresses of the farm's scheduler: without encryption on loopback only, otherwise TLS with certificates on both ends, since
+anyone who can reach the scheduler can run programs on its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. ca: of the authority that signed every certificate of the farm. cert, key: of this end."""
+    """Paths of PEM files. ca: the certificate of the authority that signed every certificate of the farm. cert, key: the
+    certificate and the private key of this end."""
 
     ca: str
     cert: str
@@ -24,21 +25,22 @@ class TlsFiles:
 
 
 def tls_files(ca: str | None, cert: str | None, key: str | None) -> TlsFiles | None:
-    """Returns the files of --tls-ca, --tls-cert and --tls-key; None without any. UsageError where one is missing."""
-    given = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
-    if not any(given.values()):
+    """Returns the files of --tls-ca, --tls-cert and --tls-key, or None if none is given. Raises UsageError if one of them is
+    missing or cannot be read."""
+    options = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
+    if not any(options.values()):
         return None
-    if lacking := [name for name, path in given.items() if not path]:
-        raise UsageError(f"{lacking[0]} is missing: TLS takes --tls-ca, --tls-cert and --tls-key together")
-    for name, path in given.items():
+    if missing := [name for name, path in options.items() if not path]:
+        raise UsageError(f"{missing[0]} is missing: TLS takes --tls-ca, --tls-cert and --tls-key together")
+    for name, path in options.items():
         if not os.access(str(path), os.R_OK):
             raise UsageError(f"{name} {path}: cannot be read")
     return TlsFiles(str(ca), str(cert), str(key))
 
 
 def checked_address(address: str, tls: TlsFiles | None) -> str:
-    """Returns tcp://HOST:PORT or tls://HOST:PORT. UsageError for anything else, for tls:// without files, and for tcp://
-    beyond this host."""
+    """Returns the address as tcp://HOST:PORT or tls://HOST:PORT. Raises UsageError for anything else, for tls:// without TLS
+    files, and for tcp:// with them or to another host."""
     parts = re.fullmatch(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(\d{1,5})", address)
     if parts is None or not 0 < int(parts[3]) < 65536:
         raise UsageError(f"{address[:100]}: wanted the scheduler's address, tcp://127.0.0.1:8786 or tls://HOST:PORT")
@@ -46,7 +48,7 @@ def checked_address(address: str, tls: TlsFiles | None) -> str:
     if scheme == "tls" and tls is None:
         raise UsageError(f"{address}: give --tls-ca, --tls-cert and --tls-key, too")
     if scheme == "tcp" and tls is not None:
-        raise UsageError(f"{address}: it is not encrypted, and certificates are given; wanted tls://")
+        raise UsageError(f"{address}: it is not encrypted, and certificates are options; wanted tls://")
     if scheme == "tcp" and not is_loopback(parts[2]):
         raise UsageError(
             f"{address}: who reaches a scheduler can run programs on its workers, so tcp:// is for {LOOPBACK} alone; "
@@ -56,7 +58,7 @@ def checked_address(address: str, tls: TlsFiles | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether this name or number is this host and nothing else."""
+    """Returns whether a host name or IP address means this host only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -64,13 +66,13 @@ def is_loopback(host: str) -> bool:
 
 
 def parts_of(address: str) -> tuple[str, int]:
-    """Returns host and port of a checked address."""
+    """Returns the host and the port of a checked address."""
     host, _, port = address.partition("://")[2].rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def security_of(tls: TlsFiles | None) -> Any:
-    """Returns distributed's Security of these files, which every end of this process has."""
+    """Returns distributed's Security object for these files, for every role of this process."""
     security = import_distributed().Security
     if tls is None:
         return security()
@@ -81,9 +83,12 @@ def security_of(tls: TlsFiles | None) -> Any:
 
 
 def import_distributed() -> Any:
-    """Returns the module distributed. What it logs is not shown unless QVERIFY_DEBUG is set: every end of a connection is a
-    traceback there, and a line of ours says it. Its profiler is off: it asks for the frames of all threads, in which
-    Python 3.11 waits for ever where garbage is collected meanwhile and a thread is started."""
+    """Returns the module distributed.
+
+    Its log is hidden unless QVERIFY_DEBUG is set, since it prints a traceback for every closed connection, which the farm
+    reports in one line. Its profiler is disabled: the profiler reads the frames of all threads, during which Python 3.11
+    deadlocks if garbage is collected while a thread is being started.
+    """
     import dask
 
     dask.config.set({"distributed.worker.profile.enabled": False})

@@ -1,6 +1,6 @@
-"""python -m qverify_farm.engines.dask_scheduler: the scheduler between an engine and its workers, in a process of its own. It
-reads {"address", "tls", "worker_ttl_s"} as a line of JSON on standard input, says "listening" or why not, and ends when standard input
-does."""
+"""python -m qverify_farm.engines.dask_scheduler: the process of the scheduler between an engine and its workers. It reads
+{"address", "tls", "worker_ttl_s"} as a line of JSON from standard input, prints "listening" or the reason why it cannot listen,
+and ends when standard input does."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from qverify_farm.engines.dask_versions import own_versions
 
 
 async def run_scheduler(address: str, tls: TlsFiles | None, worker_ttl_s: float) -> None:
-    """Runs the scheduler at a checked address until it is cancelled. worker_ttl_s: a worker that is silent for so long is
-    lost. OSError where the address is taken."""
+    """Runs the scheduler at a checked address until it is cancelled. worker_ttl_s: a worker that is silent for so long
+    counts as lost. Raises OSError if the address is in use."""
     import dask
 
     scheduler_of = import_distributed().Scheduler
@@ -36,7 +36,7 @@ async def run_scheduler(address: str, tls: TlsFiles | None, worker_ttl_s: float)
             security=security_of(tls),
             dashboard=False,
             dashboard_address=f"{LOOPBACK}:0",
-            allowed_failures=0,  # an attempt whose worker died is lost; the dispatcher decides whether there is another
+            allowed_failures=0,  # no retries: the dispatcher decides whether a lost attempt is repeated
         )
         scheduler.handlers["qverify_versions"] = _versions
         async with scheduler:
@@ -49,18 +49,18 @@ async def _versions() -> dict[str, str]:
 
 
 def end_with_input() -> None:
-    """Ends this process when its standard input ends: with the process that started it."""
+    """Ends this process when its standard input ends, so that it does not outlive the process that started it."""
 
     def listen() -> None:
         while sys.stdin.buffer.readline():
             pass
-        leave(0)
+        exit_at_once(0)
 
     threading.Thread(target=listen, name="end-with-input", daemon=True).start()
 
 
-def leave(status: int) -> None:
-    """Ends this process at once, and all it started: work that hangs would hold it."""
+def exit_at_once(status: int) -> None:
+    """Ends this process and its child processes at once, without waiting for work that may hang."""
     import psutil
 
     sys.stdout.flush()

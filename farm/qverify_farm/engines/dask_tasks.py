@@ -1,4 +1,4 @@
-"""What Dask's workers run: tasks of the farm, in a process that has one Worker."""
+"""The functions that Dask workers run. Each process of a Dask worker has one JobWorker."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 from qverify_farm.work.check_board import check_board
 from qverify_farm.work.job_task import JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
-RESULTS = "qverify-results"  # the topic on which results are told
-INFORMATION = "qverify"  # the key of a worker's boards and versions in what the scheduler knows of it
+RESULTS = "qverify-results"  # the topic of the messages with results
+INFORMATION = "qverify"  # the key of a worker's boards and versions in the scheduler's facts about it
 
-_process: list[tuple[Worker, Callable[[str, dict[str, Any]], None]]] = []
-
-
-def use(worker: Worker, tell: Callable[[str, dict[str, Any]], None]) -> None:
-    """Makes this the Worker of this process. tell: sends a message under a topic to whoever listens, from any thread."""
-    _process[:] = [(worker, tell)]
+_worker_of_process: list[tuple[JobWorker, Callable[[str, dict[str, Any]], None]]] = []
 
 
-def resource(board: str) -> str:
-    """Returns the name of the resource of which a worker has one for each board."""
+def set_worker(worker: JobWorker, send: Callable[[str, dict[str, Any]], None]) -> None:
+    """Sets the JobWorker of this process. send: sends a message under a topic to all listeners, from any thread."""
+    _worker_of_process[:] = [(worker, send)]
+
+
+def resource_of(board: str) -> str:
+    """Returns the name of the Dask resource that stands for a board; the worker that reaches the board has one of it."""
     return f"board:{board}"
 
 
 def run_task(key: str, values: dict[str, Any]) -> None:
-    """Runs a task and tells its result, which stays in nobody's memory: a worker that dies afterwards takes none with
-    it."""
-    worker, tell = _process[0]
-    tell(RESULTS, {"key": key, "result": run_job(JobTask.from_json(values), worker).to_json()})
+    """Runs a task and sends its result as a message. Dask does not store the result, so it is not lost if the worker dies
+    afterwards."""
+    worker, send = _worker_of_process[0]
+    send(RESULTS, {"key": key, "result": run_job(JobTask.from_json(values), worker).to_json()})
 
 
 def check_task(key: str, name: str, address: str) -> None:
-    """Runs a health check and tells why it failed, "" where it did not."""
-    worker, tell = _process[0]
-    tell(RESULTS, {"key": key, "why": check_board(worker, name, address)[:300]})
+    """Runs a health check and sends the reason why it failed, or "" if it passed."""
+    worker, send = _worker_of_process[0]
+    send(RESULTS, {"key": key, "why": check_board(worker, name, address)[:300]})
 
 
 def cancel_task(job: str) -> None:
     """Cancels a job of this process."""
-    for worker, _ in _process:
+    for worker, _ in _worker_of_process:
         worker.cancel(job)

@@ -1,4 +1,4 @@
-"""The versions that both ends of a farm must share: tasks and results are read by the code that wrote them."""
+"""The versions that must be equal on both ends of a farm, since tasks and results have no format version of their own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ def own_versions() -> dict[str, str]:
     return {"qverify": __version__, "Python": python, "distributed": version("distributed")}
 
 
-def difference(theirs: Mapping[str, object], who: str) -> str:
-    """Returns in which versions the other end differs from this one, "" in none. who: the other end."""
+def describe_difference(theirs: Mapping[str, object], other_end: str) -> str:
+    """Returns a message that names the versions in which the other end differs from this one, or "" if all are equal.
+    other_end: what the message calls the other end."""
     ours = own_versions()
     differing = [
         f"{name} {theirs.get(name, 'unknown')} there, {mine} here"
         for name, mine in ours.items()
         if theirs.get(name) != mine
     ]
-    return f"{who} has other versions: {'; '.join(differing)}; install the same on both" if differing else ""
+    return f"{other_end} has other versions: {'; '.join(differing)}; install the same on both" if differing else ""

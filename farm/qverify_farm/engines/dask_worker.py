@@ -1,5 +1,5 @@
-"""python -m qverify_farm.engines.dask_worker: a worker of a farm, in a process that cli/worker.py starts again when it ends. It
-reads WorkerSettings as a line of JSON on standard input, and ends when standard input does."""
+"""python -m qverify_farm.engines.dask_worker: the process of a farm's worker, which cli/worker.py starts again when it ends.
+It reads WorkerSettings as a line of JSON from standard input, and ends when standard input does."""
 
 from __future__ import annotations
 
@@ -19,25 +19,32 @@ from qverify.errors import QVerifyError, UsageError
 from qverify_agents.errors import LinkError
 
 from qverify_farm.engines.dask_address import LOOPBACK, TlsFiles, import_distributed, is_loopback, parts_of, security_of
-from qverify_farm.engines.dask_scheduler import end_with_input, leave
-from qverify_farm.engines.dask_tasks import INFORMATION, resource, use
-from qverify_farm.engines.dask_versions import difference, own_versions
+from qverify_farm.engines.dask_scheduler import end_with_input, exit_at_once
+from qverify_farm.engines.dask_tasks import INFORMATION, resource_of, set_worker
+from qverify_farm.engines.dask_versions import describe_difference, own_versions
 from qverify_farm.engines.engine import ReachedBoard
 from qverify_farm.engines.kept_threads import share_interpreter
 from qverify_farm.engines.reached_boards import reached_boards
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
-REFUSED = 2  # the exit status that no other start changes
-AGAIN_S, ANSWER_S = 1.0, 10.0
-MORE_THREADS = 2
-LOOK_S = 0.2
-ALIVE_S = 5.0
+REFUSED_STATUS = 2  # exit status of an error that another start would repeat
+RETRY_PAUSE_S, ANSWER_S = 1.0, 10.0
+SPARE_THREADS = 2  # beyond one thread for each board
+POLL_S = 0.2
+ALIVE_INTERVAL_S = 5.0  # seconds between the lines that show that the process is alive
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """scheduler: a checked address. boards: names of the inventory, None for all. addresses: of boards besides. cache: the
-    folder of the Worker, "" for the usual one."""
+    """The settings of a worker process.
+
+    Attributes:
+        scheduler: The checked address of the scheduler.
+        boards: Board names of the inventory, or None for all.
+        addresses: Addresses of further boards.
+        tls: The fields of TlsFiles, or None.
+        cache: The cache folder of the JobWorker, or "" for the default.
+    """
 
     scheduler: str
     boards: list[str] | None = None
@@ -47,19 +54,19 @@ class WorkerSettings:
 
 
 async def run_worker(settings: WorkerSettings, boards: Mapping[str, ReachedBoard]) -> None:
-    """Runs a worker until the scheduler is gone, then ends the process. UsageError where the scheduler is none of qverify, or has other
-    versions."""
+    """Runs a worker until the scheduler is gone, then ends the process. Raises UsageError if the scheduler does not belong
+    to qverify or has other versions."""
     tls = TlsFiles(**settings.tls) if settings.tls else None
     await _check_versions(settings.scheduler, tls)
-    worker = Worker(Path(settings.cache) if settings.cache else None)
-    known = {"boards": [asdict(board) for board in boards.values()], "versions": own_versions()}
+    worker = JobWorker(Path(settings.cache) if settings.cache else None)
+    information = {"boards": [asdict(board) for board in boards.values()], "versions": own_versions()}
     host, _ = parts_of(settings.scheduler)
     dask_worker = import_distributed().Worker(
         settings.scheduler,
-        nthreads=len(boards) + MORE_THREADS,
+        nthreads=len(boards) + SPARE_THREADS,
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
-        resources={resource(name): 1 for name in boards},
-        startup_information={INFORMATION: lambda _: known},
+        resources={resource_of(name): 1 for name in boards},
+        startup_information={INFORMATION: lambda _: information},
         security=security_of(tls),
         protocol=settings.scheduler.partition("://")[0],
         host=LOOPBACK if tls is None else _own_address(host),
@@ -69,20 +76,20 @@ async def run_worker(settings: WorkerSettings, boards: Mapping[str, ReachedBoard
         death_timeout=ANSWER_S,
         local_directory=str(worker.folder / "dask"),
     )
-    use(worker, dask_worker.log_event)
+    set_worker(worker, dask_worker.log_event)
     await dask_worker
-    told = float("-inf")
+    last_sign = float("-inf")
     while dask_worker.status.name in ("running", "paused"):
-        if time.monotonic() - told >= ALIVE_S:
-            told = time.monotonic()
-            print("alive", flush=True)  # else whoever started this process ends it
-        await asyncio.sleep(LOOK_S)
+        if time.monotonic() - last_sign >= ALIVE_INTERVAL_S:
+            last_sign = time.monotonic()
+            print("alive", flush=True)  # without this line, the parent process ends this one
+        await asyncio.sleep(POLL_S)
     worker.close()
-    leave(0)  # not closed: that waits for jobs whose boards hang, and whoever ended the connection has given them up
+    exit_at_once(0)  # closing dask_worker would wait for jobs whose boards hang; the engine has given them up already
 
 
 async def _check_versions(address: str, tls: TlsFiles | None) -> None:
-    """Waits for the scheduler. UsageError where it is none of qverify, or has other versions."""
+    """Waits for the scheduler. Raises UsageError if it does not belong to qverify or has other versions."""
     rpc = import_distributed().rpc
     waited = False
     while True:
@@ -99,17 +106,17 @@ async def _check_versions(address: str, tls: TlsFiles | None) -> None:
                 )
             waited = True
             print("alive", flush=True)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
         except Exception as error:
             raise UsageError(f"{address}: no scheduler of qverify: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(theirs, dict) or "qverify" not in theirs:
         raise UsageError(f"{address}: no scheduler of qverify")
-    if why := difference(theirs, f"the scheduler at {address}"):
+    if why := describe_difference(theirs, f"the scheduler at {address}"):
         raise UsageError(why)
 
 
 def _own_address(scheduler: str) -> str:
-    """Returns the address of this host on the way to the scheduler."""
+    """Returns the address of the network interface over which this host reaches the scheduler."""
     if is_loopback(scheduler):
         return LOOPBACK
     family = socket.getaddrinfo(scheduler, 1, type=socket.SOCK_DGRAM)[0]
@@ -130,10 +137,10 @@ def main() -> None:
         asyncio.run(run_worker(settings, boards))
     except (QVerifyError, LinkError) as error:
         print(f"qverify worker: {error}", file=sys.stderr)
-        leave(REFUSED)
+        exit_at_once(REFUSED_STATUS)
     except Exception as error:
         print(f"qverify worker: {type(error).__name__}: {error}", file=sys.stderr)
-        leave(1)
+        exit_at_once(1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Several engines as one, each with boards of its own. The threads of one Python process use one processor at a time, so a host
-with many boards has several processes for them."""
+"""Several engines used as one, each with boards of its own. The threads of one Python process share one processor, so a host
+with many boards uses several processes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
 from qverify_farm.engines.beside import BesideEngine
-from qverify_farm.engines.engine import Engine, Finished, ReachedBoard
+from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.engines.in_process import InProcessEngine
 from qverify_farm.work.job_task import JobResult, JobTask
 
-BOARDS = 8  # of one process, at least, where there are several
+BOARDS_PER_PROCESS = 8  # with more boards than this, there are several processes, if the host has several processors
 
 
 class EngineGroup:
-    """An Engine (engine.py) over the boards of its parts."""
+    """A JobEngine over the boards of its parts."""
 
-    def __init__(self, parts: Sequence[Engine]):
+    def __init__(self, parts: Sequence[JobEngine]):
         self.parts = list(parts)
 
     def boards(self) -> Mapping[str, ReachedBoard]:
@@ -49,28 +49,29 @@ class EngineGroup:
             part.cancel(job)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Closes the parts, all at a time."""
+        """Closes all parts at the same time."""
         closing = [threading.Thread(target=part.close, args=(timeout_s,)) for part in self.parts]
         for thread in closing:
             thread.start()
         for thread in closing:
             thread.join()
 
-    def _part_of(self, board: str) -> Engine | None:
+    def _part_of(self, board: str) -> JobEngine | None:
         return next((part for part in self.parts if board in part.boards()), None)
 
 
-def engine_beside(boards: Mapping[str, ReachedBoard], cache: str = "") -> Engine:
-    """Returns an engine of processes beside this one: one, or for many boards as many as there are processors. cache: the
-    folder of their Workers, "" for the usual one."""
-    processes = max(1, min(os.cpu_count() or 1, ceil(len(boards) / BOARDS)))
+def engine_beside(boards: Mapping[str, ReachedBoard], cache: str = "") -> JobEngine:
+    """Returns an engine that uses processes beside this one: one process, or for many boards up to one per processor. cache:
+    the cache folder of their JobWorkers, or "" for the default."""
+    processes = max(1, min(os.cpu_count() or 1, ceil(len(boards) / BOARDS_PER_PROCESS)))
     if processes == 1:
         return BesideEngine(boards, cache)
     names = list(boards)
-    return EngineGroup([BesideEngine({n: boards[n] for n in names[at::processes]}, cache) for at in range(processes)])
+    parts = [names[first::processes] for first in range(processes)]
+    return EngineGroup([BesideEngine({name: boards[name] for name in part}, cache) for part in parts])
 
 
-def engine_here(boards: Mapping[str, ReachedBoard]) -> Engine:
-    """Returns an engine for a command that ends with its work: threads of this process for a few boards, processes beside
-    it for more."""
-    return InProcessEngine(boards) if len(boards) <= BOARDS else engine_beside(boards)
+def engine_here(boards: Mapping[str, ReachedBoard]) -> JobEngine:
+    """Returns an engine for a command that ends when its work is done: threads of this process for a few boards, processes
+    beside it for more."""
+    return InProcessEngine(boards) if len(boards) <= BOARDS_PER_PROCESS else engine_beside(boards)

@@ -1,4 +1,4 @@
-"""The default engine: threads of this process, one for each board that is busy."""
+"""An engine that uses threads of this process, one for each busy board."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from qverify_farm.work.check_board import check_board
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
-GRACE_S = 60.0  # an attempt that its timeout did not end by then is given up
-LOOK_S = 1.0
+GRACE_S = 60.0  # an attempt that runs this much longer than its timeout is given up
+OVERDUE_POLL_S = 1.0  # seconds between searches for such attempts
 
 
 @dataclass(slots=True, eq=False)
 class _Started:
-    """An attempt that runs. told: whether its end was told."""
+    """A running attempt. `started` is in monotonic seconds; `reported` is true once `finished` was called."""
 
     task: JobTask
     finished: Finished
     limit: JobLimit
-    since: float = field(default_factory=time.monotonic)
-    told: bool = False
+    started: float = field(default_factory=time.monotonic)
+    reported: bool = False
 
 
 class InProcessEngine:
-    """An Engine (engine.py) over boards that this process reaches. worker: what it keeps between jobs, closed with the
-    engine."""
+    """A JobEngine over boards that this process reaches."""
 
-    def __init__(self, boards: Mapping[str, ReachedBoard], worker: Worker | None = None, grace_s: float = GRACE_S):
-        self._boards, self._worker, self._grace_s = dict(boards), worker or Worker(), grace_s
+    def __init__(self, boards: Mapping[str, ReachedBoard], worker: JobWorker | None = None, grace_s: float = GRACE_S):
+        """worker: runs the jobs, and is closed with the engine. grace_s: an attempt that runs this much longer than its
+        timeout is given up."""
+        self._boards, self._worker, self._grace_s = dict(boards), worker or JobWorker(), grace_s
         self._running = set[_Started]()
         self._lock, self._ended, self._closed = threading.Lock(), threading.Condition(), threading.Event()
-        self._checks, self._threads = 0, KeptThreads()
+        self._running_checks, self._threads = 0, KeptThreads()
         share_interpreter()
         threading.Thread(target=self._give_up_overdue, name="farm-overdue", daemon=True).start()
 
@@ -47,16 +48,16 @@ class InProcessEngine:
         return dict(self._boards)
 
     def start(self, task: JobTask, finished: Finished) -> None:
-        """Begins a task; never waits. For a board that this engine does not reach, and once it is closed, the task ends
-        busy at once."""
-        one = _Started(task, finished, JobLimit(task.timeout_s))
+        """Begins a task; never waits. The task ends as "busy" at once if this engine does not reach its board or is
+        closed."""
+        attempt = _Started(task, finished, JobLimit(task.timeout_s))
         if self._closed.is_set() or task.board_name not in self._boards:
             why = "the engine is closed" if self._closed.is_set() else f"no worker reaches {task.board_name}"
-            self._tell(one, JobResult(task.job, task.attempt, "busy", why=why[:300]))
+            self._report(attempt, JobResult(task.job, task.attempt, "busy", why=why[:300]))
             return
         with self._lock:
-            self._running.add(one)
-        self._threads.run(lambda: self._tell(one, run_job(task, self._worker, one.limit)))
+            self._running.add(attempt)
+        self._threads.run(lambda: self._report(attempt, run_job(task, self._worker, attempt.limit)))
 
     def check_board(self, name: str, finished: Callable[[str, str], None]) -> None:
         """Begins a health check; never waits."""
@@ -65,54 +66,62 @@ class InProcessEngine:
         def check() -> None:
             finished(name, check_board(self._worker, name, board.address) if board else f"no worker reaches {name}")
             with self._ended:
-                self._checks -= 1
+                self._running_checks -= 1
                 self._ended.notify_all()
 
         with self._ended:
-            self._checks += 1
+            self._running_checks += 1
         self._threads.run(check)
 
     def cancel(self, job: str) -> None:
         """Ends a job's attempt at its next wait."""
         with self._lock:
-            limits = [one.limit for one in self._running if one.task.job == job]
+            limits = [attempt.limit for attempt in self._running if attempt.task.job == job]
         for limit in limits:
             limit.cancel()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Cancels what runs and waits for it; what does not end in time is told as lost."""
+        """Cancels the running tasks and waits for them; a task that does not end in time ends as "lost"."""
         self._closed.set()
         with self._lock:
             running = list(self._running)
-        for one in running:
-            one.limit.cancel()
+        for attempt in running:
+            attempt.limit.cancel()
         self._worker.cancel_all()
         end = time.monotonic() + timeout_s
         with self._ended:
-            while (self._running or self._checks) and (left := end - time.monotonic()) > 0:
+            while (self._running or self._running_checks) and (left := end - time.monotonic()) > 0:
                 self._ended.wait(left)
-        for one in list(self._running):
-            self._lose(one, "it did not end when the engine was closed")
+        for attempt in list(self._running):
+            self._lose(attempt, "it did not end when the engine was closed")
         self._worker.close()
         self._threads.close()
 
-    def _tell(self, one: _Started, result: JobResult) -> None:
-        """Tells an attempt's end, unless it was told."""
+    def _report(self, attempt: _Started, result: JobResult) -> None:
+        """Reports the end of an attempt, unless it was reported before."""
         with self._lock:
-            self._running.discard(one)
-            first, one.told = not one.told, True
-        if first:
-            one.finished(one.task, result)
+            self._running.discard(attempt)
+            is_first, attempt.reported = not attempt.reported, True
+        if is_first:
+            attempt.finished(attempt.task, result)
         with self._ended:
             self._ended.notify_all()
 
-    def _lose(self, one: _Started, why: str) -> None:
-        self._tell(one, JobResult(one.task.job, one.task.attempt, "lost", why=why, worker=self._worker.name[:80]))
+    def _lose(self, attempt: _Started, why: str) -> None:
+        self._report(
+            attempt, JobResult(attempt.task.job, attempt.task.attempt, "lost", why=why, worker=self._worker.name[:80])
+        )
 
     def _give_up_overdue(self) -> None:
-        while not self._closed.wait(LOOK_S):
+        while not self._closed.wait(OVERDUE_POLL_S):
             now = time.monotonic()
             with self._lock:
-                overdue = [one for one in self._running if now - one.since > one.task.timeout_s + self._grace_s]
-            for one in overdue:
-                self._lose(one, f"it ran {self._grace_s:g} s longer than its timeout of {one.task.timeout_s:g} s")
+                overdue = [
+                    attempt
+                    for attempt in self._running
+                    if now - attempt.started > attempt.task.timeout_s + self._grace_s
+                ]
+            for attempt in overdue:
+                self._lose(
+                    attempt, f"it ran {self._grace_s:g} s longer than its timeout of {attempt.task.timeout_s:g} s"
+                )

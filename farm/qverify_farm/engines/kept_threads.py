@@ -1,5 +1,4 @@
-"""Threads that are kept for the next work, as many as there is work at a time. They end with the process, also where a link
-that hangs holds one of them."""
+"""Threads that are reused. They are daemon threads: the process can end even while one of them waits on a link that hangs."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ Work = Callable[[], None]
 
 
 def share_interpreter() -> None:
-    """Has this process's threads take turns more often than Python's 5 ms: the thread of a board mostly waits, and a board
-    must not wait for a thread that computes."""
+    """Makes the threads of this process switch more often than Python's default of 5 ms. The thread of a board mostly waits,
+    and a board must not wait for a thread that computes."""
     sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
 
 
 class KeptThreads:
-    """Starts a thread only where none is idle."""
+    """A pool of threads without an upper limit. A new thread is started only if none is idle."""
 
     def __init__(self) -> None:
         self._work = queue.SimpleQueue[Work | None]()
@@ -52,16 +51,17 @@ class KeptThreads:
 
 
 class OneThread:
-    """Calls work in one thread, in the order given; what is given after close() in a thread of its own."""
+    """Calls functions in one thread, in the order in which they are passed to run(). After close(), each is called in a new
+    thread."""
 
     def __init__(self) -> None:
         self._work, self._closed = queue.SimpleQueue[Work | None](), False
-        threading.Thread(target=self._serve, name="farm-tell", daemon=True).start()
+        threading.Thread(target=self._serve, name="farm-callbacks", daemon=True).start()
 
     def run(self, work: Work) -> None:
-        """Calls work() after all that was given before; never waits."""
+        """Calls work() after all earlier work; never waits."""
         if self._closed:
-            threading.Thread(target=work, name="farm-tell", daemon=True).start()
+            threading.Thread(target=work, name="farm-callbacks", daemon=True).start()
         else:
             self._work.put(work)
 
@@ -69,10 +69,10 @@ class OneThread:
         while (work := self._work.get()) is not None:
             try:
                 work()
-            except Exception:  # of the caller's; what follows is still told
+            except Exception:  # an error in one callback must not stop the later ones
                 traceback.print_exc()
 
     def close(self) -> None:
-        """Ends the thread once all that was given is done."""
+        """Ends the thread once all work is done."""
         self._closed = True
         self._work.put(None)

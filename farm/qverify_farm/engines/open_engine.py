@@ -1,4 +1,4 @@
-"""Opens the engine that a command asks for: threads in processes beside this one, or workers behind a scheduler."""
+"""Opens the engine for a command: threads in processes beside this one, or workers behind a scheduler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from qverify.errors import UsageError
 
-from qverify_farm.engines.engine import Engine
+from qverify_farm.engines.engine import JobEngine
 from qverify_farm.engines.group import engine_beside
 from qverify_farm.engines.reached_boards import reached_boards
 
@@ -17,11 +17,18 @@ def open_engine(
     tls: tuple[str | None, str | None, str | None] = (None, None, None),
     boards: Sequence[str] | None = None,
     addresses: Sequence[str] = (),
-) -> Engine:
-    """Returns an engine. workers: the address of a scheduler, at which one is started (and kept running, as long as the
-    engine) where nobody listens and the address is this host's; None for threads in processes beside this one. tls: the files of
-    --tls-ca, --tls-cert and --tls-key. boards, addresses: of this host, as for reached_boards. UsageError for an address
-    that would let others in, BadAddress for an inventory that cannot be read."""
+) -> JobEngine:
+    """Returns an engine.
+
+    Args:
+        workers: The address of a scheduler, or None for threads in processes beside this one. If nothing listens at an
+            address of this host, a scheduler is started there and runs as long as the engine.
+        tls: The values of --tls-ca, --tls-cert and --tls-key.
+        boards: Board names of this host, as for reached_boards.
+        addresses: Board addresses of this host, as for reached_boards.
+
+    Raises UsageError for an address that strangers could use, and BadAddress if the inventory cannot be read.
+    """
     if workers is None:
         return engine_beside(reached_boards(boards, addresses))
     from qverify_farm.engines.dask import DaskEngine
@@ -31,6 +38,6 @@ def open_engine(
     files = tls_files(*tls)
     address, scheduler = checked_address(workers, files), None
     if not is_listening(address):
-        with contextlib.suppress(UsageError):  # the address is another host's, whose scheduler is waited for
+        with contextlib.suppress(UsageError):  # the address is another host's: the engine waits for a scheduler there
             scheduler = SchedulerProcess(address, files)
     return DaskEngine(address, files, scheduler)

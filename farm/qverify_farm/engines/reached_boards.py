@@ -1,4 +1,4 @@
-"""The boards that this host reaches: those of its inventory, and addresses given beside it."""
+"""The boards that this host reaches: those of its inventory and those given by address."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from qverify.errors import UsageError
 from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import OURS, InventoryEntry
-from qverify_agents.inventory import boards as inventory
+from qverify_agents.inventory import boards as inventory_entries
 
 from qverify_farm.engines.engine import ReachedBoard
 
-MOST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 def reached_boards(names: Sequence[str] | None = None, addresses: Sequence[str] = ()) -> dict[str, ReachedBoard]:
-    """Returns boards by name. names: of boards.toml; None for all that are there. addresses: as for -b, each its own name.
-    UsageError for a name that is not in the inventory, BadAddress for an inventory that cannot be read."""
-    known, host = inventory(), socket.gethostname()
-    if lacking := [name for name in names or () if name not in known]:
-        near = closest_names(lacking[0], known)
-        meant = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
-        raise UsageError(f"{', '.join(lacking)}: not in boards.toml; {meant}")
-    wanted = sorted(known) if names is None else names
-    found = {name: ReachedBoard(name, name, _tags(known[name]), host) for name in wanted}
+    """Returns boards by name. names: names of boards.toml, or None for all of them. addresses: addresses as for -b; each is
+    also the board's name. Raises UsageError for a name that is not in the inventory, and BadAddress if the inventory cannot
+    be read."""
+    entries, host = inventory_entries(), socket.gethostname()
+    if missing := [name for name in names or () if name not in entries]:
+        near = closest_names(missing[0], entries)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(entries)) or 'none'}"
+        raise UsageError(f"{', '.join(missing)}: not in boards.toml; {hint}")
+    selected = sorted(entries) if names is None else names
+    boards = {name: ReachedBoard(name, name, _tags(entries[name]), host) for name in selected}
     for address in addresses:
-        if len(address) > MOST_NAME:
-            raise BadAddress(f"-b {address[:60]}...: longer than {MOST_NAME} characters; name it in boards.toml")
+        if len(address) > MAX_NAME_LENGTH:
+            raise BadAddress(f"-b {address[:60]}...: longer than {MAX_NAME_LENGTH} characters; name it in boards.toml")
         runner = parse(address).options.get("runtime", OURS)
-        found.setdefault(address, ReachedBoard(address, address, {"runner": runner}, host))
-    return found
+        boards.setdefault(address, ReachedBoard(address, address, {"runner": runner}, host))
+    return boards
 
 
 def _tags(entry: InventoryEntry) -> dict[str, str]:
-    """Returns a board's tags, and as `runner` what runs there: qvrt, onnxruntime, litert, a runner's name, or command."""
+    """Returns a board's tags and, as the tag `runner`, what runs models there: qvrt, onnxruntime, litert, a runner's name,
+    or "command"."""
     options = {**parse(entry.address).options, **entry.options}
     runner = dict(entry.runner).get("runtime", "command") if entry.runner else options.get("runtime", OURS)
     return {"runner": runner, **entry.tags}

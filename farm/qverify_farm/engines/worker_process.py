@@ -1,4 +1,4 @@
-"""Keeps a worker running: one process at a time, started again when it ends."""
+"""Keeps a worker running: one process at a time, which is started again when it ends."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from qverify_farm.engines.dask_worker import REFUSED, WorkerSettings
-from qverify_farm.engines.scheduler_process import end, start_module
+from qverify_farm.engines.dask_worker import REFUSED_STATUS, WorkerSettings
+from qverify_farm.engines.scheduler_process import end_process, start_module
 
 MODULE = "qverify_farm.engines.dask_worker"
-SOON_S, LATE_S, GOOD_S = 1.0, 30.0, 60.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # before the next start; doubled after each process that ended early
+STABLE_S = 60.0  # after a process that ran longer than this, the pause is FIRST_PAUSE_S again
 END_S = 5.0
-SILENT_S, LEAVE_S = 120.0, 2.0  # a process that says nothing for so long hangs
+MAX_SILENCE_S = 120.0  # a process that prints nothing for so long hangs
+EXIT_S = 2.0  # time between the end of a process's output and its exit
 
 
-def run_workers(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
-    """Runs a worker until it refuses to work (exit status 2) or this process is interrupted. tell: is given a line whenever
-    one ends."""
-    pause = SOON_S
+def run_workers(settings: WorkerSettings, report: Callable[[str], None]) -> int:
+    """Runs a worker until it refuses to work (returns its exit status, 2) or this process is interrupted. report: called
+    with a line of text whenever a worker process ends."""
+    pause = FIRST_PAUSE_S
     while True:
         start = time.monotonic()
-        status = _run(settings)
-        if status == REFUSED:
-            return REFUSED
-        pause = SOON_S if time.monotonic() - start > GOOD_S else min(2 * pause, LATE_S)
+        status = _run_once(settings)
+        if status == REFUSED_STATUS:
+            return REFUSED_STATUS
+        pause = FIRST_PAUSE_S if time.monotonic() - start > STABLE_S else min(2 * pause, LONGEST_PAUSE_S)
         how = f"was ended by signal {-status}" if status < 0 else "lost the scheduler" if status == 0 else "ended"
-        tell(f"the process that runs the jobs {how}; starts again in {pause:g} s")
+        report(f"the process that runs the jobs {how}; starts again in {pause:g} s")
         time.sleep(pause)
 
 
-def _run(settings: WorkerSettings) -> int:
+def _run_once(settings: WorkerSettings) -> int:
+    """Runs a worker process until it ends or hangs. Returns its exit status."""
     process = start_module(MODULE, json.dumps(asdict(settings)))
     try:
         assert process.stdout is not None
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ)
-            while waiting.select(SILENT_S) and os.read(process.stdout.fileno(), 4096):
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while selector.select(MAX_SILENCE_S) and os.read(process.stdout.fileno(), 4096):
                 pass
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(LEAVE_S)
-        process.kill()  # it is silent: it hangs
+            return process.wait(EXIT_S)
+        process.kill()  # it hangs
         return process.wait()
     finally:
         with contextlib.suppress(OSError):
@@ -53,4 +56,4 @@ def _run(settings: WorkerSettings) -> int:
             process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
-        end(process)
+        end_process(process)

@@ -1,4 +1,4 @@
-"""The jobs that wait, by what they want and by who submitted them, each group in its order."""
+"""The waiting jobs, grouped by board filter and submitter, each group in its order."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qverify_farm.scheduling.wanted import Wanted
+from qverify_farm.scheduling.board_filter import BoardFilter
 
 
 @dataclass(slots=True)
 class QueuedJob:
-    """A job that waits; small, since there may be many. age: of its run, the smaller the older. number: its place in the
-    run. tried: boards on which it was INCONCLUSIVE: another one is taken if one fits."""
+    """A job that waits for a board. It is small, since there may be many.
+
+    Attributes:
+        board_filter: Which boards fit the job.
+        age: When its run was created; the smallest value is the oldest run.
+        number: The job's place in its run.
+        tried: Boards on which it was INCONCLUSIVE; another one is preferred.
+    """
 
     id: str
     submitter: str
-    wanted: Wanted
+    board_filter: BoardFilter
     priority: int = 0
     age: float = 0.0
     number: int = 0
@@ -24,15 +30,16 @@ class QueuedJob:
 
     @property
     def rank(self) -> tuple[int, float, int, str]:
-        """Sorts last what is next: the larger priority, then the older run, then the smaller number."""
+        """The sort key. The job that is next sorts last: the largest priority, then the oldest run, then the smallest
+        number."""
         return (self.priority, -self.age, -self.number, self.id)
 
 
 class Queue:
-    """Jobs in groups of one Wanted and one submitter, sorted by rank."""
+    """The waiting jobs, in groups of one board filter and one submitter, each sorted by rank."""
 
     def __init__(self) -> None:
-        self._groups: dict[Wanted, dict[str, list[QueuedJob]]] = {}
+        self._groups: dict[BoardFilter, dict[str, list[QueuedJob]]] = {}
         self._jobs: dict[str, QueuedJob] = {}
 
     def __len__(self) -> int:
@@ -41,34 +48,34 @@ class Queue:
     def __contains__(self, job: str) -> bool:
         return job in self._jobs
 
-    def wanted(self) -> list[Wanted]:
-        """Returns what the waiting jobs want."""
+    def board_filters(self) -> list[BoardFilter]:
+        """Returns the board filters of the waiting jobs, each once."""
         return list(self._groups)
 
-    def counted(self) -> Iterator[tuple[Wanted, str, int]]:
-        """Yields each Wanted, each submitter of jobs that want it, and how many they are."""
-        for wanted, submitters in self._groups.items():
+    def counted(self) -> Iterator[tuple[BoardFilter, str, int]]:
+        """Yields the board filter, the submitter and the number of jobs of each group."""
+        for board_filter, submitters in self._groups.items():
             for submitter, group in submitters.items():
-                yield wanted, submitter, len(group)
+                yield board_filter, submitter, len(group)
 
     def add(self, job: QueuedJob) -> None:
-        group = self._groups.setdefault(job.wanted, {}).setdefault(job.submitter, [])
-        bisect.insort(group, job, key=lambda one: one.rank)
+        group = self._groups.setdefault(job.board_filter, {}).setdefault(job.submitter, [])
+        bisect.insort(group, job, key=lambda member: member.rank)
         self._jobs[job.id] = job
 
     def remove(self, job: str) -> None:
-        """Removes a job; nothing happens where it does not wait."""
-        found = self._jobs.pop(job, None)
-        if found is None:
+        """Removes a job by id. A job that is not waiting is ignored."""
+        queued = self._jobs.pop(job, None)
+        if queued is None:
             return
-        submitters = self._groups[found.wanted]
-        group = submitters[found.submitter]
-        del group[bisect.bisect_left(group, found.rank, key=lambda one: one.rank)]
+        submitters = self._groups[queued.board_filter]
+        group = submitters[queued.submitter]
+        del group[bisect.bisect_left(group, queued.rank, key=lambda member: member.rank)]
         if not group:
-            del submitters[found.submitter]
+            del submitters[queued.submitter]
         if not submitters:
-            del self._groups[found.wanted]
+            del self._groups[queued.board_filter]
 
-    def of(self, wanted: Wanted) -> dict[str, list[QueuedJob]]:
-        """Returns the jobs that want this, by submitter, the next one last."""
-        return self._groups.get(wanted, {})
+    def of(self, board_filter: BoardFilter) -> dict[str, list[QueuedJob]]:
+        """Returns the jobs with this board filter, by submitter, in ascending order of rank: the next job is last."""
+        return self._groups.get(board_filter, {})

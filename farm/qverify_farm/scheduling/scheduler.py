@@ -1,19 +1,26 @@
-"""Who is next: gives waiting jobs to free boards. No clock, no database, no thread: who calls it tells the time."""
+"""Decides which waiting job each free board gets. There is no clock, database or thread here: the caller passes the time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.fair_share import FairShare
 from qverify_farm.scheduling.queue import Queue, QueuedJob
-from qverify_farm.scheduling.wanted import Wanted
 
 
 @dataclass(slots=True)
 class FarmBoard:
-    """A board as the scheduler sees it. usable: reached and not quarantined. job: that holds it. rests_until: time before
-    which it gets none, since others hold it."""
+    """A board as the scheduler sees it.
+
+    Attributes:
+        usable: It is reachable, and neither drained nor quarantined.
+        job: The job that holds it, or None.
+        rests_until: The time before which it gets no job, since somebody else is using it.
+        share: The shares of the submitters in its time.
+        serves: The board filters of waiting jobs that it fits.
+    """
 
     name: str
     tags: Mapping[str, str]
@@ -21,27 +28,29 @@ class FarmBoard:
     job: QueuedJob | None = None
     rests_until: float = float("-inf")
     share: FairShare = field(default_factory=FairShare)
-    serves: set[Wanted] = field(default_factory=set)  # what it fits, of what jobs want
+    serves: set[BoardFilter] = field(default_factory=set)
 
     def is_free(self, now: float) -> bool:
         return self.usable and self.job is None and now >= self.rests_until
 
 
 class Scheduler:
-    """Gives each free board the next job that it fits. Between submitters: equal shares of each board's time. Of one
-    submitter: the larger priority, then the older run, then what fewer boards fit, then the order in the suite. Nobody is
-    passed over for ever: a board that is free takes what fits it, whoever else waits for other boards. At most `window`
-    jobs are given out at a time, if that is given."""
+    """Assigns to each free board the next job that it fits.
+
+    Submitters get equal shares of each board's time. Among the jobs of one submitter the order is: larger priority, older
+    run, fewer boards that fit, place in the suite. No job is passed over for ever, since a free board takes any job that
+    fits it, whoever waits for other boards. If `window` is given, at most that many jobs run at a time.
+    """
 
     def __init__(self, window: int | None = None) -> None:
         self.queue = Queue()
         self.boards: dict[str, FarmBoard] = {}
         self._window = window
         self._running: dict[str, FarmBoard] = {}
-        self._fitting: dict[Wanted, set[str]] = {}
+        self._fitting: dict[BoardFilter, set[str]] = {}
 
     def set_board(self, name: str, tags: Mapping[str, str], usable: bool) -> None:
-        """Adds a board, or tells what is new of it; a job that holds it goes on."""
+        """Adds a board or changes its properties. A job that holds it is not affected."""
         board = self.boards.get(name)
         if board is None:
             board = self.boards[name] = FarmBoard(name, dict(tags), usable)
@@ -52,8 +61,8 @@ class Scheduler:
             board.usable = usable
             return
         board.usable = usable
-        for wanted in self._fitting:
-            self._match(wanted, board)
+        for board_filter in self._fitting:
+            self._match(board_filter, board)
 
     def remove_board(self, name: str) -> None:
         """Forgets a board that holds no job."""
@@ -63,34 +72,34 @@ class Scheduler:
         del self.boards[name]
 
     def rest(self, name: str, until: float) -> None:
-        """Keeps a board from jobs until this time."""
+        """Assigns no job to a board until this time."""
         self.boards[name].rests_until = until
 
     def add(self, job: QueuedJob) -> None:
-        """Adds a job that waits."""
-        if job.wanted not in self._fitting:
-            self._fitting[job.wanted] = set()
+        """Adds a waiting job."""
+        if job.board_filter not in self._fitting:
+            self._fitting[job.board_filter] = set()
             for board in self.boards.values():
-                self._match(job.wanted, board)
+                self._match(job.board_filter, board)
         self.queue.add(job)
 
     def remove(self, job: str) -> None:
-        """Removes a job that waits; nothing happens to others."""
+        """Removes a waiting job. A job that is not waiting is ignored."""
         self.queue.remove(job)
 
-    def fitting(self, wanted: Wanted) -> set[str]:
-        """Returns the names of the boards that fit, usable or not."""
-        if wanted in self._fitting:
-            return set(self._fitting[wanted])
-        return {board.name for board in self.boards.values() if wanted.fits(board.name, board.tags)}
+    def fitting(self, board_filter: BoardFilter) -> set[str]:
+        """Returns the names of the boards that pass the filter, usable or not."""
+        if board_filter in self._fitting:
+            return set(self._fitting[board_filter])
+        return {board.name for board in self.boards.values() if board_filter.fits(board.name, board.tags)}
 
     def running(self) -> dict[str, str]:
-        """Returns the boards of the jobs that hold one, by job."""
+        """Returns the name of the board that each running job holds, by job id."""
         return {job: board.name for job, board in self._running.items()}
 
     def assign(self, now: float) -> list[tuple[QueuedJob, str]]:
-        """Returns the jobs that begin now, each with its board, which it holds until release()."""
-        begun = []
+        """Assigns jobs to free boards. Returns each job with the name of its board, which it holds until release()."""
+        assigned = []
         for board in self.boards.values():
             if self._window is not None and len(self._running) >= self._window:
                 break
@@ -99,11 +108,11 @@ class Scheduler:
                 board.share.begin(job.submitter)
                 board.job = job
                 self._running[job.id] = board
-                begun.append((job, board.name))
-        return begun
+                assigned.append((job, board.name))
+        return assigned
 
     def release(self, job: str, board_seconds: float) -> None:
-        """Ends a job's hold of its board. board_seconds: for how long it held it."""
+        """Frees the board of a job. board_seconds: how long the job held it."""
         board = self._running.pop(job)
         assert board.job is not None
         board.share.end(board.job.submitter, board_seconds)
@@ -111,12 +120,12 @@ class Scheduler:
 
     def _next_for(self, board: FarmBoard) -> QueuedJob | None:
         best: dict[str, tuple[tuple[int, float, int, int], QueuedJob]] = {}
-        for wanted in list(board.serves):
-            groups = self.queue.of(wanted)
+        for board_filter in list(board.serves):
+            groups = self.queue.of(board_filter)
             if not groups:
-                self._drop(wanted)
+                self._drop(board_filter)
                 continue
-            width = len(self._fitting[wanted])
+            width = len(self._fitting[board_filter])
             for submitter, group in groups.items():
                 job = self._first_not_tried(group, board)
                 if job is not None:
@@ -126,27 +135,27 @@ class Scheduler:
         return best[board.share.next_of(best)][1] if best else None
 
     def _first_not_tried(self, group: list[QueuedJob], board: FarmBoard) -> QueuedJob | None:
-        """Returns the first job of the group that this board should have: not one that was INCONCLUSIVE on it while
-        another board could take it."""
+        """Returns the next job of the group for this board, or None. A job that was INCONCLUSIVE on this board is left out
+        while another board could take it."""
         return next((job for job in reversed(group) if not self._has_better(job, board)), None)
 
     def _has_better(self, job: QueuedJob, board: FarmBoard) -> bool:
         if board.name not in job.tried:
             return False
-        others = (self.boards[name] for name in self._fitting[job.wanted] if name not in job.tried)
-        return any(other.usable for other in others)
+        untried_boards = (self.boards[name] for name in self._fitting[job.board_filter] if name not in job.tried)
+        return any(untried.usable for untried in untried_boards)
 
-    def _match(self, wanted: Wanted, board: FarmBoard) -> None:
-        if wanted.fits(board.name, board.tags):
-            self._fitting[wanted].add(board.name)
-            board.serves.add(wanted)
+    def _match(self, board_filter: BoardFilter, board: FarmBoard) -> None:
+        if board_filter.fits(board.name, board.tags):
+            self._fitting[board_filter].add(board.name)
+            board.serves.add(board_filter)
 
     def _forget(self, board: FarmBoard) -> None:
-        for wanted in board.serves:
-            self._fitting[wanted].discard(board.name)
+        for board_filter in board.serves:
+            self._fitting[board_filter].discard(board.name)
         board.serves = set()
 
-    def _drop(self, wanted: Wanted) -> None:
-        """Forgets which boards fit what nobody wants any more."""
-        for name in self._fitting.pop(wanted):
-            self.boards[name].serves.discard(wanted)
+    def _drop(self, board_filter: BoardFilter) -> None:
+        """Forgets a board filter that no waiting job has any more."""
+        for name in self._fitting.pop(board_filter):
+            self.boards[name].serves.discard(board_filter)

@@ -1,4 +1,4 @@
-"""A large lab in virtual time: the scheduler's own code, boards and hosts that only take time."""
+"""Simulates a large lab in virtual time: the real scheduler, with boards and hosts that only take time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
-from qverify_farm.scheduling.wanted import Wanted
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
-    """boards: number of each type. hosts: that share them; each prepares at most slots jobs at a time, host_s seconds
-    each. job_s: least and most seconds that a job holds its board. dispatch_s: until a free board has its next job."""
+class SimulatedLab:
+    """The size and the speeds of a simulated lab.
+
+    Attributes:
+        boards: The number of boards of each type.
+        hosts: The number of hosts that share the boards.
+        slots: How many jobs a host prepares at a time.
+        host_s: How long a host prepares a job.
+        job_s: The shortest and the longest time that a job holds its board.
+        dispatch_s: How long it takes until a free board is given its next job.
+    """
 
     boards: dict[str, int]
     hosts: int = 50
@@ -27,10 +35,16 @@ class Lab:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """busy: part of the boards' time in which jobs held them, while there was work for all of them. shares: of the board
-    time that each submitter got while both had jobs for the board, by type. longest_wait_s: by type, of a free board
-    while a job that fits it waited. done: jobs by type."""
+class SimulationResult:
+    """The result of a simulation.
+
+    Attributes:
+        busy: The fraction of the boards' time in which jobs held them, while there was work for all boards.
+        shares: The fraction of board time that each submitter got while all of them had jobs, by board type.
+        longest_wait_s: The longest time that a free board waited while a job fitted it, by board type.
+        done: The number of jobs, by board type.
+        wall_s: The duration of the run in virtual time.
+    """
 
     busy: float = 0.0
     shares: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -40,9 +54,9 @@ class Outcome:
 
 
 class Simulation:
-    """One run of a lab. seed: of the jobs' durations."""
+    """One run of a simulated lab. seed: determines the jobs' durations."""
 
-    def __init__(self, lab: Lab, seed: int = 0) -> None:
+    def __init__(self, lab: SimulatedLab, seed: int = 0) -> None:
         self._lab, self._random = lab, random.Random(seed)
         self._scheduler = Scheduler()
         self._type_of: dict[str, str] = {}
@@ -60,15 +74,15 @@ class Simulation:
                 self._free_since[name] = 0.0
 
     def submit(self, submitter: str, kind: str, count: int, priority: int = 0, age: float = 0.0) -> None:
-        """Adds jobs for boards of this type."""
-        wanted = Wanted.of((f"soc={kind}",))
+        """Adds `count` jobs for boards of this type."""
+        board_filter = BoardFilter.of((f"soc={kind}",))
         for number in range(count):
-            job = QueuedJob(f"{submitter}-{kind}-{age}-{number}", submitter, wanted, priority, age, number)
+            job = QueuedJob(f"{submitter}-{kind}-{age}-{number}", submitter, board_filter, priority, age, number)
             self._seconds[job.id], self._type_of_job[job.id] = self._random.uniform(*self._lab.job_s), kind
             self._scheduler.add(job)
 
-    def run(self) -> Outcome:
-        """Returns what came of it when every job was done."""
+    def run(self) -> SimulationResult:
+        """Runs every job and returns the result."""
         now, ends = 0.0, list[tuple[float, str, str, float, str]]()
         slots = {host: [0.0] * self._lab.slots for host in range(self._lab.hosts)}
         while True:
@@ -81,23 +95,23 @@ class Simulation:
                 heapq.heappush(host, ready)
                 heapq.heappush(ends, (ready + self._seconds[job.id], job.id, board, ready, job.submitter))
             if not ends:
-                return self._outcome(now)
+                return self._result(now)
             now, job_id, board, begun, submitter = heapq.heappop(ends)
             self._scheduler.release(job_id, now - begun)
             self._free_since[board] = now
             self._intervals.append((begun, now, board, submitter))
 
-    def _outcome(self, wall_s: float) -> Outcome:
+    def _result(self, wall_s: float) -> SimulationResult:
         done: dict[str, int] = defaultdict(int)
-        for job in self._type_of_job.values():
-            done[job] += 1
+        for kind in self._type_of_job.values():
+            done[kind] += 1
         crowded = min(self._last_begin(kind) for kind in self._lab.boards)
         used = sum(max(0.0, min(end, crowded) - begin) for begin, end, _, _ in self._intervals)
         busy = used / (crowded * len(self._type_of)) if crowded else 0.0
-        return Outcome(busy, self._shares(), dict(self._waits), dict(done), wall_s)
+        return SimulationResult(busy, self._shares(), dict(self._waits), dict(done), wall_s)
 
     def _last_begin(self, kind: str) -> float:
-        """Returns when the last job of a type began: until then, there was one for each of its boards."""
+        """Returns when the last job of a board type began: until then, every board of the type had a job to run."""
         return max((begin for begin, _, board, _ in self._intervals if self._type_of[board] == kind), default=0.0)
 
     def _shares(self) -> dict[str, dict[str, float]]:
@@ -106,24 +120,28 @@ class Simulation:
     def _shares_of(self, kind: str) -> dict[str, float]:
         rows = [row for row in self._intervals if self._type_of[row[2]] == kind]
         submitters = {row[3] for row in rows}
-        both = min((max(row[0] for row in rows if row[3] == one) for one in submitters), default=0.0)
-        seconds = {one: _sum(row for row in rows if row[3] == one and row[1] <= both) for one in sorted(submitters)}
+        last_begins = (max(row[0] for row in rows if row[3] == submitter) for submitter in submitters)
+        until = min(last_begins, default=0.0)  # all submitters have jobs for the type until then
+        seconds = {
+            submitter: _total_seconds(row for row in rows if row[3] == submitter and row[1] <= until)
+            for submitter in sorted(submitters)
+        }
         total = sum(seconds.values()) or 1.0
-        return {one: value / total for one, value in seconds.items()}
+        return {submitter: value / total for submitter, value in seconds.items()}
 
 
-def _sum(rows: Iterable[tuple[float, float, str, str]]) -> float:
+def _total_seconds(rows: Iterable[tuple[float, float, str, str]]) -> float:
     return sum(end - begin for begin, end, _, _ in rows)
 
 
-def large_lab() -> Lab:
-    """Returns 1,000 boards of six types, from very many to very few of one, on 50 hosts."""
-    return Lab({"j5": 400, "rv1126": 250, "imx8": 200, "tda4": 100, "hi3519": 40, "s390x": 10})
+def large_lab() -> SimulatedLab:
+    """Returns a lab of 1,000 boards on 50 hosts: six board types, the commonest with 400 boards, the rarest with 10."""
+    return SimulatedLab({"j5": 400, "rv1126": 250, "imx8": 200, "tda4": 100, "hi3519": 40, "s390x": 10})
 
 
-def simulate(lab: Lab, jobs_per_board: int = 20, seed: int = 0) -> Outcome:
-    """Returns what comes of two submitters who ask for all of a lab, one of them three times as much and first, and in
-    the end of a third who comes with few jobs of each type."""
+def simulate(lab: SimulatedLab, jobs_per_board: int = 20, seed: int = 0) -> SimulationResult:
+    """Returns the result of two submitters with jobs for all boards of a lab; the first submits earlier and three times as
+    many."""
     simulation = Simulation(lab, seed)
     for kind, count in lab.boards.items():
         simulation.submit("ann", kind, count * jobs_per_board * 3 // 4, age=1.0)

@@ -1,4 +1,4 @@
-"""Who asks, and of which project: what every route depends on."""
+"""Determines the caller and the project of a request, for every route."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from qverify_farm.service.tokens import LOCAL_ADMIN, NAME, SECRET, Caller, Role
 from qverify_farm.store.runs import DEFAULT_PROJECT
 
 COOKIE = "qverify_session"
-SAFE = ("GET", "HEAD", "OPTIONS")
+READ_ONLY_METHODS = ("GET", "HEAD", "OPTIONS")
 _bearer = HTTPBearer(auto_error=False, description="a token of `qverify serve token create`")
-_cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="a session, as POST /api/v1/session begins it")
+_cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="a session that POST /api/v1/session began")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A request: who asks, the project (id and name) that is asked of, and the request's id."""
+    """The context of a request: the farm, the caller, the project's id and name, and the request's id."""
 
     farm: Farm
     caller: Caller
@@ -47,20 +47,20 @@ async def caller_from(
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None,
     cookie: Annotated[str | None, Depends(_cookie)] = None,
 ) -> Caller:
-    """Returns who asks. ApiError 401 without a token that is valid, 429 above the limits."""
+    """Returns the caller. Raises ApiError 401 without a valid token or session, and 429 above the limits."""
     farm = farm_of(request)
-    secret = bearer.credentials if bearer is not None else _of_own_page(request, cookie)
+    secret = bearer.credentials if bearer is not None else _session_of_own_page(request, cookie)
     caller = None
     if secret:
         if (SECRET if bearer is not None else SESSION_ID).fullmatch(secret):
-            caller = farm.known.recall(secret) or await run_in_threadpool(farm.known.find, secret)
+            caller = farm.known_callers.recall(secret) or await run_in_threadpool(farm.known_callers.find, secret)
     elif "authorization" not in request.headers and _is_local(request, farm):
-        caller = None if await run_in_threadpool(farm.known.any_tokens) else LOCAL_ADMIN
+        caller = None if await run_in_threadpool(farm.known_callers.any_tokens) else LOCAL_ADMIN
     return admit(request, caller, secret)
 
 
 def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
-    """Returns the caller that a secret led to. ApiError 401 without one, 429 above the limits."""
+    """Returns the caller, who was found by the secret. Raises ApiError 401 if it is None, and 429 above the limits."""
     farm, now = farm_of(request), time.monotonic()
     address = request.client.host if request.client else "unknown"
     if caller is None:
@@ -81,16 +81,16 @@ def admit(request: Request, caller: Caller | None, secret: str) -> Caller:
     return caller
 
 
-def _of_own_page(request: Request, cookie: str | None) -> str:
-    """Returns the cookie's session, unless the page of another site may have sent it along."""
-    if not cookie or (request.method not in SAFE and not same_origin(request)):
+def _session_of_own_page(request: Request, cookie: str | None) -> str:
+    """Returns the session of the cookie, or "" if the page of another site may have caused the request."""
+    if not cookie or (request.method not in READ_ONLY_METHODS and not same_origin(request)):
         return ""
     return cookie
 
 
 def _is_local(request: Request, farm: Farm) -> bool:
-    """Returns whether a request without a token is the administrator's, if no token was ever made: it comes from this
-    host and names it (so that no foreign name leads here), and no page of another site sent it."""
+    """Returns whether a request without a token may count as the administrator's while no token exists: it comes from this
+    host, its Host header names this host (against DNS rebinding), and no page of another site sent it."""
     if farm.settings.behind_proxy or request.client is None or not is_loopback(request.client.host):
         return False
     if not is_loopback(_host_name(request.headers.get("host", ""))) or not same_origin(request):
@@ -99,19 +99,19 @@ def _is_local(request: Request, farm: Farm) -> bool:
 
 
 def same_origin(request: Request) -> bool:
-    """Returns whether no page of another site sent a request: browsers say where theirs come from."""
+    """Returns whether a request does not come from a page of another site, by the headers that browsers send."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")
     if origin is None:
         return True
     parts, host = urlsplit(origin), request.headers.get("host", "").lower()
-    same_scheme = parts.scheme == request.url.scheme or farm_of(request).settings.behind_proxy  # which may end TLS
+    same_scheme = parts.scheme == request.url.scheme or farm_of(request).settings.behind_proxy  # the proxy may end TLS
     return same_scheme and parts.netloc.lower() == host != ""
 
 
 def is_secure(request: Request) -> bool:
-    """Returns whether browsers reach the service by https: its cookies are sent by nothing else then."""
+    """Returns whether browsers reach the service by https, so that its cookies may be restricted to https."""
     return request.url.scheme == "https" or farm_of(request).settings.behind_proxy
 
 
@@ -120,7 +120,7 @@ def _host_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether this name or address is this host's own."""
+    """Returns whether a host name or address is a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -129,32 +129,32 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-Asking = Annotated[Caller, Depends(caller_from)]
+CurrentCaller = Annotated[Caller, Depends(caller_from)]
 ProjectName = Annotated[
     str | None,
-    Query(pattern=NAME, description="project, where the token is one of all projects [default: default]"),
+    Query(pattern=NAME, description="project, for a token of all projects [default: default]"),
 ]
 
 
-async def scope_of(request: Request, caller: Asking, project: ProjectName = None) -> Scope:
-    """Returns what is asked of. ApiError 404 for a project that the caller may not see."""
-    known = farm_of(request).known
+async def scope_of(request: Request, caller: CurrentCaller, project: ProjectName = None) -> Scope:
+    """Returns the context of a request. Raises ApiError 404 for a project that the caller may not see."""
+    known_callers = farm_of(request).known_callers
     name = project or DEFAULT_PROJECT
-    found = known.recall_project(name, caller.project)
-    if found is None:
-        found = await run_in_threadpool(known.find_project, name, caller.project)
-    if found is None or (project is not None and found[1] != project):
+    project_row = known_callers.recall_project(name, caller.project)
+    if project_row is None:
+        project_row = await run_in_threadpool(known_callers.find_project, name, caller.project)
+    if project_row is None or (project is not None and project_row[1] != project):
         raise not_found("project", project or "")
-    return Scope(farm_of(request), caller, *found, request.state.request_id)
+    return Scope(farm_of(request), caller, *project_row, request.state.request_id)
 
 
 Scoped = Annotated[Scope, Depends(scope_of)]
 
 
 def needs(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
-    """Returns a dependency that refuses callers below a role."""
+    """Returns a dependency that refuses callers with a lower role."""
 
-    async def check(caller: Asking) -> Caller:
+    async def check(caller: CurrentCaller) -> Caller:
         if not caller.may(role):
             raise ApiError(403, "the token's role may not do this", got=caller.role, wanted=f"{role} or higher")
         return caller
@@ -162,8 +162,8 @@ def needs(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
     return check
 
 
-async def needs_all_projects(caller: Asking) -> Caller:
-    """A dependency that refuses all but administrators of all projects."""
+async def needs_all_projects(caller: CurrentCaller) -> Caller:
+    """Refuses callers other than administrators of all projects; for use as a dependency."""
     if not caller.may("admin") or caller.project is not None:
         got = caller.role if caller.project is None else f"{caller.role} of one project"
         raise ApiError(403, "only an administrator of all projects may do this", got=got)

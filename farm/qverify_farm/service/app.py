@@ -1,4 +1,4 @@
-"""The ASGI application: every route, every limit."""
+"""The ASGI application with all routes and limits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from qverify import __version__
 
+from qverify_farm.service.error_replies import handle_errors
 from qverify_farm.service.farm import Farm
 from qverify_farm.service.guard import Guard
 from qverify_farm.service.json_log import log
-from qverify_farm.service.replies import handle_errors
 from qverify_farm.service.retention import Retention
 from qverify_farm.service.routes import (
     administration,
@@ -34,14 +34,14 @@ ROUTERS = (artifacts, runs, jobs, history, boards, events, webhooks, administrat
 API = "/api/v1"
 ERROR = {"$ref": "#/components/schemas/ErrorReply"}
 DESCRIPTION = (
-    "Models, inputs and suites go in; verdicts, reports and captures come out. Every reply that is no success is an "
+    "Accepts models, inputs and suites; returns verdicts, reports and captures. The body of every error reply is an "
     "`ErrorReply`. Tokens: `Authorization: Bearer TOKEN`."
 )
 
 
 def create_app(farm: Farm) -> FastAPI:
-    """Returns the application of a farm. Its lifespan starts the dispatcher, the feed of events, the webhooks and the
-    retention, and ends all but the farm itself, which its owner closes."""
+    """Returns the application of a farm. Its lifespan starts the dispatcher, the event feed, the webhooks and the retention, and
+    ends them, except for the dispatcher, which ends when the caller closes the farm."""
     app = FastAPI(
         title="qverify",
         version=__version__,
@@ -53,8 +53,8 @@ def create_app(farm: Farm) -> FastAPI:
     )
     app.state.farm = farm
     app.state.retention = Retention(farm.database, farm.artifacts, farm.settings, threading.Lock())
-    for page in ROUTERS:
-        app.include_router(page.router, prefix=API)
+    for routes in ROUTERS:
+        app.include_router(routes.router, prefix=API)
     app.include_router(operations.router)
     handle_errors(app)
     app.add_middleware(Guard, settings=farm.settings, count=farm.metrics.count_request)
@@ -63,22 +63,22 @@ def create_app(farm: Farm) -> FastAPI:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Returns the document, with this service's own errors in the place of FastAPI's."""
+    """Returns the OpenAPI document with this service's errors instead of FastAPI's."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for name in ("HTTPValidationError", "ValidationError"):
             document["components"]["schemas"].pop(name, None)
         for path in document["paths"].values():
             for operation in path.values():
-                _as_json(operation["responses"])
+                _declare_json_errors(operation["responses"])
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _as_json(responses: dict[str, Any]) -> None:
-    """Writes that errors are JSON, also where a success is something else."""
+def _declare_json_errors(responses: dict[str, Any]) -> None:
+    """Declares that errors are JSON, also for routes with other media types."""
     for response in responses.values():
-        for schema in [one.get("schema") for one in response.get("content", {}).values()]:
+        for schema in [media.get("schema") for media in response.get("content", {}).values()]:
             if schema == ERROR:
                 response["content"] = {"application/json": {"schema": schema}}
 
@@ -86,12 +86,12 @@ def _as_json(responses: dict[str, Any]) -> None:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     farm: Farm = app.state.farm
-    sender = WebhookSender(farm.database, farm.settings.private_webhooks, farm.metrics.count_webhook)
-    farm.listeners.append(sender.heard)
+    webhook_sender = WebhookSender(farm.database, farm.settings.private_webhooks, farm.metrics.count_webhook)
+    farm.listeners.append(webhook_sender.take_events)
     await farm.feed.start()
     farm.dispatcher.start()
-    sender.start()
-    tasks = [asyncio.create_task(farm.feed.run()), asyncio.create_task(_sweep(app))]
+    webhook_sender.start()
+    tasks = [asyncio.create_task(farm.feed.run()), asyncio.create_task(_sweep_regularly(app))]
     try:
         yield
     finally:
@@ -99,15 +99,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(sender.close)
-        farm.listeners.remove(sender.heard)
+        await asyncio.to_thread(webhook_sender.close)
+        farm.listeners.remove(webhook_sender.take_events)
 
 
-async def _sweep(app: FastAPI) -> None:
+async def _sweep_regularly(app: FastAPI) -> None:
     farm: Farm = app.state.farm
     while True:
         await asyncio.sleep(farm.settings.sweep_s)
         try:
             await asyncio.to_thread(app.state.retention.sweep)
-        except Exception as error:  # tried again at the next turn
+        except Exception as error:  # the next sweep tries again
             log("retention failed", why=f"{type(error).__name__}: {error}"[:300])

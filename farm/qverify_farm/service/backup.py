@@ -1,5 +1,5 @@
-"""Backup and restore: one .tar with every row and, unless they are left out, the bytes of every artifact. A backup reads
-what is committed, also while the service runs; restoring asks for an empty database."""
+"""Backup and restore: a .tar file with every row and, if wanted, the bytes of every artifact. A backup may be made while the
+service runs; it contains what is committed. Restoring needs an empty database."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from qverify_farm.errors import ArtifactError
-from qverify_farm.store.artifacts import PIECE, Artifacts, key_of
-from qverify_farm.store.database import SCHEMA, Database, known_revisions, migrate, scratch_database
+from qverify_farm.store.artifacts import PIECE_BYTES, Artifacts, key_of
+from qverify_farm.store.database import SCHEMA_REVISION, Database, known_revisions, migrate, scratch_database
 from qverify_farm.store.tables import Artifact, Base, BrowserSession
 
 FORMAT = "qverify.backup/1"
-AT_ONCE = 500  # rows of one member
-MOST_MEMBER = 1 << 30  # bytes of rows
-HEAD = "backup.json"
-ROWS = re.compile(r"tables/([a-z_]{1,40})/\d+\.json")
-BYTES = re.compile(r"sha/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})")
-TABLES = {table.name: table for table in Base.metadata.sorted_tables}  # what others refer to comes first
-LEFT_OUT = (BrowserSession.__tablename__,)  # who was logged in logs in again
+ROWS_PER_MEMBER = 500
+MAX_MEMBER_BYTES = 1 << 30  # largest member with rows
+HEADER_NAME = "backup.json"
+ROWS_PATTERN = re.compile(r"tables/([a-z_]{1,40})/\d+\.json")
+ARTIFACT_PATTERN = re.compile(r"sha/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})")
+TABLES = {table.name: table for table in Base.metadata.sorted_tables}  # each after the tables to which it refers
+EXCLUDED_TABLES = (BrowserSession.__tablename__,)  # users log in again after a restore
 
 
 @dataclass(slots=True)
 class Counts:
-    """rows, artifacts: that a backup holds. missing: artifacts that its rows name and whose bytes it has not."""
+    """The number of rows and of artifacts in a backup, and of artifacts that have a row but no bytes in it."""
 
     rows: int = 0
     artifacts: int = 0
@@ -48,79 +48,79 @@ class Counts:
 
 
 def write_backup(database: Database, artifacts: Artifacts | None, path: str) -> Counts:
-    """Writes a backup, whole or not at all, readable by its owner alone; returns what it holds.
-    artifacts: None leaves their bytes out. UsageError where the file cannot be written."""
+    """Writes a backup completely or not at all, and returns its counts. Only the owner may read the file. artifacts: None to
+    omit their bytes. Raises UsageError if the file cannot be written."""
     target = Path(path)
-    part = target.with_name(f".{target.name}.part-{os.getpid()}")
+    partial = target.with_name(f".{target.name}.part-{os.getpid()}")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             counts = _write(database, artifacts, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, target)
+        os.replace(partial, target)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; wanted a file to write the backup into") from error
     finally:
-        part.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     return counts
 
 
 def _write(database: Database, artifacts: Artifacts | None, file: IO[bytes]) -> Counts:
     counts = Counts()
     with tarfile.open(fileobj=file, mode="w|") as archive, database.read() as session:
-        if database.dialect == "postgresql":  # one moment for all tables; SQLite's transactions are so anyway
+        if database.dialect == "postgresql":  # one state for all tables, as in SQLite
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-        head = {"format": FORMAT, "schema": SCHEMA, "qverify": __version__, "made": time.time()}
-        _add(archive, HEAD, head)
-        for table in (one for one in TABLES.values() if one.name not in LEFT_OUT):
-            for number, part in enumerate(_parts(session, table)):
-                _add(archive, f"tables/{table.name}/{number}.json", part)
-                counts.rows += len(part)
+        header = {"format": FORMAT, "schema": SCHEMA_REVISION, "qverify": __version__, "made": time.time()}
+        _add_json(archive, HEADER_NAME, header)
+        for table in (table for table in TABLES.values() if table.name not in EXCLUDED_TABLES):
+            for number, batch in enumerate(_row_batches(session, table)):
+                _add_json(archive, f"tables/{table.name}/{number}.json", batch)
+                counts.rows += len(batch)
         if artifacts is not None:
             query = select(Artifact.sha256, Artifact.size).order_by(Artifact.sha256)
-            for sha256, size in session.execute(query.execution_options(yield_per=AT_ONCE)):
-                is_there = _add_bytes(archive, artifacts, sha256, size)
-                counts.artifacts += is_there
-                counts.missing += not is_there
+            for sha256, size in session.execute(query.execution_options(yield_per=ROWS_PER_MEMBER)):
+                is_added = _add_artifact(archive, artifacts, sha256, size)
+                counts.artifacts += is_added
+                counts.missing += not is_added
     return counts
 
 
-def _parts(session: Session, table: Table) -> Iterator[list[dict[str, Any]]]:
-    query = select(table).order_by(*table.primary_key.columns).execution_options(yield_per=AT_ONCE)
-    for part in session.execute(query).mappings().partitions(AT_ONCE):
-        yield [dict(row) for row in part]
+def _row_batches(session: Session, table: Table) -> Iterator[list[dict[str, Any]]]:
+    query = select(table).order_by(*table.primary_key.columns).execution_options(yield_per=ROWS_PER_MEMBER)
+    for batch in session.execute(query).mappings().partitions(ROWS_PER_MEMBER):
+        yield [dict(row) for row in batch]
 
 
-def _add(archive: tarfile.TarFile, name: str, value: object) -> None:
-    _forget(archive)
+def _add_json(archive: tarfile.TarFile, name: str, value: object) -> None:
+    _forget_members(archive)
     data = json.dumps(value, separators=(",", ":")).encode()
     info = tarfile.TarInfo(name)
     info.size = len(data)
     archive.addfile(info, io.BytesIO(data))
 
 
-def _add_bytes(archive: tarfile.TarFile, artifacts: Artifacts, sha256: str, size: int) -> bool:
-    """Adds an artifact; returns False for one whose bytes are gone or damaged: the rest is worth keeping."""
+def _add_artifact(archive: tarfile.TarFile, artifacts: Artifacts, sha256: str, size: int) -> bool:
+    """Adds an artifact. Returns False if its bytes are missing or damaged, since the rest is worth keeping."""
     with contextlib.suppress(ArtifactError, FileNotFoundError), artifacts.open(sha256) as content:
         if os.fstat(content.fileno()).st_size == size:
             info = tarfile.TarInfo(key_of(sha256))
             info.size = size
-            _forget(archive)
+            _forget_members(archive)
             archive.addfile(info, content)
             return True
     return False
 
 
-def _forget(archive: tarfile.TarFile) -> None:
-    """Forgets the members so far: an archive remembers every one, in memory."""
+def _forget_members(archive: tarfile.TarFile) -> None:
+    """Clears the archive's list of members, which would otherwise grow in memory."""
     archive.members = []  # type: ignore[attr-defined]
 
 
 def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
-    """Restores a backup into an empty database and a store, and returns what it held. All rows or none; those of an earlier
-    schema are migrated. UsageError for a database that is not empty, BadFileError for a file that is no backup, or one
-    of a later version."""
+    """Restores a backup into an empty database and a store, and returns its counts. Either all rows are restored or none; rows
+    of an earlier schema are migrated. Raises UsageError if the database is not empty, and BadFileError if the file is not a
+    backup or comes from a later version."""
     with database.write() as session:
         for table in TABLES.values():
             if session.execute(select(table).limit(1)).first() is not None:
@@ -131,10 +131,10 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
         try:
             with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
                 schema = _schema_of(archive, path)
-                if schema == SCHEMA:
-                    counts = _read(session, TABLES, artifacts, archive, path)
+                if schema == SCHEMA_REVISION:
+                    counts = _read_members(session, TABLES, artifacts, archive, path)
                 else:
-                    counts = _read_older(session, schema, artifacts, archive, path)
+                    counts = _read_older_schema(session, schema, artifacts, archive, path)
         except (tarfile.TarError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise BadFileError(f"{path}: not a backup of qverify: {printable(str(error))[:200]}") from error
         except SQLAlchemyError as error:
@@ -146,65 +146,70 @@ def read_backup(database: Database, artifacts: Artifacts, path: str) -> Counts:
     return counts
 
 
-def _read_older(session: Session, schema: str, artifacts: Artifacts, archive: tarfile.TarFile, path: str) -> Counts:
-    """Restores rows of an earlier schema, by way of a database of that schema which is migrated."""
+def _read_older_schema(
+    session: Session, schema: str, artifacts: Artifacts, archive: tarfile.TarFile, path: str
+) -> Counts:
+    """Restores rows of an earlier schema: into a temporary database of that schema, which is migrated and then copied."""
     with tempfile.TemporaryDirectory() as folder, scratch_database(Path(folder), schema) as scratch:
         earlier = MetaData()
         earlier.reflect(scratch)
         with Session(scratch.execution_options(qverify_writes=True)) as rows, rows.begin():
             tables = {name: table for name, table in earlier.tables.items() if name in TABLES}
-            counts = _read(rows, tables, artifacts, archive, path)
+            counts = _read_members(rows, tables, artifacts, archive, path)
         migrate(scratch)
         with Session(scratch) as rows:
             for table in TABLES.values():
-                for part in _parts(rows, table):
-                    session.execute(insert(table), part)
+                for batch in _row_batches(rows, table):
+                    session.execute(insert(table), batch)
     return counts
 
 
-def _read(
+def _read_members(
     session: Session, tables: Mapping[str, Table], artifacts: Artifacts, archive: tarfile.TarFile, path: str
 ) -> Counts:
-    counts, named, came = Counts(), set[str](), set[str]()
+    counts, digests_in_rows, restored_digests = Counts(), set[str](), set[str]()
     while (member := archive.next()) is not None:
-        _forget(archive)
-        if match := ROWS.fullmatch(member.name):
-            table, found = tables[match.group(1)], json.loads(_content(archive, member))
-            if found:
-                session.execute(insert(table), [dict(row) for row in found])
-            counts.rows += len(found)
+        _forget_members(archive)
+        if match := ROWS_PATTERN.fullmatch(member.name):
+            table, rows = tables[match.group(1)], json.loads(_member_bytes(archive, member))
+            if rows:
+                session.execute(insert(table), [dict(row) for row in rows])
+            counts.rows += len(rows)
             if match.group(1) == Artifact.__tablename__:
-                named |= {str(row["sha256"]) for row in found}
-        elif (match := BYTES.fullmatch(member.name)) and (content := archive.extractfile(member)) is not None:
-            artifacts.put_stream(iter(lambda c=content: c.read(PIECE), b""), expected=match.group(1))  # type: ignore[misc]
-            came.add(match.group(1))
+                digests_in_rows |= {str(row["sha256"]) for row in rows}
+        elif (match := ARTIFACT_PATTERN.fullmatch(member.name)) and (
+            content := archive.extractfile(member)
+        ) is not None:
+            artifacts.put_stream(iter(lambda c=content: c.read(PIECE_BYTES), b""), expected=match.group(1))  # type: ignore[misc]
+            restored_digests.add(match.group(1))
         else:
             raise BadFileError(f"{path}: it holds {printable(member.name)[:100]!r}, which is no part of a backup")
-    counts.artifacts, counts.missing = len(came), sum(artifacts.size_of(one) is None for one in named - came)
+    counts.artifacts = len(restored_digests)
+    counts.missing = sum(artifacts.size_of(sha256) is None for sha256 in digests_in_rows - restored_digests)
     return counts
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _member_bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     content = archive.extractfile(member)
-    if content is None or member.size > MOST_MEMBER:
-        raise ValueError(f"{member.name}: no file, or larger than {MOST_MEMBER} bytes")
+    if content is None or member.size > MAX_MEMBER_BYTES:
+        raise ValueError(f"{member.name}: no file, or larger than {MAX_MEMBER_BYTES} bytes")
     return content.read()
 
 
 def _schema_of(archive: tarfile.TarFile, path: str) -> str:
-    """Returns the revision of the schema of a backup's rows, one that this version knows."""
-    first = archive.next()
-    if first is None or first.name != HEAD:
-        raise BadFileError(f"{path}: not a backup of qverify: it does not begin with {HEAD}")
-    head = json.loads(_content(archive, first))
-    if head["format"] != FORMAT:
-        raise BadFileError(f"{path}: its format is {str(head['format'])[:40]}, wanted {FORMAT}")
-    if head["schema"] not in known_revisions():
+    """Returns the schema revision of a backup's rows. Raises BadFileError if this version does not know it."""
+    member = archive.next()
+    if member is None or member.name != HEADER_NAME:
+        raise BadFileError(f"{path}: not a backup of qverify: it does not begin with {HEADER_NAME}")
+    header = json.loads(_member_bytes(archive, member))
+    if header["format"] != FORMAT:
+        raise BadFileError(f"{path}: its format is {str(header['format'])[:40]}, wanted {FORMAT}")
+    if header["schema"] not in known_revisions():
         raise BadFileError(
-            f"{path}: its schema is {str(head['schema'])[:40]}, and this version of qverify knows {SCHEMA} at most. "
-            f"Next: restore it with qverify {str(head['qverify'])[:40]}, which wrote it, or a later version"
+            f"{path}: its schema is {str(header['schema'])[:40]}, and this version of qverify knows {SCHEMA_REVISION} at most. "
+            f"Next: restore it with qverify {str(header['qverify'])[:40]}, which wrote it, or a later version"
         )
-    return str(head["schema"])
+    return str(header["schema"])
 
 
 def _set_sequences(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Events as they happen, to many listeners: one reader of the database for all of them."""
+"""Passes events to many listeners as they happen, with one reader of the database for all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from qverify_farm.store.database import Database
 from qverify_farm.store.events import events_after, last_event
 from qverify_farm.store.tables import Event
 
-LOOK_S = 1.0  # without a call of changed()
-GAP_S = 2.0  # how long a missing number is waited for: its transaction may not be committed yet
-MOST_WAITING = 1000  # events that a slow listener may be behind before it is sent away
+POLL_S = 1.0  # longest time between looks at the database without a call of changed()
+GAP_S = 2.0  # how long to wait for a missing number, since its transaction may not be committed yet
+MAX_BACKLOG = 1000  # a listener that is further behind is disconnected
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """An event, as listeners get it. project: None for boards."""
+class FeedEvent:
+    """An event for listeners. project: the project's id, or None for an event of a board."""
 
     number: int
     time: float
@@ -32,15 +32,15 @@ class Happened:
     content: dict[str, Any]
 
 
-class Feed:
-    """Reads events in the order of their numbers and hands them to listeners. heard: called with each batch, in a thread.
-    run() is a task of the server's loop; changed() may be called from any thread."""
+class EventFeed:
+    """Reads events in the order of their numbers and passes them to listeners. run() is a task of the server's loop; changed()
+    may be called from any thread. on_events is called with each batch, in a thread."""
 
-    def __init__(self, database: Database, heard: Callable[[list[Happened]], None] | None = None):
-        self._database, self._heard = database, heard or (lambda _: None)
-        self._queues = set[asyncio.Queue[Happened | None]]()
+    def __init__(self, database: Database, on_events: Callable[[list[FeedEvent]], None] | None = None):
+        self._database, self._on_events = database, on_events or (lambda _: None)
+        self._queues = set[asyncio.Queue[FeedEvent | None]]()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._again = asyncio.Event()
+        self._wake = asyncio.Event()
         self._gap_since: float | None = None
         self.closed = False
         self.last = 0
@@ -50,14 +50,14 @@ class Feed:
         return len(self._queues)
 
     def changed(self) -> None:
-        """Has the feed look at the database now."""
+        """Makes the feed read the database now."""
         loop = self._loop
         if loop is not None and not self.closed:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._again.set)
+                loop.call_soon_threadsafe(self._wake.set)
 
     async def start(self) -> None:
-        """Begins after the newest event there is."""
+        """Sets the starting point: the events after the newest one."""
         self._loop = asyncio.get_running_loop()
         self.last = await asyncio.to_thread(self.newest)
 
@@ -65,25 +65,25 @@ class Feed:
         """Reads until close()."""
         while not self.closed:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._again.wait()
-            self._again.clear()
-            with contextlib.suppress(SQLAlchemyError):  # tried again; /ready tells it
-                while not self.closed and (found := await asyncio.to_thread(self._read)):
-                    self._hand_out(found)
-                    await asyncio.to_thread(self._heard, found)
+                async with asyncio.timeout(POLL_S):
+                    await self._wake.wait()
+            self._wake.clear()
+            with contextlib.suppress(SQLAlchemyError):  # the next turn tries again; /ready reports the error
+                while not self.closed and (events := await asyncio.to_thread(self._read)):
+                    self._distribute(events)
+                    await asyncio.to_thread(self._on_events, events)
 
     def close(self) -> None:
-        """Ends run() and every listener; from the loop's thread."""
+        """Ends run() and every listener. Must be called in the loop's thread."""
         self.closed = True
-        self._again.set()
+        self._wake.set()
         for queue in self._queues:
             _put(queue, None)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[AsyncIterator[Happened]]:
-        """Yields the events from now on; they end where the feed is closed or the listener is too slow."""
-        queue: asyncio.Queue[Happened | None] = asyncio.Queue(MOST_WAITING)
+    def listening(self) -> Iterator[AsyncIterator[FeedEvent]]:
+        """Yields an iterator over the events from now on. It ends when the feed is closed or the listener is too slow."""
+        queue: asyncio.Queue[FeedEvent | None] = asyncio.Queue(MAX_BACKLOG)
         self._queues.add(queue)
         if self.closed:
             _put(queue, None)
@@ -97,44 +97,44 @@ class Feed:
         with self._database.read() as session:
             return last_event(session)
 
-    def _read(self) -> list[Happened]:
-        """Returns the next events; stops before a number that is missing, for a while."""
+    def _read(self) -> list[FeedEvent]:
+        """Returns the next events. Stops before a missing number for up to GAP_S."""
         with self._database.read() as session:
             rows = events_after(session, self.last)
         now = time.monotonic()
-        found = []
+        events = []
         expected = self.last + 1
         for row in rows:
             if row.number != expected and self._wait_for_gap(now):
                 break
             self._gap_since = None
-            found.append(happened(row))
+            events.append(feed_event(row))
             expected = row.number + 1
-        if found:
-            self.last = found[-1].number
-        return found
+        if events:
+            self.last = events[-1].number
+        return events
 
     def _wait_for_gap(self, now: float) -> bool:
         self._gap_since = now if self._gap_since is None else self._gap_since
         return now - self._gap_since < GAP_S
 
-    def _hand_out(self, found: list[Happened]) -> None:
+    def _distribute(self, events: list[FeedEvent]) -> None:
         for queue in list(self._queues):
-            for one in found:
-                if not _put(queue, one):
+            for event in events:
+                if not _put(queue, event):
                     self._queues.discard(queue)
                     break
 
 
-def happened(row: Event) -> Happened:
-    """Returns a row as listeners get it."""
-    return Happened(row.number, row.time, row.kind, row.run, row.project, dict(row.content))
+def feed_event(row: Event) -> FeedEvent:
+    """Returns the event of a database row."""
+    return FeedEvent(row.number, row.time, row.kind, row.run, row.project, dict(row.content))
 
 
-def _put(queue: asyncio.Queue[Happened | None], one: Happened | None) -> bool:
-    """Returns False for a queue that is full: it is ended instead."""
+def _put(queue: asyncio.Queue[FeedEvent | None], event: FeedEvent | None) -> bool:
+    """Adds an event to a queue. If the queue is full, ends the queue instead and returns False."""
     try:
-        queue.put_nowait(one)
+        queue.put_nowait(event)
         return True
     except asyncio.QueueFull:
         queue.get_nowait()
@@ -142,6 +142,6 @@ def _put(queue: asyncio.Queue[Happened | None], one: Happened | None) -> bool:
         return False
 
 
-async def _drain(queue: asyncio.Queue[Happened | None]) -> AsyncIterator[Happened]:
-    while (one := await queue.get()) is not None:
-        yield one
+async def _drain(queue: asyncio.Queue[FeedEvent | None]) -> AsyncIterator[FeedEvent]:
+    while (event := await queue.get()) is not None:
+        yield event

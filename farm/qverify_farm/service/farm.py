@@ -1,4 +1,4 @@
-"""What the service is made of: database, artifacts, dispatcher, and what its routes share."""
+"""The parts of the service that its routes share: database, artifacts, dispatcher, event feed, metrics and limits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.dispatcher import Dispatcher
 from qverify_farm.dispatcher.dispatcher import Health
-from qverify_farm.engines.engine import Engine
-from qverify_farm.service.event_feed import Feed, Happened
+from qverify_farm.engines.engine import JobEngine
+from qverify_farm.service.event_feed import EventFeed, FeedEvent
 from qverify_farm.service.known_callers import KnownCallers
 from qverify_farm.service.metrics import Metrics
 from qverify_farm.service.rate_limits import RateLimit
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.service.tokens import Caller
 from qverify_farm.service.triage_engine import LANE
 from qverify_farm.store.artifacts import Artifacts
@@ -27,54 +27,61 @@ from qverify_farm.store.database import Database
 from qverify_farm.store.states import DONE
 from qverify_farm.store.tables import AuditEntry, Board, Job
 
-FAILURES_PER_S, MOST_FAILURES = 0.5, 20  # wrong tokens of one address
+FAILURES_PER_S, FAILURES_AT_ONCE = 0.5, 20  # limits of wrong tokens from one address
 
 
 @dataclass(slots=True)
 class Farm:
-    """An open farm: made by open_farm(), closed by close(). engine: the dispatcher's, which closes it."""
+    """An open farm. open_farm() makes it, and close() closes it.
+
+    Attributes:
+        engine: The dispatcher's engine, which the dispatcher closes.
+        requests: The limit of requests, by token or address.
+        failures: The limit of wrong tokens, by address.
+        listeners: Called with each batch of events.
+    """
 
     database: Database
     artifacts: Artifacts
-    engine: Engine
-    settings: Settings
+    engine: JobEngine
+    settings: ServiceSettings
     dispatcher: Dispatcher
-    feed: Feed
+    feed: EventFeed
     metrics: Metrics
     requests: RateLimit
     failures: RateLimit
-    known: KnownCallers
+    known_callers: KnownCallers
     stopping: bool = False
-    listeners: list[Callable[[list[Happened]], None]] = field(default_factory=list)
+    listeners: list[Callable[[list[FeedEvent]], None]] = field(default_factory=list)
 
     def close(self) -> None:
-        """Ends what runs, leaves the rest queued, and closes the database."""
+        """Ends the running jobs, leaves the others queued, and closes the database."""
         self.stopping = True
         self.dispatcher.close(self.settings.stop_s)
         self.database.close()
 
     def health(self) -> Health:
-        """Returns how the dispatcher is; the lanes of triages are not among its boards."""
+        """Returns the dispatcher's health, without the lanes of triages among the boards."""
         return lab_health(self.database, self.dispatcher)
 
     def wake(self) -> None:
-        """Has dispatcher and feed look at what a request has changed."""
+        """Makes the dispatcher and the feed notice the changes of a request."""
         self.dispatcher.wake()
         self.feed.changed()
 
 
-def open_farm(database: Database, artifacts: Artifacts, engine: Engine, settings: Settings) -> Farm:
-    """Returns a farm; nothing of it runs until its dispatcher is started. database: owned by this process."""
-    listeners: list[Callable[[list[Happened]], None]] = []
+def open_farm(database: Database, artifacts: Artifacts, engine: JobEngine, settings: ServiceSettings) -> Farm:
+    """Returns a farm. Nothing runs until its dispatcher is started. database: must be owned by this process."""
+    listeners: list[Callable[[list[FeedEvent]], None]] = []
 
-    def heard(events: list[Happened]) -> None:
+    def on_events(events: list[FeedEvent]) -> None:
         for listener in listeners:
             listener(events)
 
-    feed = Feed(database, heard)
+    feed = EventFeed(database, on_events)
     dispatcher = Dispatcher(database, engine, artifacts, on_change=feed.changed)
     metrics = Metrics(lambda: lab_health(database, dispatcher), artifacts.free_bytes, __version__)
-    listeners.append(lambda events: _count(database, metrics, events))
+    listeners.append(lambda events: _count_jobs(database, metrics, events))
     return Farm(
         database,
         artifacts,
@@ -84,49 +91,50 @@ def open_farm(database: Database, artifacts: Artifacts, engine: Engine, settings
         feed,
         metrics,
         RateLimit(settings.requests_per_s, settings.burst),
-        RateLimit(FAILURES_PER_S, MOST_FAILURES),
+        RateLimit(FAILURES_PER_S, FAILURES_AT_ONCE),
         KnownCallers(database),
         listeners=listeners,
     )
 
 
 def lab_health(database: Database, dispatcher: Dispatcher) -> Health:
-    """Returns the dispatcher's health, with the states of boards as the database has them, without the lanes of
-    triages."""
-    found = dispatcher.health()
+    """Returns the dispatcher's health with the numbers of boards from the database, without the lanes of triages."""
+    health = dispatcher.health()
     try:
         with database.read() as session:
             rows = session.execute(
                 select(Board.state, func.count()).where(~Board.name.startswith(LANE)).group_by(Board.state)
             )
-            return replace(found, boards={str(state): int(number) for state, number in rows})
+            return replace(health, boards={str(state): int(number) for state, number in rows})
     except SQLAlchemyError:
-        return replace(found, boards={})
+        return replace(health, boards={})
 
 
-def _count(database: Database, metrics: Metrics, events: list[Happened]) -> None:
+def _count_jobs(database: Database, metrics: Metrics, events: list[FeedEvent]) -> None:
     done = {
-        e.content["job"]: e.content.get("verdict") for e in events if e.kind == "job" and e.content["state"] == DONE
+        event.content["job"]: event.content.get("verdict")
+        for event in events
+        if event.kind == "job" and event.content["state"] == DONE
     }
     if not done:
         return
     with database.read() as session:
         rows = session.execute(select(Job.id, Job.board_seconds).where(Job.id.in_(done)))
-        seconds = {job: held for job, held in rows}
+        seconds = {job: board_seconds for job, board_seconds in rows}
     for job, verdict in done.items():
         metrics.count_job(verdict, seconds.get(job, 0.0))
 
 
 def add_audit(session: Session, caller: Caller, request: str, action: str, project: str | None, **content: Any) -> None:
-    """Adds who changed what, in the transaction that changes it. request: its id."""
+    """Adds an audit entry in the transaction that makes the change. request: the request's id."""
     entry = AuditEntry(
         time=time.time(), token=caller.name, project=project, action=action, content=content, request=request
     )
     session.add(entry)
 
 
-def well(health: Health) -> str:
-    """Returns why the dispatcher is not well, or ""."""
+def why_unwell(health: Health) -> str:
+    """Returns why the dispatcher does not work, or ""."""
     if not health.alive:
         return health.database or "it has ended"
     return health.database

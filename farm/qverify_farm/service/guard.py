@@ -1,4 +1,4 @@
-"""Around every request: an id, deadlines, limits of size, headers of the reply, the log and the metrics."""
+"""Wraps every request: gives it an id, deadlines and size limits, adds reply headers, and writes the log and the metrics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from collections.abc import Callable
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qverify_farm.service.error_replies import error_reply
 from qverify_farm.service.errors import ApiError, too_busy
-from qverify_farm.service.json_log import REQUESTS, log
-from qverify_farm.service.replies import error_reply
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.json_log import REQUEST_LOGGER, log
+from qverify_farm.service.settings import ServiceSettings
 
-UPLOAD = re.compile(r"/api/v1/artifacts(/[^/]*)?|/submit|/inbox/new")  # bodies of files, which are not kept in memory
-STALL_S = 60.0  # a client that takes nothing for so long is left
+# Routes with file bodies, which are streamed.
+UPLOAD_PATHS = re.compile(r"/api/v1/artifacts(/[^/]*)?|/submit|/inbox/new")
+STALL_S = 60.0  # a client that reads nothing for so long is disconnected
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"SAMEORIGIN"),
@@ -26,13 +27,13 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-Count = Callable[[str, str, int, float], None]
+CountRequest = Callable[[str, str, int, float], None]
 
 
 class Guard:
-    """An ASGI application around another. count: is told method, route, status and seconds of each request."""
+    """An ASGI application that wraps another. count: called with the method, route, status and seconds of each request."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, count: Count):
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, count: CountRequest):
         self._app, self._settings, self._count = app, settings, count
         self._active = 0
 
@@ -74,17 +75,17 @@ class Guard:
 
 
 class _Request:
-    """One request: its id, its status once it is known, and its guarded streams."""
+    """A request: its id, its status (0 until it is known), and its guarded streams."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: Settings):
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: ServiceSettings):
         self.scope, self.id, self.began, self.status = scope, uuid.uuid4().hex[:16], time.monotonic(), 0
         self._receive, self._send, self._settings = receive, send, settings
-        self._upload = scope["method"] in ("PUT", "POST") and UPLOAD.fullmatch(scope["path"]) is not None
-        self._got, self._whole = 0, False
+        self._upload = scope["method"] in ("PUT", "POST") and UPLOAD_PATHS.fullmatch(scope["path"]) is not None
+        self._received_bytes, self._body_complete = 0, False
         scope.setdefault("state", {})["request_id"] = self.id
 
     def check_length(self) -> None:
-        """Refuses a body that says at once that it is too large, or in two ways how long it is."""
+        """Refuses a body with a Content-Length above the limit, or with both Content-Length and Transfer-Encoding."""
         headers = self.scope["headers"]
         for name, value in headers:
             if name == b"content-length":
@@ -93,30 +94,30 @@ class _Request:
             raise ApiError(400, "Content-Length and Transfer-Encoding together", wanted="one of them")
 
     def _check_size(self, size: int) -> None:
-        most = self._settings.max_upload_bytes if self._upload else self._settings.max_json_bytes
-        if size > most:
-            raise ApiError(413, "the body is too large", got=f"{size} bytes", wanted=f"at most {most} bytes")
+        limit = self._settings.max_upload_bytes if self._upload else self._settings.max_json_bytes
+        if size > limit:
+            raise ApiError(413, "the body is too large", got=f"{size} bytes", wanted=f"at most {limit} bytes")
 
     async def receive(self) -> Message:
-        if self._whole:  # what comes now is only that the client has gone
+        if self._body_complete:  # the only message after the body is the disconnect
             return await self._receive()
         try:
             async with asyncio.timeout(self._deadline()):
                 message = await self._receive()
         except TimeoutError:
-            raise ApiError(408, "the body did not arrive in time", got=f"{self._got} bytes") from None
+            raise ApiError(408, "the body did not arrive in time", got=f"{self._received_bytes} bytes") from None
         if message["type"] == "http.request":
-            self._got += len(message.get("body", b""))
-            self._check_size(self._got)
-            self._whole = not message.get("more_body", False)
+            self._received_bytes += len(message.get("body", b""))
+            self._check_size(self._received_bytes)
+            self._body_complete = not message.get("more_body", False)
         return message
 
     def _deadline(self) -> float:
-        """Returns the seconds that the next piece may take."""
+        """Returns the seconds within which the next piece of the body must arrive."""
         settings, spent = self._settings, time.monotonic() - self.began
         if not self._upload:
             return max(0.0, min(settings.idle_s, settings.body_s - spent))
-        if spent > settings.idle_s and self._got < spent * settings.upload_bytes_per_s:
+        if spent > settings.idle_s and self._received_bytes < spent * settings.upload_bytes_per_s:
             return 0.0
         return settings.idle_s
 
@@ -132,7 +133,7 @@ class _Request:
         added = [(b"x-request-id", self.id.encode()), *HEADERS, POLICY]
         if b"cache-control" not in present:
             added.append((b"cache-control", b"no-store"))
-        if self.status >= 400 and not self._whole:
+        if self.status >= 400 and not self._body_complete:
             added.append((b"connection", b"close"))  # the rest of the body is not read
         return headers + [(name, value) for name, value in added if name not in present]
 
@@ -143,12 +144,12 @@ class _Request:
 
 
 def log_request(scope: Scope, request: str, status: int, seconds: float) -> None:
-    """Writes the log's line of a request; without its query, which may hold what is private."""
+    """Writes the log line of a request, without its query, which may contain private data."""
     client = scope.get("client")
     caller = scope.get("state", {}).get("caller", "")
     log(
         "request",
-        logger=REQUESTS,
+        logger=REQUEST_LOGGER,
         request=request,
         method=scope["method"],
         path=scope["path"][:300],

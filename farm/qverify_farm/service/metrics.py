@@ -1,4 +1,5 @@
-"""What Prometheus reads. Labels are verdicts, states, methods, routes and classes of status: their number is bounded."""
+"""The metrics for Prometheus. Labels are verdicts, states, methods, routes and classes of status, so that their number is
+bounded."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ LATENCY = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 
 
 class Metrics:
-    """The service's own registry. health: of its dispatcher. free_bytes: of its artifact store."""
+    """The service's metrics. health: returns the dispatcher's health. free_bytes: returns the free bytes of the artifact store."""
 
     def __init__(self, health: Callable[[], Health], free_bytes: Callable[[], int | None], version: str):
         self.registry = CollectorRegistry()
-        self.registry.register(_Lab(health, free_bytes))
+        self.registry.register(_LabCollector(health, free_bytes))
         self._jobs = Counter("qverify_jobs", "Jobs that got their verdict", ["verdict"], registry=self.registry)
         for verdict in VERDICTS:
             self._jobs.labels(verdict)
@@ -46,14 +47,14 @@ class Metrics:
         Gauge("qverify_info", "Version", ["version"], registry=self.registry).labels(version).set(1)
 
     def count_job(self, verdict: str | None, board_seconds: float) -> None:
-        """Notes a job that is done."""
+        """Counts a job that is done."""
         self._jobs.labels(verdict if verdict in VERDICTS else INCONCLUSIVE).inc()
         self._board_seconds.observe(board_seconds)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Notes a request. route: its template, "" for an address that is none of the service's."""
-        known = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
-        self._latency.labels(known, route or "none", f"{status // 100}xx").observe(seconds)
+        """Counts a request. route: the template of its route, or "" for an unknown address."""
+        method_label = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
+        self._latency.labels(method_label, route or "none", f"{status // 100}xx").observe(seconds)
 
     def count_upload(self, size: int) -> None:
         self._uploaded.inc(size)
@@ -62,12 +63,12 @@ class Metrics:
         self._webhooks.labels("delivered" if delivered else "given up").inc()
 
     def text(self) -> bytes:
-        """Returns the exposition format."""
+        """Returns the metrics in the exposition format."""
         return generate_latest(self.registry)
 
 
-class _Lab(Collector):
-    """Reads the dispatcher when Prometheus asks."""
+class _LabCollector(Collector):
+    """Collects the dispatcher's gauges whenever Prometheus reads the metrics."""
 
     def __init__(self, health: Callable[[], Health], free_bytes: Callable[[], int | None]):
         self._health, self._free_bytes = health, free_bytes

@@ -1,4 +1,4 @@
-"""Removes what is older than its project keeps it: runs, events, audit entries, and then artifacts that nothing names."""
+"""Removes old runs, events and audit entries, and then the artifacts to which nothing refers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from qverify_farm.service.json_log import log
 from qverify_farm.service.schemas.lab import Swept
 from qverify_farm.service.sessions import forget_sessions
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.database import Database
 from qverify_farm.store.events import forget_events
@@ -29,22 +29,22 @@ from qverify_farm.store.tables import (
     SuiteRun,
 )
 
-AT_ONCE = 50  # rows of one transaction: others write in between
+ROWS_PER_TRANSACTION = 50  # few, so that others can write in between
 DAY_S = 86400.0
-UNKNOWN_S = DAY_S  # bytes that no row knows are left for so long: a worker has stored them just now
+MIN_AGE_S = DAY_S  # artifacts without a row are kept for so long, since a worker may just have stored them
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is removed. One sweep at a time."""
+    """Removes old data. `lock` ensures that there is only one sweep at a time."""
 
     database: Database
     artifacts: Artifacts
-    settings: Settings
+    settings: ServiceSettings
     lock: threading.Lock
 
     def sweep(self, now: float | None = None) -> Swept:
-        """Removes what is too old. now: seconds since 1970."""
+        """Removes everything that is too old, and returns the numbers. now: seconds since 1970."""
         with self.lock:
             at = time.time() if now is None else now
             with self.database.read() as session:
@@ -61,7 +61,7 @@ class Retention:
         return swept
 
     def _forget(self, now: float) -> int:
-        """Removes old events, audit entries and sessions that have ended; returns how many events."""
+        """Removes old events, old audit entries and ended sessions, and returns the number of events."""
         with self.database.write() as session:
             before = now - self.settings.keep_events_days * DAY_S
             old = len(session.scalars(select(Event.number).where(Event.time < before)).all())
@@ -85,17 +85,17 @@ class Retention:
                 removed += 1
 
     def _release(self, project: str, before: float) -> None:
-        """Takes artifacts away from a project that has not used them since `before`, and whose runs do not name them."""
+        """Removes from a project the artifacts that it has not used since `before` and to which its runs do not refer."""
         with self.database.read() as session:
             old = (ProjectArtifact.project == project) & (ProjectArtifact.used < before)
             candidates = set(session.scalars(select(ProjectArtifact.sha256).where(old)))
             if not candidates:
                 return
-            candidates -= _named(session, project)
-        listed = sorted(candidates)
-        for at in range(0, len(listed), AT_ONCE):
+            candidates -= _referenced_digests(session, project)
+        digests_in_order = sorted(candidates)
+        for at in range(0, len(digests_in_order), ROWS_PER_TRANSACTION):
             with self.database.write() as session:
-                part = ProjectArtifact.sha256.in_(listed[at : at + AT_ONCE])
+                part = ProjectArtifact.sha256.in_(digests_in_order[at : at + ROWS_PER_TRANSACTION])
                 session.execute(
                     delete(ProjectArtifact).where(
                         ProjectArtifact.project == project, part, ProjectArtifact.used < before
@@ -103,12 +103,14 @@ class Retention:
                 )
 
     def _remove_unnamed(self, swept: Swept) -> None:
-        """Removes bytes that no project has. They are removed inside the transaction that removes their row: who puts the
-        same bytes meanwhile waits for it, sees that they are gone, and is told to put them again."""
+        """Removes artifacts that belong to no project. The bytes are removed inside the transaction that removes the row: an
+        upload of the same bytes waits for it, finds that they are gone, and is told to upload them again."""
         orphan = ~select(ProjectArtifact.sha256).where(ProjectArtifact.sha256 == Artifact.sha256).exists()
         while True:
             with self.database.write() as session:
-                rows = session.scalars(select(Artifact).where(orphan).limit(AT_ONCE).with_for_update()).all()
+                rows = session.scalars(
+                    select(Artifact).where(orphan).limit(ROWS_PER_TRANSACTION).with_for_update()
+                ).all()
                 for row in rows:
                     session.delete(row)
                 session.flush()
@@ -116,31 +118,31 @@ class Retention:
                     self.artifacts.delete(row.sha256)
                     swept.artifacts += 1
                     swept.bytes += row.size
-            if len(rows) < AT_ONCE:
+            if len(rows) < ROWS_PER_TRANSACTION:
                 return
 
     def _remove_unknown(self, now: float, swept: Swept) -> None:
-        """Removes bytes that no row knows: of results that nobody recorded."""
-        listed = [stored for stored, at in self.artifacts.listed() if at < now - UNKNOWN_S]
-        for at in range(0, len(listed), AT_ONCE):
-            part = {stored.sha256: stored.size for stored in listed[at : at + AT_ONCE]}
+        """Removes artifacts without a row, such as those of results that were never recorded."""
+        old = [artifact for artifact, stored_at in self.artifacts.entries() if stored_at < now - MIN_AGE_S]
+        for at in range(0, len(old), ROWS_PER_TRANSACTION):
+            part = {artifact.sha256: artifact.size for artifact in old[at : at + ROWS_PER_TRANSACTION]}
             with self.database.write() as session:
-                known = set(session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(part))))
-                for sha256 in part.keys() - known:
+                recorded = set(session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(part))))
+                for sha256 in part.keys() - recorded:
                     self.artifacts.delete(sha256)
                     swept.artifacts += 1
                     swept.bytes += part[sha256]
 
 
-def _named(session: Session, project: str) -> set[str]:
-    """Returns the digests that a project's runs and baselines name."""
-    named = set(session.scalars(select(Baseline.report).where(Baseline.project == project)))
+def _referenced_digests(session: Session, project: str) -> set[str]:
+    """Returns the digests to which a project's runs and baselines refer."""
+    digests = set(session.scalars(select(Baseline.report).where(Baseline.project == project)))
     runs = select(SuiteRun.id).where(SuiteRun.project == project)
     for report, capture in session.execute(select(Job.report, Job.capture).where(Job.run.in_(runs))):
-        named |= {report, capture}
+        digests |= {report, capture}
     rows = session.scalars(
         select(SuiteRun.definition).where(SuiteRun.project == project).execution_options(yield_per=20)
     )
     for definition in rows:
-        named |= {str(file[0]) for file in definition.get("files", {}).values()}
-    return named
+        digests |= {str(file[0]) for file in definition.get("files", {}).values()}
+    return digests

@@ -1,4 +1,4 @@
-"""The server under the application: a patient client is served, a slow one is not waited for; signals end it cleanly."""
+"""The HTTP server of the application. It has deadlines for slow clients, and a signal ends it cleanly."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from fastapi import FastAPI
 from qverify.errors import UsageError
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qverify_farm.service.settings import Settings
+from qverify_farm.service.settings import ServiceSettings
 
-KEEP_ALIVE_S = 30  # of an idle connection
-MOST_HEADERS = 32 << 10  # bytes
-OVER = 64  # connections beyond the limit that are told so; those above are closed
+KEEP_ALIVE_S = 30  # lifetime of an idle connection
+MAX_HEADER_BYTES = 32 << 10
+REFUSED_CONNECTIONS = 64  # connections beyond the limit that get an error reply; further ones are closed
 BACKLOG = 512
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens. UsageError where the address is not this host's, or in use."""
+    """Returns a listening socket. Raises UsageError if the address is not this host's, or is in use."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
+        listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {host}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
-        listening.close()
+        listener.close()
         raise UsageError(f"--host {host} --port {port}: {error.strerror}") from None
-    listening.set_inheritable(False)
-    return listening
+    listener.set_inheritable(False)
+    return listener
 
 
 def check_tls(certificate: str | None, key: str | None) -> None:
-    """Raises UsageError for files that are no certificate and its key."""
+    """Raises UsageError unless the files are a certificate and its key, or both are None."""
     if (certificate is None) != (key is None):
         raise UsageError("--tls-cert and --tls-key: wanted both")
     if certificate is None or key is None:
@@ -58,28 +58,32 @@ def check_tls(certificate: str | None, key: str | None) -> None:
         raise UsageError(f"--tls-cert {certificate}, --tls-key {key}: {error}") from None
 
 
-class Server(uvicorn.Server):
-    """Ends streams of events at once when it is told to end. stopping: called then, in the loop's thread."""
+class ServiceServer(uvicorn.Server):
+    """A server that calls on_stop, in the loop's thread, when it begins to shut down. `exit_signal` is the signal that ended it, or 0."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]):
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]):
         super().__init__(config)
-        self._stopping = stopping
-        self.heard = 0
+        self._on_stop = on_stop
+        self.exit_signal = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.heard = self.heard or sig
+        self.exit_signal = self.exit_signal or sig
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stopping()
+        self._on_stop()
         await super().shutdown(sockets)
-        self._captured_signals.clear()  # uvicorn would raise them again: the command ends by itself
+        self._captured_signals.clear()  # otherwise uvicorn would raise them again after the shutdown
 
 
 def server_of(
-    app: FastAPI, settings: Settings, stopping: Callable[[], None], tls: tuple[str | None, str | None] = (None, None)
-) -> Server:
-    """Returns the server of an application. tls: certificate and key, None for plain HTTP."""
+    app: FastAPI,
+    settings: ServiceSettings,
+    on_stop: Callable[[], None],
+    tls: tuple[str | None, str | None] = (None, None),
+) -> ServiceServer:
+    """Returns the server of an application. on_stop: called when it begins to shut down. tls: the paths of certificate and key,
+    or None for plain HTTP."""
     PatientProtocol.settings = settings
     config = uvicorn.Config(
         app,
@@ -94,25 +98,25 @@ def server_of(
         forwarded_allow_ips="127.0.0.1,::1",
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(settings.stop_s),
-        h11_max_incomplete_event_size=MOST_HEADERS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         ssl_certfile=tls[0],
         ssl_keyfile=tls[1],
     )
-    return Server(config, stopping)
+    return ServiceServer(config, on_stop)
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 with a deadline for each request's headers, and a limit of connections."""
+    """HTTP/1.1 with a deadline for the headers of each request, and a limit on connections."""
 
-    settings = Settings()
+    settings = ServiceSettings()
 
-    def __init__(self, *words: Any, **named: Any):
-        super().__init__(*words, **named)
+    def __init__(self, *arguments: Any, **keywords: Any):
+        super().__init__(*arguments, **keywords)
         self._headers_end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.settings.max_connections + OVER:
+        if len(self.connections) > self.settings.max_connections + REFUSED_CONNECTIONS:
             transport.abort()
         else:
             self._wait_for_headers()
@@ -129,15 +133,15 @@ class PatientProtocol(H11Protocol):
             self._stop_waiting()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no HTTP in the one shape of errors."""
+        """Replies to a request that is not HTTP with an error in the usual form."""
         self._stop_waiting()
-        what = b'{"error":{"what":"this is no HTTP request, or its headers are too long","where":"","got":"","wanted":"","next":""},"request":""}'
+        body = b'{"error":{"what":"this is no HTTP request, or its headers are too long","where":"","got":"","wanted":"","next":""},"request":""}'
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(what)).encode()))
+        headers.append((b"content-length", str(len(body)).encode()))
         try:
             for event in (
                 h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                h11.Data(data=what),
+                h11.Data(data=body),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")

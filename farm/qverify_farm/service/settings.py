@@ -1,4 +1,4 @@
-"""What an administrator may set of the service, with its defaults."""
+"""The settings of the service and their defaults."""
 
 from __future__ import annotations
 
@@ -8,15 +8,29 @@ MB, GB = 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """max_upload_bytes: of one artifact. max_json_bytes: of any other body. header_s: for a request's headers. idle_s:
-    between two pieces of a body. body_s: for a body that is no upload. upload_bytes_per_s: slower uploads end, after
-    idle_s. requests_per_s, burst: of one token, or of one address without a token. max_connections: at a time.
-    max_streams: event streams at a time, of one token a quarter. behind_proxy: requests come from a proxy on this host,
-    so that loopback proves nothing. private_webhooks: webhooks may go to loopback and private addresses. stop_s: for
-    requests and attempts to end at a shutdown. heartbeat_s: between comments on a silent event stream. keep_events_days,
-    keep_audit_days: then they are removed. sweep_s: between two runs of the retention. worker_files: that jobs name,
-    at most. triages: that run at a time."""
+class ServiceSettings:
+    """The settings of the service.
+
+    Attributes:
+        max_upload_bytes: The largest artifact.
+        max_json_bytes: The largest body of any other request.
+        header_s: The time for a request's headers.
+        idle_s: The longest time between two pieces of a body.
+        body_s: The time for a body that is not an upload.
+        upload_bytes_per_s: Slower uploads are ended, after idle_s.
+        requests_per_s: The rate of requests of one token, or of one address without a token.
+        burst: The number of requests of one token, or of one address, at once.
+        max_connections: The number of requests at a time.
+        max_streams: The number of event streams at a time.
+        behind_proxy: Whether requests come from a proxy on this host, so that a loopback address proves nothing.
+        private_webhooks: Whether webhooks may go to loopback and private addresses.
+        stop_s: The time for requests and attempts to end at a shutdown.
+        heartbeat_s: The time between comments on a silent event stream.
+        keep_events_days: How long events are kept.
+        keep_audit_days: How long audit entries are kept.
+        sweep_s: The time between two runs of the retention.
+        triages: The number of triages that run at a time.
+    """
 
     max_upload_bytes: int = 8 * GB
     max_json_bytes: int = 32 * MB

@@ -1,4 +1,4 @@
-"""Makes runs and jobs of what was submitted, and says everything that is wrong with it at once."""
+"""Makes runs and jobs from submissions, and reports all mistakes of a submission at once."""
 
 from __future__ import annotations
 
@@ -21,86 +21,93 @@ from qverify_farm.service.schemas.runs import Submission, Submitted, SuiteDefini
 from qverify_farm.store.runs import NewJob, NewRun, submit_run
 from qverify_farm.store.states import QUEUED, RUNNING
 from qverify_farm.store.tables import Artifact, Job, Project, ProjectArtifact, SuiteRun
-from qverify_farm.suites.board_words import Known, board_words
+from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.toml_table import Mistakes
-from qverify_farm.work.files import check_paths
+from qverify_farm.work.file_cache import check_paths
 from qverify_farm.work.job_options import FILES, check_options
 
-AT_ONCE = 500  # digests of one statement
-MOST_JOBS = 100_000
-TOLD = 20  # mistakes of one submission that are told
+DIGESTS_PER_STATEMENT = 500
+MAX_JOBS = 100_000
+MAX_REPORTED_MISTAKES = 20
 Digests = dict[str, tuple[str, int]]
 
 
 @dataclass(slots=True)
-class Checked:
-    """A submission being checked. digests: SHA-256 and bytes by path."""
+class SubmissionCheck:
+    """The check of a submission.
+
+    Attributes:
+        digests: SHA-256 and size of each file, by path.
+        contents: The content digest of each kind of job that has been checked, by the fields that determine it.
+    """
 
     digests: Digests
     mistakes: Mistakes = field(default_factory=Mistakes)
-    seen: dict[str, str] = field(default_factory=dict)  # content by everything that decides it
+    contents: dict[str, str] = field(default_factory=dict)
 
     def raise_mistakes(self) -> None:
-        """Raises ApiError 422 where there are any."""
+        """Raises ApiError 422 if there are mistakes."""
         lines = self.mistakes.lines
         if lines:
-            more = f"; and {len(lines) - TOLD} more" if len(lines) > TOLD else ""
+            more = f"; and {len(lines) - MAX_REPORTED_MISTAKES} more" if len(lines) > MAX_REPORTED_MISTAKES else ""
             what = lines[0] if len(lines) == 1 else f"{count(len(lines), 'mistake')}"
-            raise ApiError(422, what, got="; ".join(lines[:TOLD]) + more if len(lines) > 1 else "")
+            raise ApiError(422, what, got="; ".join(lines[:MAX_REPORTED_MISTAKES]) + more if len(lines) > 1 else "")
 
 
-def submit_verification(scope: Scope, asked: Verification) -> Submitted:
-    """Submits the main job, one for each board."""
-    checked = Checked(find_files(scope, asked))
-    _check_names(asked.models, checked)
-    settings = _settings(asked, asked.models, sorted(asked.files), checked, "")
-    boards = board_words(asked.boards, (), known_boards(scope), "", checked.mistakes)
-    model = asked.models[0].rsplit("/", 1)[-1].removesuffix(".onnx")
-    jobs = [NewJob(f"{model} {one.label}"[:500], model[:200], one.wanted, settings, asked.retries) for one in boards]
-    checked.raise_mistakes()
-    definition = {"board_wait_s": asked.board_wait_s, "quarantine": 3}
-    return submit(scope, asked, asked.name or model[:200], "verify", definition, jobs, checked.digests)
+def submit_verification(scope: Scope, submission: Verification) -> Submitted:
+    """Submits the main job for each board."""
+    check = SubmissionCheck(find_files(scope, submission))
+    _check_names(submission.models, check)
+    settings = _settings(submission, submission.models, sorted(submission.files), check, "")
+    boards = parse_board_words(submission.boards, (), tags_of_boards(scope), "", check.mistakes)
+    model = submission.models[0].rsplit("/", 1)[-1].removesuffix(".onnx")
+    jobs = [
+        NewJob(f"{model} {word.label}"[:500], model[:200], word.wanted, settings, submission.retries) for word in boards
+    ]
+    check.raise_mistakes()
+    definition = {"board_wait_s": submission.board_wait_s, "quarantine": 3}
+    return submit(scope, submission, submission.name or model[:200], "verify", definition, jobs, check.digests)
 
 
-def submit_suite(scope: Scope, asked: SuiteDefinition) -> Submitted:
-    """Submits a suite that the caller has expanded into jobs."""
-    checked = Checked(find_files(scope, asked))
-    known = known_boards(scope)
+def submit_suite(scope: Scope, submission: SuiteDefinition) -> Submitted:
+    """Submits a suite that the client has expanded into jobs."""
+    check = SubmissionCheck(find_files(scope, submission))
+    board_tags = tags_of_boards(scope)
     names = set[str]()
-    for job in asked.jobs:
+    for job in submission.jobs:
         if job.name in names:
-            checked.mistakes.add("jobs", f"{job.name}: named twice")
+            check.mistakes.add("jobs", f"{job.name}: named twice")
         names.add(job.name)
-    jobs = list(_suite_jobs(asked.jobs, known, checked))
-    checked.raise_mistakes()
+    jobs = list(_suite_jobs(submission.jobs, board_tags, check))
+    check.raise_mistakes()
     keys = ("fail_fast", "timeout_s", "board_wait_s", "quarantine", "baseline")
-    definition = {key: getattr(asked, key) for key in keys}
-    return submit(scope, asked, asked.name, "suite", definition, jobs, checked.digests)
+    definition = {key: getattr(submission, key) for key in keys}
+    return submit(scope, submission, submission.name, "suite", definition, jobs, check.digests)
 
 
-def _suite_jobs(asked: Iterable[SuiteJob], known: Known, checked: Checked) -> Iterator[NewJob]:
-    wanted_before = dict[tuple[str, ...], tuple[str, ...]]()
-    for job in asked:
+def _suite_jobs(submission: Iterable[SuiteJob], board_tags: BoardTags, check: SubmissionCheck) -> Iterator[NewJob]:
+    wanted_by_words = dict[tuple[str, ...], tuple[str, ...]]()
+    for job in submission:
         key = tuple(job.wanted)
-        if key not in wanted_before:
-            found = board_words(key, (), known, job.name, checked.mistakes)
-            wanted_before[key] = tuple(word for one in found for word in one.wanted)
-        _check_names([*job.models, *(one for one in job.files if not one.endswith("/"))], checked, job.name)
-        settings = _settings(job, job.models, job.files, checked, job.name)
-        yield NewJob(job.name, job.model, wanted_before[key], settings, job.retries)
+        if key not in wanted_by_words:
+            board_words = parse_board_words(key, (), board_tags, job.name, check.mistakes)
+            wanted_by_words[key] = tuple(wanted for board_word in board_words for wanted in board_word.wanted)
+        _check_names([*job.models, *(path for path in job.files if not path.endswith("/"))], check, job.name)
+        settings = _settings(job, job.models, job.files, check, job.name)
+        yield NewJob(job.name, job.model, wanted_by_words[key], settings, job.retries)
 
 
-def _check_names(paths: Iterable[str], checked: Checked, where: str = "") -> None:
+def _check_names(paths: Iterable[str], check: SubmissionCheck, where: str = "") -> None:
     for path in paths:
-        if path not in checked.digests:
-            checked.mistakes.add(where, f"{path}: none of the files")
+        if path not in check.digests:
+            check.mistakes.add(where, f"{path}: none of the files")
 
 
 def _settings(
-    job: Verification | SuiteJob, models: list[str], files: list[str], checked: Checked, where: str
+    job: Verification | SuiteJob, models: list[str], files: list[str], check: SubmissionCheck, where: str
 ) -> dict[str, Any]:
-    """Returns the settings of a job; notes options that do not fit, of each kind of job once."""
-    decides = json.dumps([models, files, job.inputs, job.options], sort_keys=True)
+    """Returns the settings of a job. Mistakes in options, inputs and files are added once for each kind of job."""
+    key = json.dumps([models, files, job.inputs, job.options], sort_keys=True)
     settings = {
         "models": list(models),
         "inputs": job.inputs,
@@ -109,98 +116,102 @@ def _settings(
         "timeout_s": job.timeout_s,
         "keep_capture": job.keep_capture,
     }
-    if decides not in checked.seen:
+    if key not in check.contents:
         folders = tuple(word for word in files if word.endswith("/"))
-        mine = {p for p in checked.digests if p in files or (folders and p.startswith(folders))}
-        for line in check_options(job.options, mine, bool(job.inputs)):
-            checked.mistakes.add(where, line)
-        named = {*models, *(str(job.options[key]) for key in FILES & job.options.keys())}
+        job_files = {p for p in check.digests if p in files or (folders and p.startswith(folders))}
+        for line in check_options(job.options, job_files, bool(job.inputs)):
+            check.mistakes.add(where, line)
+        option_paths = {*models, *(str(job.options[option]) for option in FILES & job.options.keys())}
         for part in job.inputs.split(",") if job.inputs else ():
-            if not any(_covers(part[at:], mine) for at in (0, *(n + 1 for n, c in enumerate(part) if c == ":"))):
-                checked.mistakes.add(where, f"inputs {part[:100]!r}: none of the job's files, and no folder of them")
-        if lacking := named - mine:
-            checked.mistakes.add(where, f"{min(lacking)[:100]}: none of the job's files")
-        checked.seen[decides] = _content(settings, {path: checked.digests[path] for path in mine})
-    return settings | {"content": checked.seen[decides]}
+            if not any(
+                _names_files(part[at:], job_files) for at in (0, *(n + 1 for n, c in enumerate(part) if c == ":"))
+            ):
+                check.mistakes.add(where, f"inputs {part[:100]!r}: none of the job's files, and no folder of them")
+        if missing := option_paths - job_files:
+            check.mistakes.add(where, f"{min(missing)[:100]}: none of the job's files")
+        check.contents[key] = _content_digest(settings, {path: check.digests[path] for path in job_files})
+    return settings | {"content": check.contents[key]}
 
 
-def _covers(text: str, files: set[str]) -> bool:
+def _names_files(text: str, files: set[str]) -> bool:
     path = text.rstrip("/")
-    return bool(path) and (path in files or any(one.startswith(f"{path}/") for one in files))
+    return bool(path) and (path in files or any(file.startswith(f"{path}/") for file in files))
 
 
-def _content(settings: Mapping[str, Any], digests: Mapping[str, tuple[str, int]]) -> str:
-    """Returns a digest of all that decides what a job computes: files, options, inputs, this version."""
-    bytes_of = sorted((path, list(file)) for path, file in digests.items())
-    parts = [settings["models"], settings["inputs"], settings["options"], bytes_of, __version__]
+def _content_digest(settings: Mapping[str, Any], digests: Mapping[str, tuple[str, int]]) -> str:
+    """Returns a digest of everything that a job's results depend on: files, options, inputs and the version of qverify."""
+    file_digests = sorted((path, list(file)) for path, file in digests.items())
+    parts = [settings["models"], settings["inputs"], settings["options"], file_digests, __version__]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def known_boards(scope: Scope) -> Known:
-    """Returns the tags of the boards that live workers reach, and of those that did."""
+def tags_of_boards(scope: Scope) -> BoardTags:
+    """Returns the tags of the boards that workers reach now or have reached before."""
     from qverify_farm.service.triage_engine import is_lane
     from qverify_farm.store.boards import all_boards
 
     with scope.farm.database.read() as session:
-        known = {row.name: {str(k): str(v) for k, v in (row.tags or {}).items()} for row in all_boards(session)}
-    known |= {name: dict(board.tags) for name, board in scope.farm.engine.boards().items()}
-    return {name: tags for name, tags in known.items() if not is_lane(name)}
+        board_tags = {row.name: {str(k): str(v) for k, v in (row.tags or {}).items()} for row in all_boards(session)}
+    board_tags |= {name: dict(board.tags) for name, board in scope.farm.engine.boards().items()}
+    return {name: tags for name, tags in board_tags.items() if not is_lane(name)}
 
 
-def find_files(scope: Scope, asked: Submission) -> Digests:
-    """Returns the digests and sizes of a submission's files, by path. ApiError 422 for paths that do not fit, and for bytes
-    that the project has not put."""
+def find_files(scope: Scope, submission: Submission) -> Digests:
+    """Returns the digests and sizes of a submission's files, by path. Raises ApiError 422 for illegal paths, and for files that
+    the project has not uploaded."""
     try:
-        check_paths(list(asked.files))
+        check_paths(list(submission.files))
     except UsageError as error:
         raise ApiError(422, str(error), where="files") from None
-    wanted = sorted(set(asked.files.values()))
+    digests_in_order = sorted(set(submission.files.values()))
     sizes: dict[str, int] = {}
     with scope.farm.database.read() as session:
-        for at in range(0, len(wanted), AT_ONCE):
-            part = wanted[at : at + AT_ONCE]
+        for at in range(0, len(digests_in_order), DIGESTS_PER_STATEMENT):
+            part = digests_in_order[at : at + DIGESTS_PER_STATEMENT]
             rows = session.execute(
                 select(Artifact.sha256, Artifact.size)
                 .join(ProjectArtifact, ProjectArtifact.sha256 == Artifact.sha256)
                 .where(ProjectArtifact.project == scope.project, Artifact.sha256.in_(part))
             )
             sizes |= {sha256: size for sha256, size in rows}
-    lacking = sorted(path for path, sha256 in asked.files.items() if sha256 not in sizes)
-    if lacking:
-        shown = ", ".join(lacking[:10])
+    missing = sorted(path for path, sha256 in submission.files.items() if sha256 not in sizes)
+    if missing:
+        first_missing = ", ".join(missing[:10])
         raise ApiError(
             422,
-            f"the bytes of {count(len(lacking), 'file')} are not here",
+            f"the bytes of {count(len(missing), 'file')} are not here",
             where="files",
-            got=shown,
+            got=first_missing,
             next="PUT /api/v1/artifacts/SHA256 first",
         )
-    return {path: (sha256, sizes[sha256]) for path, sha256 in asked.files.items()}
+    return {path: (sha256, sizes[sha256]) for path, sha256 in submission.files.items()}
 
 
 def submit(
     scope: Scope,
-    asked: Submission,
+    submission: Submission,
     name: str,
     kind: str,
     definition: Mapping[str, Any],
     jobs: list[NewJob],
     digests: Digests,
 ) -> Submitted:
-    """Submits jobs within the project's quota, and wakes the dispatcher."""
+    """Submits jobs, if the project's quota permits, and wakes the dispatcher."""
     import time
 
-    if len(jobs) > MOST_JOBS:
-        raise ApiError(422, f"{len(jobs)} jobs", wanted=f"at most {MOST_JOBS}")
-    whole = {"name": name, "files": {path: list(file) for path, file in digests.items()}, **definition}
-    new = NewRun(scope.project, name, scope.caller.name, whole, dict(asked.labels), kind, asked.priority)
+    if len(jobs) > MAX_JOBS:
+        raise ApiError(422, f"{len(jobs)} jobs", wanted=f"at most {MAX_JOBS}")
+    full_definition = {"name": name, "files": {path: list(file) for path, file in digests.items()}, **definition}
+    new_run = NewRun(
+        scope.project, name, scope.caller.name, full_definition, dict(submission.labels), kind, submission.priority
+    )
     with scope.farm.database.write() as session:
         project = session.get_one(Project, scope.project, with_for_update=True)
         waiting = queued_jobs(session, scope.project)
         if waiting + len(jobs) > project.quota_jobs:
             raise too_busy(f"the project's quota of {project.quota_jobs} queued jobs is full: {waiting} wait", 60)
         _mark_used(session, scope.project, digests, time.time())
-        run = submit_run(session, new, jobs)
+        run = submit_run(session, new_run, jobs)
         content = {"run": run.id, "name": name, "kind": kind, "jobs": len(jobs)}
         add_audit(session, scope.caller, scope.request, "run.submit", scope.project, **content)
     scope.farm.wake()
@@ -208,14 +219,14 @@ def submit(
 
 
 def _mark_used(session: Session, project: str, digests: Digests, now: float) -> None:
-    wanted = sorted({sha256 for sha256, _ in digests.values()})
-    for at in range(0, len(wanted), AT_ONCE):
-        part = wanted[at : at + AT_ONCE]
+    digests_in_order = sorted({sha256 for sha256, _ in digests.values()})
+    for at in range(0, len(digests_in_order), DIGESTS_PER_STATEMENT):
+        part = digests_in_order[at : at + DIGESTS_PER_STATEMENT]
         rows = (ProjectArtifact.project == project) & ProjectArtifact.sha256.in_(part)
         session.execute(update(ProjectArtifact).where(rows).values(used=now))
 
 
 def queued_jobs(session: Session, project: str) -> int:
-    """Returns how many jobs of a project wait or run."""
+    """Returns the number of jobs of a project that wait or run."""
     query = select(func.count()).select_from(Job).join(SuiteRun, SuiteRun.id == Job.run)
     return int(session.scalar(query.where(SuiteRun.project == project, Job.state.in_((QUEUED, RUNNING)))) or 0)

@@ -1,4 +1,4 @@
-"""Bearer tokens: made, found by their hash, listed, revoked. The secret is shown once and not kept."""
+"""Makes, finds, lists and revokes bearer tokens. A token's secret is shown once; the database contains only its hash."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from sqlalchemy.orm import Session
 from qverify_farm.store.tables import BrowserSession, Project, Token
 
 Role = Literal["viewer", "submitter", "admin"]
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"  # of tokens and projects
-ROLES: tuple[Role, ...] = ("viewer", "submitter", "admin")  # each may do what those before it may
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"  # names of tokens and projects
+ROLES: tuple[Role, ...] = ("viewer", "submitter", "admin")  # each includes the rights of those before it
 SECRET = re.compile(r"qv_[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. token: its id, "" for the administrator of this host. project: id, None for all projects.
-    session: hash of the browser's session, "" for who sent the token itself."""
+    """The caller of a request.
+
+    Attributes:
+        token: The token's id, or "" for the administrator of this host.
+        project: The id of the project, or None for all projects.
+        local: Whether it is the administrator of this host, without a token.
+        session: The hash of the browser's session, or "" if the request contained the token itself.
+    """
 
     token: str
     name: str
@@ -49,8 +55,8 @@ def hash_of(secret: str) -> str:
 def create_token(
     session: Session, name: str, role: str, project: str | None, days: float | None, now: float
 ) -> tuple[Token, str]:
-    """Adds a token and returns it with its secret. project: name of one that there is, None for all. days: until it
-    expires, None for never. UsageError for what does not fit."""
+    """Adds a token and returns it with its secret. project: the name of an existing project, or None for all. days: when it
+    expires, or None for never. Raises UsageError for a wrong role or project, or a name that is in use."""
     if role not in ROLES:
         raise UsageError(f"role {role[:40]!r}: wanted viewer, submitter or admin")
     row = session.scalar(select(Project).where(Project.name == project)) if project is not None else None
@@ -76,33 +82,33 @@ def create_token(
 
 
 def token_of(session: Session, secret: str) -> Token | None:
-    """Returns the token of this secret, which may be expired or revoked; None for an unknown one."""
-    wanted = hash_of(secret)
-    token = session.scalar(select(Token).where(Token.hash == wanted)) if SECRET.fullmatch(secret) else None
-    return token if token is not None and hmac.compare_digest(token.hash, wanted) else None
+    """Returns the token with this secret, which may be expired or revoked, or None if there is none."""
+    token_hash = hash_of(secret)
+    token = session.scalar(select(Token).where(Token.hash == token_hash)) if SECRET.fullmatch(secret) else None
+    return token if token is not None and hmac.compare_digest(token.hash, token_hash) else None
 
 
-def holder_of(token: Token | None, now: float, session: str = "") -> Caller | None:
-    """Returns who has this token; None for none, and for one that is expired or revoked. session: as of Caller."""
+def caller_of(token: Token | None, now: float, session: str = "") -> Caller | None:
+    """Returns the caller with this token, or None if the token is None, expired or revoked. session: Caller.session."""
     if token is None or token.revoked is not None or (token.expires is not None and token.expires <= now):
         return None
-    role = next((one for one in ROLES if one == token.role), None)
+    role = next((known_role for known_role in ROLES if known_role == token.role), None)
     return Caller(token.id, token.name, role, token.project, session=session) if role is not None else None
 
 
 def has_tokens(session: Session) -> bool:
-    """Returns whether any token was ever made, revoked ones included: then everybody needs one."""
+    """Returns whether any token exists, revoked ones included; if so, every request needs a token."""
     return bool(session.scalar(select(func.count()).select_from(Token)))
 
 
 def usable_tokens(session: Session, now: float) -> int:
-    """Returns how many tokens are neither revoked nor expired."""
+    """Returns the number of tokens that are neither revoked nor expired."""
     usable = (Token.revoked.is_(None)) & ((Token.expires.is_(None)) | (Token.expires > now))
     return int(session.scalar(select(func.count()).select_from(Token).where(usable)) or 0)
 
 
 def list_tokens(session: Session, project: str | None = None) -> list[tuple[Token, str | None]]:
-    """Returns the tokens, the newest first, with their projects' names. project: id, of which they must be."""
+    """Returns the tokens with the names of their projects, newest first. project: a project's id, or None for all."""
     query = select(Token, Project.name).outerjoin(Project, Project.id == Token.project).order_by(Token.created.desc())
     if project is not None:
         query = query.where(Token.project == project)
@@ -110,7 +116,8 @@ def list_tokens(session: Session, project: str | None = None) -> list[tuple[Toke
 
 
 def revoke_token(session: Session, text: str, now: float, project: str | None = None) -> Token | None:
-    """Revokes the token of this id or name, ends its sessions and returns it; None where there is none. project: id, of which it must be."""
+    """Revokes the token with this id or name, ends its sessions, and returns it; None if there is none. project: the id of the
+    project to which it must belong, or None."""
     query = select(Token).where((Token.id == text) | ((Token.name == text) & Token.revoked.is_(None)))
     if project is not None:
         query = query.where(Token.project == project)

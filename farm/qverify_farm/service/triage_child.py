@@ -1,4 +1,4 @@
-"""python -m qverify_farm.service.triage_child: runs `qverify triage` on files of strangers, in a process that may end."""
+"""python -m qverify_farm.service.triage_child: runs `qverify triage` on untrusted files, in a process that may crash."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 
 from qverify_farm.work.child import serve
 
-MOST = 4000  # characters of what it said
+MAX_ERROR_LENGTH = 4000  # characters
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns {"status", "said"} of {"words"}: the exit status, and the end of what the command said of mistakes."""
+    """Runs the command with the arguments request["words"]. Returns its exit status as "status" and the end of its standard
+    error as "said"."""
     from qverify.cli.main import main
 
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         status = main(["triage", *request["words"]])
-    return {"status": status, "said": said.getvalue()[-MOST:]}
+    return {"status": status, "said": errors.getvalue()[-MAX_ERROR_LENGTH:]}
 
 
-def outputs(folder: Path) -> dict[str, Path]:
-    """Returns where a triage writes what stays of it."""
+def output_paths(folder: Path) -> dict[str, Path]:
+    """Returns the paths of a triage's outputs in a folder."""
     return {"json": folder / "triage.json", "html": folder / "triage.html", "capture": folder / "capture"}
 
 

@@ -1,5 +1,5 @@
-"""An engine that adds lanes for triages to another engine: a triage takes no board, but a turn on this host. To the
-dispatcher a lane is a board, so that a triage is queued, cancelled, retried and resumed as any other job."""
+"""An engine that adds lanes for triages to another engine. A triage runs on this host and needs no board. For the dispatcher a
+lane is a board, so that a triage is queued, cancelled, retried and resumed like any other job."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from qverify.errors import QVerifyError
 from qverify_agents.deadline import Deadline, limited
 from qverify_agents.errors import LinkError
 
-from qverify_farm.engines.engine import Engine, Finished, ReachedBoard
+from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
 from qverify_farm.errors import StoreFullError
-from qverify_farm.service.triage_child import outputs
+from qverify_farm.service.triage_child import output_paths
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.child import Child, ChildDied
-from qverify_farm.work.files import FileCache
+from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_result import shortened
 from qverify_farm.work.job_task import JobResult, JobTask
 
-LANE = "this-host-triage-"  # no board may be called so
+LANE = "this-host-triage-"  # how the names of lanes begin; no board has such a name
 LANE_TAGS = {"qverify": "triage"}
-WANTED = "qverify=triage"
+TRIAGE_WANTED = "qverify=triage"
 MODULE = "qverify_farm.service.triage_child"
-MOST_PAGE = 64 << 20
+MAX_PAGE_BYTES = 64 << 20
 PAGE = "triage.html"
 
 
@@ -39,9 +39,10 @@ def is_lane(board: str) -> bool:
 
 
 class TriageEngine:
-    """An Engine over another, with lanes for triages. cache: of the files that they read. lanes: triages at a time."""
+    """A JobEngine that wraps another and adds lanes for triages. cache: the cache folder for the triages' files. lanes: the
+    number of triages that run at a time."""
 
-    def __init__(self, engine: Engine, artifacts: Artifacts, cache: Path, lanes: int):
+    def __init__(self, engine: JobEngine, artifacts: Artifacts, cache: Path, lanes: int):
         self._engine, self._artifacts, self._files = engine, artifacts, FileCache(cache)
         self._lanes = {f"{LANE}{n}": ReachedBoard(f"{LANE}{n}", "", LANE_TAGS) for n in range(1, lanes + 1)}
         self._limits: dict[str, JobLimit] = {}
@@ -50,11 +51,11 @@ class TriageEngine:
         self._closed = False
 
     def boards(self) -> Mapping[str, ReachedBoard]:
-        """Returns the other engine's boards, and the lanes."""
+        """Returns the boards of the wrapped engine, and the lanes."""
         return {**self._engine.boards(), **self._lanes}
 
     def start(self, task: JobTask, finished: Finished) -> None:
-        """Begins a triage in a lane, everything else on the other engine; never waits."""
+        """Begins a triage in a lane, or any other task on the wrapped engine; never waits."""
         if not is_lane(task.board_name):
             self._engine.start(task, finished)
             return
@@ -77,7 +78,7 @@ class TriageEngine:
         thread.start()
 
     def check_board(self, name: str, finished: Callable[[str, str], None]) -> None:
-        """Begins a health check; a lane is always well."""
+        """Begins a health check. For a lane, it always passes."""
         if is_lane(name):
             finished(name, "")
         else:
@@ -93,8 +94,8 @@ class TriageEngine:
             self._engine.cancel(job)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Ends what runs, and closes the other engine."""
-        end = time.monotonic() + timeout_s
+        """Ends the running triages, and closes the wrapped engine."""
+        deadline = time.monotonic() + timeout_s
         with self._lock:
             self._closed = True
             limits, threads = list(self._limits.values()), list(self._threads)
@@ -102,17 +103,17 @@ class TriageEngine:
             limit.cancel()
         self._engine.close(timeout_s)
         for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._files.close()
 
 
 def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLimit) -> JobResult:
-    """Runs a triage and returns its result; nothing is raised."""
+    """Runs a triage and returns its result. Expected errors become part of the result."""
     start = time.monotonic()
     fields: dict[str, Any]
     try:
-        with limited(limit), files.tree(task.files, artifacts) as tree, tempfile.TemporaryDirectory() as out:
-            fields = _run(task, tree, Path(out), artifacts)
+        with limited(limit), files.tree(task.files, artifacts) as tree, tempfile.TemporaryDirectory() as output_folder:
+            fields = _run(task, tree, Path(output_folder), artifacts)
     except ChildDied as error:
         fields = {"ending": "lost", "why": f"its process {error}"}
     except StoreFullError as error:
@@ -126,63 +127,66 @@ def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLim
     return shortened(result)
 
 
-def _run(task: JobTask, tree: Path, out: Path, artifacts: Artifacts) -> dict[str, Any]:
-    at = outputs(out)
+def _run(task: JobTask, tree: Path, output_folder: Path, artifacts: Artifacts) -> dict[str, Any]:
+    paths = output_paths(output_folder)
     child = Child(MODULE)
     try:
-        told = child.ask({"words": words_of(task, tree, at)}, Deadline(task.timeout_s))
+        answer = child.ask({"words": command_words(task, tree, paths)}, Deadline(task.timeout_s))
     finally:
         child.close()
-    if not at["json"].is_file():
-        said = str(told["said"]).replace(f"{tree}/", "").removeprefix("qverify: ")
-        return {"why": " ".join(said.split()) or f"qverify triage ended with status {told['status']}"}
+    if not paths["json"].is_file():
+        error_text = str(answer["said"]).replace(f"{tree}/", "").removeprefix("qverify: ")
+        return {"why": " ".join(error_text.split()) or f"qverify triage ended with status {answer['status']}"}
     for name in ("json", "html"):
-        _name_as_handed_in(at[name], tree)
-    document = json.loads(at["json"].read_bytes())
-    report = artifacts.put_file(at["json"]).sha256
-    return {**fields_of(document), "report": report, "capture": artifacts.put_file(_zipped(at, out)).sha256}
+        _remove_folder_names(paths[name], tree)
+    document = json.loads(paths["json"].read_bytes())
+    report = artifacts.put_file(paths["json"]).sha256
+    return {
+        **fields_of(document),
+        "report": report,
+        "capture": artifacts.put_file(_write_bundle(paths, output_folder)).sha256,
+    }
 
 
-def _name_as_handed_in(path: Path, tree: Path) -> None:
-    """Writes a file anew with the names that the files had when they were handed in: where they lie here is nobody's
-    business."""
+def _remove_folder_names(path: Path, tree: Path) -> None:
+    """Removes this host's folder from the file names in an output, so that they are as submitted."""
     if path.is_file():
         path.write_bytes(path.read_bytes().replace(f"{tree}/".encode(), b""))
 
 
-def words_of(task: JobTask, tree: Path, at: Mapping[str, Path]) -> list[str]:
-    """Returns the words of the command for a task whose files are in `tree`."""
-    asked, words = task.options, list[str]()
+def command_words(task: JobTask, tree: Path, paths: Mapping[str, Path]) -> list[str]:
+    """Returns the arguments of the command for a task. tree: the folder with the task's files. paths: the outputs' paths."""
+    options, words = task.options, list[str]()
 
     def path(name: str) -> str:
         return str(tree / name.rstrip("/"))
 
-    if asked.get("capture"):
-        words.append(path(asked["capture"]))
-    models = [*task.models, *([asked["dump"]] if asked.get("dump") else [])]
+    if options.get("capture"):
+        words.append(path(options["capture"]))
+    models = [*task.models, *([options["dump"]] if options.get("dump") else [])]
     if models:
-        words += ["-m", ",".join(path(one) for one in models)]
+        words += ["-m", ",".join(path(name) for name in models)]
     if task.inputs:
         words += ["-i", ",".join(_input(part, task, tree) for part in task.inputs.split(","))]
     for option in ("app_input", "app_output", "description"):
-        if asked.get(option):
-            words += [f"--{option.replace('_', '-')}", path(asked[option])]
-    if not asked.get("capture"):
-        words += ["--capture", str(at["capture"])]
-    return [*words, "--json", str(at["json"]), "--html", str(at["html"]), "--quiet"]
+        if options.get(option):
+            words += [f"--{option.replace('_', '-')}", path(options[option])]
+    if not options.get("capture"):
+        words += ["--capture", str(paths["capture"])]
+    return [*words, "--json", str(paths["json"]), "--html", str(paths["html"]), "--quiet"]
 
 
 def _input(part: str, task: JobTask, tree: Path) -> str:
-    known = {file.path for file in task.files}
-    for at in (-1, *(n for n, c in enumerate(part) if c == ":")):
-        name = part[at + 1 :].rstrip("/")
-        if name and any(path == name or path.startswith(f"{name}/") for path in known):
-            return f"{part[: at + 1]}{tree / name}"
+    file_paths = {file.path for file in task.files}
+    for colon in (-1, *(n for n, c in enumerate(part) if c == ":")):
+        name = part[colon + 1 :].rstrip("/")
+        if name and any(path == name or path.startswith(f"{name}/") for path in file_paths):
+            return f"{part[: colon + 1]}{tree / name}"
     raise ValueError(f"inputs {part[:100]!r}: none of the job's files, and no folder of them")
 
 
 def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a JobResult says of a triage's document: verdict, why, blame."""
+    """Returns the fields of a JobResult (verdict, why, blame) for a triage's document."""
     verdict = document.get("verdict")
     rungs = [rung for rung in document.get("rungs", []) if rung.get("verdict") == verdict]
     rung = rungs[0] if rungs and verdict != "PASSED" else {}
@@ -194,27 +198,27 @@ def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "why": f"{gate}{why}" if verdict != "PASSED" else "",
         "blame_side": str(blame.get("side", "")),
         "blame_node": str(blame.get("node", "")),
-        "nodes": tuple(str(one) for one in [blame["node"], *blame.get("also", [])] if one) if blame else (),
+        "nodes": tuple(str(name) for name in [blame["node"], *blame.get("also", [])] if name) if blame else (),
     }
 
 
-def _zipped(at: Mapping[str, Path], out: Path) -> Path:
-    """Returns a bundle of what the triage made: its page, its document, and the capture to triage again."""
-    path = out / "bundle.zip"
+def _write_bundle(paths: Mapping[str, Path], output_folder: Path) -> Path:
+    """Writes a .zip file with the triage's page, its document, and its capture, and returns the path."""
+    path = output_folder / "bundle.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
         for name in ("html", "json"):
-            if at[name].is_file():
-                bundle.write(at[name], at[name].name)
-        if at["capture"].is_dir():
-            for file in sorted(at["capture"].rglob("*")):
+            if paths[name].is_file():
+                bundle.write(paths[name], paths[name].name)
+        if paths["capture"].is_dir():
+            for file in sorted(paths["capture"].rglob("*")):
                 if file.is_file():
-                    bundle.write(file, f"capture/{file.relative_to(at['capture']).as_posix()}")
+                    bundle.write(file, f"capture/{file.relative_to(paths['capture']).as_posix()}")
     return path
 
 
 def page_of(artifacts: Artifacts, bundle: str) -> bytes:
-    """Returns the page inside a triage's bundle. bundle: its SHA-256."""
+    """Returns the page in a triage's bundle. bundle: the bundle's SHA-256."""
     with artifacts.open(bundle) as file, zipfile.ZipFile(file) as content:
-        if content.getinfo(PAGE).file_size > MOST_PAGE:
-            raise QVerifyError(f"the page is larger than {MOST_PAGE >> 20} MB; take the bundle")
+        if content.getinfo(PAGE).file_size > MAX_PAGE_BYTES:
+            raise QVerifyError(f"the page is larger than {MAX_PAGE_BYTES >> 20} MB; take the bundle")
         return content.read(PAGE)

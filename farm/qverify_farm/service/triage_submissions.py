@@ -1,60 +1,63 @@
-"""Makes a run of a triage that was submitted."""
+"""Makes a run from a submitted triage."""
 
 from __future__ import annotations
 
 from qverify_farm.service.access import Scope
 from qverify_farm.service.errors import ApiError
 from qverify_farm.service.schemas.runs import Submitted, Triage
-from qverify_farm.service.submissions import Checked, find_files, submit
-from qverify_farm.service.triage_engine import WANTED
+from qverify_farm.service.submissions import SubmissionCheck, find_files, submit
+from qverify_farm.service.triage_engine import TRIAGE_WANTED
 from qverify_farm.store.runs import NewJob
 
 PATHS = ("dump", "app_output", "app_input", "capture", "description")
 
 
-def submit_triage(scope: Scope, asked: Triage) -> Submitted:
-    """Submits a triage. ApiError 422 for what does not fit, all of it at once."""
+def submit_triage(scope: Scope, triage: Triage) -> Submitted:
+    """Submits a triage. Raises ApiError 422 with all its mistakes, and 409 if the service runs no triages."""
     if scope.farm.settings.triages < 1:
         raise ApiError(409, "this service runs no triages", next="start it with --triages 1")
-    checked = Checked(find_files(scope, asked))
-    files = set(checked.digests)
-    if not asked.capture and not asked.models:
-        checked.mistakes.add("models", "nothing to triage; wanted models, or a capture")
-    if asked.capture and (asked.models or asked.inputs or asked.dump):
-        checked.mistakes.add("capture", "a capture has its own models and inputs; wanted it alone")
-    for path in asked.models:
+    check = SubmissionCheck(find_files(scope, triage))
+    files = set(check.digests)
+    if not triage.capture and not triage.models:
+        check.mistakes.add("models", "nothing to triage; wanted models, or a capture")
+    if triage.capture and (triage.models or triage.inputs or triage.dump):
+        check.mistakes.add("capture", "a capture has its own models and inputs; wanted it alone")
+    for path in triage.models:
         if path not in files:
-            checked.mistakes.add("models", f"{path}: none of the files")
-    given = {key: getattr(asked, key) for key in PATHS if getattr(asked, key)}
-    for key, path in given.items():
-        if not _is_there(path, files):
-            checked.mistakes.add(key, f"{path}: none of the files, and no folder of them (a folder ends with /)")
-    for part in asked.inputs.split(",") if asked.inputs else ():
-        if not any(_is_there(one, files) or _is_there(f"{one}/", files) for one in _paths_in(part)):
-            checked.mistakes.add("inputs", f"{part[:100]}: none of the files, and no folder of them")
-    checked.raise_mistakes()
+            check.mistakes.add("models", f"{path}: none of the files")
+    path_options = {key: getattr(triage, key) for key in PATHS if getattr(triage, key)}
+    for key, path in path_options.items():
+        if not _is_submitted(path, files):
+            check.mistakes.add(key, f"{path}: none of the files, and no folder of them (a folder ends with /)")
+    for part in triage.inputs.split(",") if triage.inputs else ():
+        if not any(
+            _is_submitted(candidate, files) or _is_submitted(f"{candidate}/", files)
+            for candidate in _candidate_paths(part)
+        ):
+            check.mistakes.add("inputs", f"{part[:100]}: none of the files, and no folder of them")
+    check.raise_mistakes()
     settings = {
-        "models": list(asked.models),
-        "inputs": asked.inputs,
-        "options": {**given, "note": asked.note},
+        "models": list(triage.models),
+        "inputs": triage.inputs,
+        "options": {**path_options, "note": triage.note},
         "files": sorted(files),
-        "timeout_s": asked.timeout_s,
+        "timeout_s": triage.timeout_s,
         "content": "",
     }
-    name = asked.name or _named(asked)
-    job = NewJob(f"{asked.kind} {name}"[:500], name[:200], (WANTED,), settings)
-    return submit(scope, asked, name, asked.kind, {"note": asked.note}, [job], checked.digests)
+    name = triage.name or _default_name(triage)
+    job = NewJob(f"{triage.kind} {name}"[:500], name[:200], (TRIAGE_WANTED,), settings)
+    return submit(scope, triage, name, triage.kind, {"note": triage.note}, [job], check.digests)
 
 
-def _is_there(path: str, files: set[str]) -> bool:
-    return path in files or (path.endswith("/") and any(one.startswith(path) for one in files))
+def _is_submitted(path: str, files: set[str]) -> bool:
+    return path in files or (path.endswith("/") and any(candidate.startswith(path) for candidate in files))
 
 
-def _paths_in(part: str) -> list[str]:
-    """Returns what may be the path in NAME:PATH."""
+def _candidate_paths(part: str) -> list[str]:
+    """Returns the possible paths in NAME:PATH, since names and paths may contain colons."""
     return [part[at:].rstrip("/") for at in (0, *(n + 1 for n, c in enumerate(part) if c == ":"))]
 
 
-def _named(asked: Triage) -> str:
-    path = (asked.models[0] if asked.models else asked.capture).rstrip("/")
-    return path.rsplit("/", 1)[-1][:200] or asked.kind
+def _default_name(triage: Triage) -> str:
+    path = (triage.models[0] if triage.models else triage.capture).rstrip("/")
+    return path.rsplit("/", 1)[-1][:200] or triage.kind

@@ -1,4 +1,4 @@
-"""Where the artifact store keeps its bytes: a folder of this host, an object store, or a URL that fsspec opens."""
+"""The backends of the artifact store: a folder of this host, an object store, or a URL that fsspec opens."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from typing import IO, Any, Protocol
 
 from qverify.errors import UsageError
 
-LEFT_BEHIND_S = 86400.0  # after it a part that was being written belongs to nobody
+MAX_PART_AGE_S = 86400.0  # an unfinished file that is older than this is removed
 OBJECT_STORES = ("s3", "s3a", "gs", "az")
 
 
 class Backend(Protocol):
-    """Where the bytes are. key: sha/ab/cd/DIGEST."""
+    """Stores bytes under keys of the form sha/ab/cd/DIGEST."""
 
     def path_of(self, key: str) -> Path | None:
-        """Returns the file's path on this host; None where the store is elsewhere."""
+        """Returns the file's path, or None if the store is not on this host."""
 
     def size_of(self, key: str) -> int | None:
-        """Returns the bytes stored under this key; None where there are none."""
+        """Returns the size in bytes of the file with this key, or None if there is none."""
 
     def open(self, key: str) -> IO[bytes]:
-        """Returns the bytes to read. FileNotFoundError where there are none."""
+        """Opens the file with this key for reading. Raises FileNotFoundError if there is none."""
 
     def place(self, part: Path, key: str) -> None:
-        """Puts a finished file of scratch() at its key, all of it or nothing; the part may be moved."""
+        """Stores a finished file of scratch() under a key, completely or not at all. The file may be moved."""
 
     def delete(self, key: str) -> None:
-        """Removes what is under this key, if anything."""
+        """Removes the file with this key, if there is one."""
 
-    def listed(self) -> Iterator[tuple[str, int, float]]:
-        """Yields name, bytes and time (seconds since 1970) of everything stored."""
+    def entries(self) -> Iterator[tuple[str, int, float]]:
+        """Yields the name, the size in bytes and the time (seconds since 1970) of every stored file."""
 
     def scratch(self) -> Path:
-        """Returns the folder on this host where parts are written."""
+        """Returns the folder on this host in which unfinished files are written."""
 
     def free_bytes(self) -> int | None:
-        """Returns the bytes left for more; None where the store cannot know."""
+        """Returns the number of free bytes, or None if it is unknown."""
 
 
-class Folder:
+class FolderBackend:
     """A backend in a folder of this host."""
 
     def __init__(self, root: Path):
         self._root = root
         self._parts = root / "parts"
         self._parts.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _remove_left_behind(self._parts)
+        _remove_old_parts(self._parts)
 
     def path_of(self, key: str) -> Path | None:
         return self._root / key
@@ -76,9 +76,9 @@ class Folder:
     def delete(self, key: str) -> None:
         (self._root / key).unlink(missing_ok=True)
 
-    def listed(self) -> Iterator[tuple[str, int, float]]:
+    def entries(self) -> Iterator[tuple[str, int, float]]:
         for path in (self._root / "sha").glob("*/*/*"):
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            with contextlib.suppress(FileNotFoundError):  # deleted in the meantime
                 status = path.stat()
                 yield path.name, status.st_size, status.st_mtime
 
@@ -89,7 +89,7 @@ class Folder:
         return shutil.disk_usage(self._root).free
 
 
-class Elsewhere:
+class FsspecBackend:
     """A backend at a URL that fsspec opens, such as memory:// or sftp://."""
 
     def __init__(self, filesystem: Any, root: str):
@@ -117,11 +117,15 @@ class Elsewhere:
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(f"{self._root}/{key}")
 
-    def listed(self) -> Iterator[tuple[str, int, float]]:
+    def entries(self) -> Iterator[tuple[str, int, float]]:
         for path, facts in self._fs.find(f"{self._root}/sha", detail=True).items():
             times = [facts.get(key) for key in ("LastModified", "last_modified", "created", "mtime")]
-            when = next((one for one in times if one is not None), time.time())
-            yield path.rpartition("/")[2], int(facts["size"]), getattr(when, "timestamp", lambda w=when: float(w))()
+            modified = next((entry for entry in times if entry is not None), time.time())
+            yield (
+                path.rpartition("/")[2],
+                int(facts["size"]),
+                getattr(modified, "timestamp", lambda w=modified: float(w))(),
+            )
 
     def scratch(self) -> Path:
         return self._parts
@@ -130,9 +134,9 @@ class Elsewhere:
         return None
 
 
-class Objects:
-    """A backend in an object store, by obstore: s3://BUCKET/FOLDER, gs://, az://. Login and endpoint are in the environment
-    (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...)."""
+class ObjectStoreBackend:
+    """A backend in an object store (s3://BUCKET/FOLDER, gs://, az://), which uses obstore. Credentials and endpoint come from
+    environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...)."""
 
     def __init__(self, library: Any, store: Any):
         self._obstore, self._store = library, store
@@ -166,10 +170,10 @@ class Objects:
         with contextlib.suppress(FileNotFoundError):
             self._obstore.delete(self._store, key)
 
-    def listed(self) -> Iterator[tuple[str, int, float]]:
-        for some in self._obstore.list(self._store, prefix="sha"):
-            for one in some:
-                yield one["path"].rpartition("/")[2], int(one["size"]), one["last_modified"].timestamp()
+    def entries(self) -> Iterator[tuple[str, int, float]]:
+        for page in self._obstore.list(self._store, prefix="sha"):
+            for entry in page:
+                yield entry["path"].rpartition("/")[2], int(entry["size"]), entry["last_modified"].timestamp()
 
     def scratch(self) -> Path:
         return self._parts
@@ -178,27 +182,27 @@ class Objects:
         return None
 
 
-def _remove_left_behind(folder: Path) -> None:
-    """Removes the parts of processes that ended long ago."""
+def _remove_old_parts(folder: Path) -> None:
+    """Removes unfinished files of processes that ended long ago."""
     for path in folder.glob("part-*"):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < time.time() - LEFT_BEHIND_S:
+            if path.stat().st_mtime < time.time() - MAX_PART_AGE_S:
                 path.unlink()
 
 
-def elsewhere(url: str) -> Backend:
-    """Returns the backend at this URL. UsageError where it cannot be used."""
+def backend_for_url(url: str) -> Backend:
+    """Returns the backend for a URL. Raises UsageError if it cannot be used."""
     scheme = url.partition("://")[0]
     try:
         if scheme in OBJECT_STORES:
             import obstore
             from obstore.store import from_url
 
-            return Objects(obstore, from_url(url))
+            return ObjectStoreBackend(obstore, from_url(url))
         import fsspec
 
-        return Elsewhere(*fsspec.url_to_fs(url))
+        return FsspecBackend(*fsspec.url_to_fs(url))
     except ModuleNotFoundError as error:
         raise UsageError(f"--artifacts {scheme}://: needs {error.name}; pip install 'qverify[s3]'") from None
-    except Exception as error:  # each library has errors of its own for a URL that it does not take
+    except Exception as error:  # each library has its own exceptions for a wrong URL
         raise UsageError(f"--artifacts {url}: {' '.join(str(error).split())[:300]}") from error

@@ -1,4 +1,4 @@
-"""Rows of artifacts: which bytes there are, and which projects may read them."""
+"""Database rows of artifacts: which artifacts are stored, and which projects may read them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ from qverify_farm.store.tables import Artifact, ProjectArtifact
 def keep_artifact(
     session: Session, project: str, sha256: str, size: int, now: float, *, name: str = "", kind: str = "file"
 ) -> None:
-    """Writes that these bytes are stored and that a project has them; again only changes when they were used last.
+    """Adds an artifact, and adds it to a project. If the project has it already, only the time of its last use changes.
     kind: file, report, capture, bundle or page."""
-    artifact, of_project = _statements(session.get_bind().dialect.name)
+    artifact, project_artifact = _statements(session.get_bind().dialect.name)
     session.execute(artifact, {"sha256": sha256, "size": size, "created": now})
-    session.execute(of_project, {"project": project, "sha256": sha256, "name": name[:500], "kind": kind, "used": now})
+    session.execute(
+        project_artifact, {"project": project, "sha256": sha256, "name": name[:500], "kind": kind, "used": now}
+    )
 
 
 @cache
 def _statements(dialect: str) -> tuple[Any, Any]:
-    """Returns the statements that add a row of each table, which every job writes: one of the database instead of several
-    of the mapper."""
+    """Returns the two statements of keep_artifact(). Every job runs them; the ORM would need several statements for each."""
     insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert
-    of_project = insert(ProjectArtifact)
+    project_artifact = insert(ProjectArtifact)
     return (
         insert(Artifact).on_conflict_do_nothing(index_elements=["sha256"]),
-        of_project.on_conflict_do_update(index_elements=["project", "sha256"], set_={"used": of_project.excluded.used}),
+        project_artifact.on_conflict_do_update(
+            index_elements=["project", "sha256"], set_={"used": project_artifact.excluded.used}
+        ),
     )
 
 
 def may_read(session: Session, project: str, sha256: str) -> bool:
-    """Returns whether a project has these bytes."""
+    """Returns whether an artifact belongs to a project, which may then read it."""
     return session.get(ProjectArtifact, {"project": project, "sha256": sha256}) is not None

@@ -1,4 +1,4 @@
-"""The artifact store: bytes under their SHA-256, in a folder (sha/ab/cd/DIGEST) or at an fsspec URL."""
+"""The artifact store: bytes under their SHA-256, in a folder (sha/ab/cd/DIGEST), an object store, or at an fsspec URL."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import BinaryIO
 from qverify.errors import UsageError
 
 from qverify_farm.errors import ArtifactError, StoreFullError
-from qverify_farm.store.artifact_backends import Backend, Folder, elsewhere
+from qverify_farm.store.artifact_backends import Backend, FolderBackend, backend_for_url
 
-PIECE = 1 << 20  # bytes read or written at a time
-KEEP_FREE_BYTES = 64 << 20  # of a local disk: the database beside the store needs room, too
+PIECE_BYTES = 1 << 20  # bytes read or written at a time
+KEEP_FREE_BYTES = 64 << 20  # bytes of a local disk that stay free, since the database may be on the same disk
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes in the store. sha256: their digest, 64 hexadecimal digits. size: bytes."""
+    """An artifact in the store: its SHA-256 as 64 hexadecimal digits, and its size in bytes."""
 
     sha256: str
     size: int
@@ -33,27 +33,27 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """files and bytes: of everything stored. free_bytes: left for more, None where the store cannot know."""
+    """The number of stored files, their total size in bytes, and the number of free bytes (None if it is unknown)."""
 
     files: int
     bytes: int
     free_bytes: int | None
 
 
-class Writing:
-    """Bytes on their way into the store, in a file of its scratch folder: memory stays constant. limit: bytes, at most."""
+class ArtifactWriter:
+    """Writes a new artifact into a file of the scratch folder. limit: the largest permitted size in bytes, or None."""
 
     def __init__(self, file: BinaryIO, limit: int | None):
         self._file, self._limit = file, limit
         self._hash, self.size = hashlib.sha256(), 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends bytes. UsageError above the limit, StoreFullError on a full disk."""
+        """Appends bytes. Raises UsageError above the limit, and StoreFullError on a full disk."""
         self.size += len(data)
         if self._limit is not None and self.size > self._limit:
             raise UsageError(f"more than {self._limit} bytes")
         self._hash.update(data)
-        with _full_disk_told():
+        with _raise_store_full():
             self._file.write(data)
 
     @property
@@ -62,43 +62,43 @@ class Writing:
 
 
 class Artifacts:
-    """The store at a URL. Whatever is put under a digest is never changed, and what is read is checked against it:
-    ArtifactError for bytes that are missing or others. StoreFullError where there is no room."""
+    """The artifact store at a URL. A stored artifact never changes, and its bytes are checked against the digest when they are
+    read: ArtifactError is raised if they are missing or damaged. StoreFullError is raised if there is no room to write."""
 
     def __init__(self, url: str, backend: Backend):
         self.url, self._backend = url, backend
-        self._known_good: dict[str, tuple[int, int]] = {}  # size and time of local files whose digest was checked
+        self._checked: dict[str, tuple[int, int]] = {}  # size and time of the local files with a checked digest
 
     @contextlib.contextmanager
-    def writing(self, limit: int | None = None, expected: str = "") -> Iterator[Writing]:
-        """Yields a Writing; what it was given is in the store after the block, and nothing is after an exception.
-        expected: the digest it must have, "" for any; ArtifactError where it has another."""
-        with _full_disk_told():
+    def writer(self, limit: int | None = None, expected: str = "") -> Iterator[ArtifactWriter]:
+        """Yields a writer. Its bytes are in the store after the `with` block, unless there was an exception. expected: the
+        required digest, or "" for any; ArtifactError is raised if the bytes have another."""
+        with _raise_store_full():
             free = self._backend.free_bytes()
             if free is not None and free < KEEP_FREE_BYTES:
                 raise StoreFullError(f"{self.url}: {free >> 20} MB are free, {KEEP_FREE_BYTES >> 20} MB must stay so")
             handle, name = tempfile.mkstemp(dir=self._backend.scratch(), prefix="part-")
         part = Path(name)
         try:
-            with _full_disk_told(), os.fdopen(handle, "wb") as file:
-                writing = Writing(file, limit)
-                yield writing
-            stored = writing.stored
+            with _raise_store_full(), os.fdopen(handle, "wb") as file:
+                writer = ArtifactWriter(file, limit)
+                yield writer
+            stored = writer.stored
             if expected and stored.sha256 != expected:
                 raise ArtifactError(f"SHA-256 is {stored.sha256}, wanted {expected}")
             key = key_of(stored.sha256)
-            if self._backend.size_of(key) != stored.size:  # a file that a crash cut short is replaced
-                with _full_disk_told():
+            if self._backend.size_of(key) != stored.size:  # a file that was truncated by a crash is replaced
+                with _raise_store_full():
                     self._backend.place(part, key)
         finally:
             part.unlink(missing_ok=True)
 
     def put_stream(self, pieces: Iterable[bytes], limit: int | None = None, expected: str = "") -> Stored:
-        """Stores the pieces, one after the other, and returns their digest and size. As writing()."""
-        with self.writing(limit, expected) as writing:
+        """Stores the concatenated pieces and returns their digest and size. Arguments and errors are as for writer()."""
+        with self.writer(limit, expected) as writer:
             for piece in pieces:
-                writing.write(piece)
-        return writing.stored
+                writer.write(piece)
+        return writer.stored
 
     def put_bytes(self, data: bytes) -> Stored:
         """Stores these bytes and returns their digest and size."""
@@ -108,46 +108,46 @@ class Artifacts:
         return self.put_stream([data])
 
     def put_file(self, path: str | os.PathLike[str], limit: int | None = None) -> Stored:
-        """Stores the bytes of a file as they are while it is read once, and returns their digest and size."""
+        """Stores the bytes of a file, which is read once, and returns their digest and size."""
         with open(path, "rb") as file:
-            return self.put_stream(iter(lambda: file.read(PIECE), b""), limit)
+            return self.put_stream(iter(lambda: file.read(PIECE_BYTES), b""), limit)
 
     def exists(self, sha256: str) -> bool:
         return self._backend.size_of(key_of(sha256)) is not None
 
     def size_of(self, sha256: str) -> int | None:
-        """Returns the bytes stored under this digest; None where there are none."""
+        """Returns the size of an artifact in bytes, or None if it is not stored."""
         return self._backend.size_of(key_of(sha256))
 
     def pieces(self, sha256: str) -> Iterator[bytes]:
-        """Yields the bytes in pieces. ArtifactError at the end where they are others than the digest says: who reads
-        must not use them before."""
-        seen = hashlib.sha256()
+        """Yields the bytes of an artifact in pieces. If they do not match the digest, ArtifactError is raised at the end, so
+        the caller must not use them before."""
+        digest = hashlib.sha256()
         try:
             with self._backend.open(key_of(sha256)) as file:
-                while piece := file.read(PIECE):
-                    seen.update(piece)
+                while piece := file.read(PIECE_BYTES):
+                    digest.update(piece)
                     yield piece
         except FileNotFoundError:
             raise ArtifactError(f"{self.url}: nothing is stored under {sha256}") from None
-        if seen.hexdigest() != sha256:
-            raise ArtifactError(f"{self.url}: {sha256}: its bytes were damaged; their SHA-256 is {seen.hexdigest()}")
+        if digest.hexdigest() != sha256:
+            raise ArtifactError(f"{self.url}: {sha256}: its bytes were damaged; their SHA-256 is {digest.hexdigest()}")
 
     def read(self, sha256: str, limit: int = 1 << 30) -> bytes:
-        """Returns the bytes, checked. ArtifactError for more than `limit`, before any are read."""
+        """Returns the checked bytes of an artifact. Raises ArtifactError, without reading it, if it is larger than `limit`."""
         size = self.size_of(sha256)
         if size is not None and size > limit:
             raise ArtifactError(f"{self.url}: {sha256}: {size} bytes, wanted at most {limit}")
         return b"".join(self.pieces(sha256))
 
     def open(self, sha256: str) -> BinaryIO:
-        """Returns the bytes, checked, as a file to read at any place; one that is closed is gone."""
+        """Returns the checked bytes of an artifact as a seekable file. A temporary file is removed when it is closed."""
         path = self.path_of(sha256)
         if path is not None:
             return path.open("rb")
         copy = tempfile.TemporaryFile(dir=self._backend.scratch())  # noqa: SIM115  the caller closes it
         try:
-            with _full_disk_told():
+            with _raise_store_full():
                 copy.writelines(self.pieces(sha256))
             copy.seek(0)
             return copy
@@ -156,9 +156,9 @@ class Artifacts:
             raise
 
     def copy_to(self, sha256: str, path: str | os.PathLike[str]) -> None:
-        """Writes the bytes, checked, into a new file: all of it or nothing."""
+        """Writes the checked bytes of an artifact into a new file, completely or not at all."""
         target = Path(path)
-        with _full_disk_told():
+        with _raise_store_full():
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=".part-")
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -169,8 +169,8 @@ class Artifacts:
                 raise
 
     def path_of(self, sha256: str) -> Path | None:
-        """Returns the path of the bytes on this host, checked when they are first asked for; None where the store is
-        elsewhere. Nobody may write to it."""
+        """Returns the path of an artifact, or None if the store is not on this host. The bytes are checked the first time. The
+        caller must not write to the file."""
         path = self._backend.path_of(key_of(sha256))
         if path is None:
             return None
@@ -179,49 +179,50 @@ class Artifacts:
         except FileNotFoundError:
             raise ArtifactError(f"{self.url}: nothing is stored under {sha256}") from None
         state = (status.st_size, status.st_mtime_ns)
-        if self._known_good.get(sha256) != state:
+        if self._checked.get(sha256) != state:
             for _ in self.pieces(sha256):
                 pass
-            if len(self._known_good) > 10_000:
-                self._known_good.clear()
-            self._known_good[sha256] = state
+            if len(self._checked) > 10_000:
+                self._checked.clear()
+            self._checked[sha256] = state
         return path
 
     def delete(self, sha256: str) -> None:
-        """Removes the bytes; nothing happens where there are none."""
-        self._known_good.pop(sha256, None)
+        """Removes an artifact, if it is stored."""
+        self._checked.pop(sha256, None)
         self._backend.delete(key_of(sha256))
 
-    def listed(self) -> Iterator[tuple[Stored, float]]:
-        """Yields everything stored, and when it was (seconds since 1970)."""
-        for name, size, time_s in self._backend.listed():
+    def entries(self) -> Iterator[tuple[Stored, float]]:
+        """Yields every artifact and the time at which it was stored (seconds since 1970)."""
+        for name, size, time_s in self._backend.entries():
             if re.fullmatch(r"[0-9a-f]{64}", name):
                 yield Stored(name, size), time_s
 
     def usage(self) -> Usage:
-        """Returns what is stored, counted one by one, and what is free."""
-        sizes = [stored.size for stored, _ in self.listed()]
+        """Returns the number and the size of all artifacts, by listing them, and the free space."""
+        sizes = [stored.size for stored, _ in self.entries()]
         return Usage(len(sizes), sum(sizes), self._backend.free_bytes())
 
     def free_bytes(self) -> int | None:
-        """Returns the bytes left for more; None where the store cannot know."""
+        """Returns the number of free bytes, or None if it is unknown."""
         return self._backend.free_bytes()
 
     def has_room(self) -> bool:
-        """Returns whether more can be written."""
+        """Returns whether there is room to write more."""
         free = self._backend.free_bytes()
         return free is None or free >= KEEP_FREE_BYTES
 
 
 def key_of(sha256: str) -> str:
-    """Returns where the bytes of this digest are. ArtifactError for what is no digest, such as a path."""
+    """Returns the backend's key for a digest. Raises ArtifactError for anything that is not a digest, such as a path."""
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise ArtifactError(f"{sha256[:80]!r} is no SHA-256: wanted 64 hexadecimal digits")
     return f"sha/{sha256[:2]}/{sha256[2:4]}/{sha256}"
 
 
 @contextlib.contextmanager
-def _full_disk_told() -> Iterator[None]:
+def _raise_store_full() -> Iterator[None]:
+    """Turns an OSError about a full disk into StoreFullError."""
     try:
         yield
     except OSError as error:
@@ -231,15 +232,15 @@ def _full_disk_told() -> Iterator[None]:
 
 
 def open_artifacts(url: str = "") -> Artifacts:
-    """Returns the store at a folder's path, a file:// URL or one of fsspec (s3:// needs qverify[s3]); "" is
-    default_folder(). UsageError where it cannot be used."""
+    """Returns the store at a folder's path, a file:// URL or a URL of fsspec (s3:// needs qverify[s3]); "" stands for
+    default_folder(). Raises UsageError if it cannot be used."""
     if "://" not in url or url.startswith("file://"):
         folder = Path(url.removeprefix("file://") or default_folder()).absolute()
         try:
-            return Artifacts(str(folder), Folder(folder))
+            return Artifacts(str(folder), FolderBackend(folder))
         except OSError as error:
             raise UsageError(f"{folder}: {error.strerror}; wanted a folder for artifacts") from error
-    return Artifacts(url, elsewhere(url))
+    return Artifacts(url, backend_for_url(url))
 
 
 def state_folder() -> Path:

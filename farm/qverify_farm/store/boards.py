@@ -1,4 +1,4 @@
-"""Rows of boards: what is known of each, and its state."""
+"""Database rows of boards and their states."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from qverify_farm.store.tables import Board
 
 
 def all_boards(session: Session) -> list[Board]:
-    """Returns the boards by name."""
+    """Returns all boards, sorted by name."""
     return list(session.scalars(select(Board).order_by(Board.name)))
 
 
 def ensure_board(session: Session, name: str, now: float) -> Board:
-    """Returns the row of a board, made (offline) where it is missing."""
-    found = session.get(Board, name)
-    if found is None:
-        found = Board(name=name, state=OFFLINE, since=now, reason="")
+    """Returns the row of a board. A missing row is added, with the state offline."""
+    board = session.get(Board, name)
+    if board is None:
+        board = Board(name=name, state=OFFLINE, since=now, reason="")
         try:
             with session.begin_nested():
-                session.add(found)
-        except IntegrityError:  # another connection made it meanwhile
-            found = session.get_one(Board, name, populate_existing=True)
-    return found
+                session.add(board)
+        except IntegrityError:  # another connection has just added it
+            board = session.get_one(Board, name, populate_existing=True)
+    return board
 
 
 def change_board(session: Session, name: str, now: float, values: Mapping[str, Any]) -> Board:
-    """Changes a board's row, and tells so by an event where its state is another one."""
+    """Changes a board's row. If its state changes, an event is added."""
     board = ensure_board(session, name, now)
-    before = board.state
+    old_state = board.state
     for key, value in values.items():
         setattr(board, key, value)
-    if board.state != before:
+    if board.state != old_state:
         board.since = now
         add_event(session, "board", {"board": name, "state": board.state, "reason": board.reason, "job": board.job})
     return board
 
 
 def known_tags(boards: Iterable[Board]) -> list[str]:
-    """Returns the tags of these boards, as key=value."""
+    """Returns the sorted tags of these boards as key=value, each once."""
     return sorted({f"{key}={value}" for board in boards for key, value in (board.tags or {}).items()})

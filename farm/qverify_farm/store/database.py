@@ -1,4 +1,4 @@
-"""The farm's database: SQLite in a file, or PostgreSQL by its URL; brought to this version's schema when it is opened."""
+"""The farm's database: an SQLite file, or PostgreSQL at a URL. It is migrated to this version's schema when it is opened."""
 
 from __future__ import annotations
 
@@ -17,69 +17,76 @@ from sqlalchemy.orm import Session
 
 from qverify_farm.errors import DatabaseError, NewerSchemaError, OwnedError
 from qverify_farm.store.artifacts import state_folder
-from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, shown
+from qverify_farm.store.owner import Owner, PostgresOwner, SqliteOwner, url_without_password
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-SCHEMA = "0002"  # the newest revision of migrations/versions
-MIGRATION = "a migration of the schema"
-MIGRATION_S = 10.0  # how long who only looks waits for the owner's migration
-BUSY_S = 30.0  # how long a connection waits for another one's transaction
+SCHEMA_REVISION = "0002"  # the newest revision of migrations/versions
+MIGRATION_OWNER = "a migration of the schema"
+MIGRATION_WAIT_S = 10.0  # longest wait for a migration by another process
+BUSY_TIMEOUT_S = 30.0  # longest wait of a connection for another one's transaction
 
 
 class Database:
-    """An open database. read() and write() give sessions; use each in one thread only. url: without a password."""
+    """An open database. A session of read() or write() must be used in one thread only. `url` has no password."""
 
     def __init__(self, engine: Engine, owner: Owner | None):
-        self._reads, self._owner = engine, owner
-        self._writes = engine.execution_options(qverify_writes=True)
-        self.url = shown(engine.url)
+        self._read_engine, self._owner = engine, owner
+        self._write_engine = engine.execution_options(qverify_writes=True)
+        self.url = url_without_password(engine.url)
         self.dialect = engine.dialect.name  # sqlite or postgresql
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """Yields a session that sees one state of SQLite, or of PostgreSQL what is committed at each statement; it changes nothing."""
-        with Session(self._reads, expire_on_commit=False) as session:
+        """Yields a session for reading. With SQLite it sees one state of the database; with PostgreSQL each statement sees
+        what has been committed before."""
+        with Session(self._read_engine, expire_on_commit=False) as session:
             yield session
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
-        """Yields a session of one transaction: all of it is kept after the block, nothing after an exception. In SQLite
-        it waits for other writers at its beginning, so that it never fails half-way."""
-        with Session(self._writes, expire_on_commit=False) as session, session.begin():
+        """Yields a session with one transaction, which is committed after the `with` block, or rolled back after an exception.
+        With SQLite it waits for other writers at its beginning, so that it does not fail half-way."""
+        with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     def check_owned(self) -> None:
-        """Takes the owner's lock again where a broken connection lost it. OwnedError where another process has it by now:
-        the caller must stop. Nothing for a database that was opened without an owner."""
+        """Takes the owner's lock again if a broken connection lost it. Raises OwnedError if another process has it now; the
+        caller must stop. Does nothing for a database that was opened without an owner."""
         if self._owner is not None:
             self._owner.keep()
 
     def close(self) -> None:
-        """Closes the connections and gives up the owner's lock."""
-        self._reads.dispose()
+        """Closes the connections and releases the owner's lock."""
+        self._read_engine.dispose()
         if self._owner is not None:
             self._owner.close()
 
 
 def open_database(url: str = "", owner: str = "") -> Database:
-    """Returns the database at a URL (postgresql://USER@HOST/NAME; a file's path or sqlite:///FILE), by default farm.db in
-    the state folder, made where it is missing and migrated where it is older. owner: name of the process that dispatches
-    its jobs; one at a time, so that OwnedError tells a second one who has it. "" opens it beside an owner.
-    DatabaseError where it cannot be used, NewerSchemaError where a later version has written it."""
+    """Opens a database. A missing SQLite file is created, and an older schema is migrated.
+
+    Args:
+        url: postgresql://USER@HOST/NAME, sqlite:///FILE or a file's path; "" for farm.db in the state folder.
+        owner: The name of this process if it dispatches the database's jobs, which only one process at a time may do; "" to
+            open the database beside an owner.
+
+    Raises OwnedError, with the holder's name, if the database has another owner; DatabaseError if it cannot be used; and
+    NewerSchemaError if a later version wrote it.
+    """
     engine = _engine(url)
-    held: Owner | None = None
+    owner_lock: Owner | None = None
     try:
-        held = _owner(engine, owner) if owner else None
-        _bring_up_to_date(engine, held)
-        return Database(engine, held)
+        owner_lock = _take_ownership(engine, owner) if owner else None
+        _bring_up_to_date(engine, owner_lock)
+        return Database(engine, owner_lock)
     except BaseException as error:
         engine.dispose()
-        if held is not None:
-            held.close()
+        if owner_lock is not None:
+            owner_lock.close()
         if isinstance(error, SQLAlchemyError):
-            where = shown(engine.url)
+            where = url_without_password(engine.url)
             raise DatabaseError(f"{where}: {_reason(error)}") from error
         raise
 
@@ -118,18 +125,23 @@ def _sqlite(url: sqlalchemy.URL) -> Engine:
     path = Path(url.database).absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # else its files would be for all to read
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # otherwise SQLite would create it readable for everyone
     except OSError as error:
         raise DatabaseError(f"{path}: {error.strerror}; wanted a file to write for the database") from error
-    engine = sqlalchemy.create_engine(url.set(database=str(path)), connect_args={"timeout": BUSY_S})
+    engine = sqlalchemy.create_engine(url.set(database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
 
 
 def _configure(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # sqlite3 begins no transaction of its own; _begin does
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"busy_timeout={int(BUSY_S * 1000)}"):
+    connection.isolation_level = None  # sqlite3 must not begin transactions; _begin does
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+        f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -138,14 +150,14 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _owner(engine: Engine, name: str) -> Owner:
-    """Takes the owner's lock; a migration of another process is waited for."""
-    end = time.monotonic() + MIGRATION_S
+def _take_ownership(engine: Engine, name: str) -> Owner:
+    """Takes the owner's lock. Waits if another process is migrating the database."""
+    deadline = time.monotonic() + MIGRATION_WAIT_S
     while True:
         try:
             return _take_lock(engine, name)
         except OwnedError as error:
-            if not error.holder.startswith(MIGRATION) or time.monotonic() >= end:
+            if not error.holder.startswith(MIGRATION_OWNER) or time.monotonic() >= deadline:
                 raise
         time.sleep(0.1)
 
@@ -157,43 +169,44 @@ def _take_lock(engine: Engine, name: str) -> Owner:
 
 
 def revision_of(engine: Engine) -> str:
-    """Returns the revision of the database's schema, "" for an empty database."""
+    """Returns the revision of the database's schema, or "" for an empty database."""
     if not sqlalchemy.inspect(engine).has_table("alembic_version"):
         return ""
     with engine.connect() as connection:
         return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() or "")
 
 
-def _bring_up_to_date(engine: Engine, held: Owner | None) -> None:
-    """Runs the migrations that are missing, as the owner. Of two that open an old database at once, one waits for the
-    other; a database that its owner leaves as it is, is refused."""
-    end = time.monotonic() + MIGRATION_S
-    while revision_of(engine) != SCHEMA:
+def _bring_up_to_date(engine: Engine, owner_lock: Owner | None) -> None:
+    """Runs the missing migrations while holding the owner's lock. If another process holds it, waits for that process to
+    migrate, and raises OwnedError if it does not do so in time."""
+    deadline = time.monotonic() + MIGRATION_WAIT_S
+    while revision_of(engine) != SCHEMA_REVISION:
         try:
-            mine = held or _owner(engine, MIGRATION)
+            migration_lock = owner_lock or _take_ownership(engine, MIGRATION_OWNER)
         except OwnedError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise
             time.sleep(0.1)
             continue
         try:
             migrate(engine)
         finally:
-            if held is None:
-                mine.close()
+            if owner_lock is None:
+                migration_lock.close()
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    """Brings the schema to a revision, in one transaction. NewerSchemaError for one that this version does not know."""
+    """Migrates the schema to a revision in one transaction. Raises NewerSchemaError if this version does not know the present
+    revision."""
     from alembic import command
 
-    config, found = _migrations(), revision_of(engine)
-    if found and found not in known_revisions():
+    config, revision_found = _migrations(), revision_of(engine)
+    if revision_found and revision_found not in known_revisions():
         raise NewerSchemaError(
-            f"{shown(engine.url)}: its schema is {found}, and this version of qverify knows "
-            f"{SCHEMA} at most. Next: use the later version that wrote it, or restore a backup"
+            f"{url_without_password(engine.url)}: its schema is {revision_found}, and this version of qverify knows "
+            f"{SCHEMA_REVISION} at most. Next: use the later version that wrote it, or restore a backup"
         )
-    with _unreferenced(engine) as connection, connection.begin():
+    with _migration_connection(engine) as connection, connection.begin():
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         if engine.dialect.name == "sqlite" and (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()):
@@ -201,7 +214,7 @@ def migrate(engine: Engine, revision: str = "head") -> None:
 
 
 def known_revisions() -> set[str]:
-    """Returns the revisions of the schema that this version can migrate from, its own included."""
+    """Returns the schema revisions that this version knows."""
     from alembic.script import ScriptDirectory
 
     return {script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()}
@@ -218,7 +231,7 @@ def _migrations() -> Config:
 
 @contextlib.contextmanager
 def scratch_database(folder: Path, revision: str) -> Iterator[Engine]:
-    """Yields an empty SQLite database of an earlier schema, in a folder of its own."""
+    """Yields an empty SQLite database with the schema of a revision, in this folder."""
     engine = _sqlite(sqlalchemy.make_url(f"sqlite:///{folder / 'scratch.db'}"))
     try:
         migrate(engine, revision)
@@ -227,16 +240,17 @@ def scratch_database(folder: Path, revision: str) -> Iterator[Engine]:
         engine.dispose()
 
 
-def is_missing(url: str = "") -> str:
-    """Returns the path of an SQLite file that is not there; "" for one that is, and for any other database."""
+def missing_file(url: str = "") -> str:
+    """Returns the path of the SQLite file if it does not exist, otherwise "". For other databases it returns ""."""
     engine_url = url or default_url()
     path = engine_url.removeprefix("sqlite:///")
     return path if ("://" not in path) and not Path(path).exists() else ""
 
 
 @contextlib.contextmanager
-def _unreferenced(engine: Engine) -> Iterator[Connection]:
-    """Yields a connection to migrate with: SQLite, which copies a table to change it, checks references at the end."""
+def _migration_connection(engine: Engine) -> Iterator[Connection]:
+    """Yields a connection for a migration. With SQLite, which copies a table to change it, foreign keys are off during the
+    migration."""
     with engine.execution_options(qverify_writes=True).connect() as connection:
         if engine.dialect.name == "sqlite":
             _pragma(connection, "foreign_keys=OFF")
@@ -248,11 +262,11 @@ def _unreferenced(engine: Engine) -> Iterator[Connection]:
 
 
 def _pragma(connection: Connection, setting: str) -> None:
-    raw: Any = connection.connection.dbapi_connection  # SQLAlchemy would begin a transaction first
-    raw.execute(f"PRAGMA {setting}")
+    dbapi_connection: Any = connection.connection.dbapi_connection  # SQLAlchemy would begin a transaction first
+    dbapi_connection.execute(f"PRAGMA {setting}")
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    """Returns the driver's own words, one line, without statements."""
+    """Returns the database driver's message as one line, without the SQL statement."""
     cause = getattr(error, "orig", None) or error
     return " ".join(str(cause).split())[:300]

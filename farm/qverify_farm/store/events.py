@@ -1,4 +1,4 @@
-"""Rows of events: what happened, in order, for who watches."""
+"""Database rows of events, in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from qverify_farm.store.tables import Event
 def add_event(
     session: Session, kind: str, content: dict[str, Any], *, run: str | None = None, project: str | None = None
 ) -> None:
-    """Adds an event. kind: run, job or board. project: None for what all projects may see: boards."""
+    """Adds an event. kind: run, job or board. project: the project's id, or None for an event that all projects may see."""
     session.add(Event(time=time.time(), kind=kind, content=content, run=run, project=project))
 
 
 def events_after(
-    session: Session, number: int, *, run: str | None = None, project: str | None = None, most: int = 500
+    session: Session, number: int, *, run: str | None = None, project: str | None = None, limit: int = 500
 ) -> list[Event]:
-    """Returns the events of larger numbers, the oldest first. project: id; its own and those of boards."""
-    query = select(Event).where(Event.number > number).order_by(Event.number).limit(most)
+    """Returns the events with larger numbers, the oldest first. project: a project's id, to get its events and those for all
+    projects only."""
+    query = select(Event).where(Event.number > number).order_by(Event.number).limit(limit)
     if run is not None:
         query = query.where(Event.run == run)
     if project is not None:
@@ -31,10 +32,10 @@ def events_after(
 
 
 def last_event(session: Session) -> int:
-    """Returns the number of the newest event, 0 where there is none."""
+    """Returns the number of the newest event, or 0 if there is none."""
     return int(session.scalar(select(func.max(Event.number))) or 0)
 
 
 def forget_events(session: Session, before: float) -> None:
-    """Removes the events of before this time (seconds since 1970)."""
+    """Removes the events before this time (seconds since 1970)."""
     session.execute(delete(Event).where(Event.time < before))

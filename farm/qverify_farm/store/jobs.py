@@ -1,4 +1,4 @@
-"""Rows of jobs and their attempts: given out, ended exactly once, queued again."""
+"""Database rows of jobs and their attempts. An attempt is ended exactly once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 from qverify_farm.store.states import CANCELLED, DONE, INCONCLUSIVE, QUEUED, RUNNING
 from qverify_farm.store.tables import Attempt, Job, SuiteRun
 
-AT_ONCE = 500
+ROWS_PER_FETCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A queued job, as little of it as the scheduler needs. created: of its run. tried: boards where it was
+class WaitingJob:
+    """The fields of a queued job that the scheduler needs. created: the time of its run. tried: the boards on which it was
     INCONCLUSIVE."""
 
     id: str
@@ -31,64 +31,66 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """An attempt that begins."""
+class NewAttempt:
+    """An attempt that is about to begin."""
 
     job: str
-    attempt: int
+    number: int
     board: str
 
 
-def waiting_jobs(session: Session, run: str | None = None) -> Iterator[Waiting]:
-    """Yields the queued jobs, of one run or of all, in the order of runs and places."""
-    of = (Job.run == run) if run is not None else (Job.state == QUEUED)
+def waiting_jobs(session: Session, run: str | None = None) -> Iterator[WaitingJob]:
+    """Yields the queued jobs of one run or of all runs, by the age of the run and the job's place in it."""
+    condition = (Job.run == run) if run is not None else (Job.state == QUEUED)
     tried: dict[str, set[str]] = {}
     for job, board in session.execute(
         select(Attempt.job, Attempt.board)
         .join(Job, Job.id == Attempt.job)
-        .where(Job.state == QUEUED, of, Attempt.verdict == INCONCLUSIVE)
+        .where(Job.state == QUEUED, condition, Attempt.verdict == INCONCLUSIVE)
     ):
         tried.setdefault(job, set()).add(board)
     columns = (Job.id, Job.run, Job.number, SuiteRun.submitter, SuiteRun.priority, SuiteRun.created, Job.wanted)
     rows = session.execute(
         select(*columns)
         .join(SuiteRun, SuiteRun.id == Job.run)
-        .where(Job.state == QUEUED, SuiteRun.state == RUNNING, of)
+        .where(Job.state == QUEUED, SuiteRun.state == RUNNING, condition)
         .order_by(SuiteRun.created, Job.number)
-        .execution_options(yield_per=AT_ONCE)
+        .execution_options(yield_per=ROWS_PER_FETCH)
     )
     for row in rows:
         id_, of_run, number, submitter, priority, created, wanted = row
-        fits, been = tuple(str(one) for one in wanted), frozenset(tried.get(id_, ()))
-        yield Waiting(id_, of_run, number, submitter, priority, created, fits, been)
+        wanted_words, tried_boards = tuple(str(word) for word in wanted), frozenset(tried.get(id_, ()))
+        yield WaitingJob(id_, of_run, number, submitter, priority, created, wanted_words, tried_boards)
 
 
-def begin_attempt(session: Session, begun: Begun, now: float) -> bool:
-    """Writes that an attempt runs; False where its job waits no longer. Writing the same again changes nothing."""
-    given = {"_job": begun.job, "_attempt": begun.attempt, "board": begun.board, "started": now}
-    if not _changed_one(session.execute(_BEGIN, given)):
+def begin_attempt(session: Session, attempt: NewAttempt, now: float) -> bool:
+    """Writes that an attempt has begun. Returns False if its job does not wait any more. Repeating the call changes nothing."""
+    parameters = {"_job": attempt.job, "_attempt": attempt.number, "board": attempt.board, "started": now}
+    if not _has_changed_one(session.execute(_BEGIN, parameters)):
         return False
-    if session.execute(_KNOWN, given).first() is None:
-        session.execute(_ATTEMPT, {"job": begun.job, "number": begun.attempt, "board": begun.board, "started": now})
+    if session.execute(_KNOWN, parameters).first() is None:
+        session.execute(
+            _ATTEMPT, {"job": attempt.job, "number": attempt.number, "board": attempt.board, "started": now}
+        )
     return True
 
 
 def end_attempt(session: Session, job: str, attempt: int, values: Mapping[str, Any]) -> bool:
-    """Writes how an attempt ended (ending, verdict, why, seconds, worker, ended); False where that is written already:
-    the first complete result counts."""
-    return _changed_one(session.execute(_END, {"_job": job, "_attempt": attempt, **values}))
+    """Writes the end of an attempt (ending, verdict, why, seconds, worker, ended). Returns False if its end was written before,
+    since only the first result counts."""
+    return _has_changed_one(session.execute(_END, {"_job": job, "_attempt": attempt, **values}))
 
 
 def change_job(session: Session, job: str, attempt: int, values: Mapping[str, Any]) -> bool:
-    """Changes a job of which this attempt runs; False where another one does, or it has ended."""
-    return _changed_one(session.execute(_CHANGE, {"_job": job, "_attempt": attempt, **values}))
+    """Changes a job. Returns False if this attempt of it is not running."""
+    return _has_changed_one(session.execute(_CHANGE, {"_job": job, "_attempt": attempt, **values}))
 
 
-def _changed_one(result: object) -> bool:
+def _has_changed_one(result: object) -> bool:
     return isinstance(result, CursorResult) and result.rowcount == 1
 
 
-# Statements of every job, made once: making them costs more than running them.
+# Statements that every job needs. They are built once, since building them takes longer than running them.
 _JOBS, _ATTEMPTS = cast(Table, Job.__table__), cast(Table, Attempt.__table__)
 _THIS_JOB = _JOBS.c.id == bindparam("_job")
 _THIS_ATTEMPT = (_ATTEMPTS.c.job == bindparam("_job")) & (_ATTEMPTS.c.number == bindparam("_attempt"))
@@ -106,9 +108,9 @@ _END = update(_ATTEMPTS).where(_THIS_ATTEMPT, _ATTEMPTS.c.ending.is_(None))
 _CHANGE = update(_JOBS).where(_THIS_JOB, _RUNS_THIS)
 
 
-def queue_dead(session: Session, now: float, run: str | None = None) -> int:
-    """Queues what a dispatcher left running when it ended, of one run or of all, and returns how much that was. Whatever
-    such a job did may have been the reason, once: its next attempt is in a process of its own."""
+def requeue_abandoned(session: Session, now: float, run: str | None = None) -> int:
+    """Queues the jobs that an ended dispatcher left running, of one run or of all runs, and returns their number. Since such a
+    job may have crashed the dispatcher, its next attempt runs in a separate process."""
     runs = (Job.state == RUNNING) if run is None else (Job.state == RUNNING) & (Job.run == run)
     running = select(Job.id).where(runs)
     session.execute(
@@ -124,7 +126,7 @@ def queue_dead(session: Session, now: float, run: str | None = None) -> int:
 
 
 def jobs_of(session: Session, run: str) -> list[Job]:
-    """Returns the jobs of a run in their order."""
+    """Returns the jobs of a run in order."""
     return list(session.scalars(select(Job).where(Job.run == run).order_by(Job.number)))
 
 
@@ -136,7 +138,7 @@ def attempts_of(session: Session, run: str) -> list[Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A done job, as little of it as trends need. content: digest of all that decided what it computed."""
+    """The fields of a done job that trends need. content: a digest of everything that the job's results depend on."""
 
     name: str
     run: str
@@ -149,13 +151,13 @@ class PastJob:
 
 
 def done_jobs(session: Session, runs: Sequence[str]) -> list[PastJob]:
-    """Returns the done jobs of these runs, in the order of the runs and of the jobs."""
+    """Returns the done jobs of these runs, by the order of the runs and then of the jobs."""
     content = Job.settings["content"].as_string()
     columns = (Job.name, Job.run, Job.board, Job.verdict, Job.blame_side, Job.blame_node, Job.nodes, content)
     query = select(*columns).where(Job.run.in_(runs), Job.state == DONE).order_by(Job.number)
-    place = {run: at for at, run in enumerate(runs)}
-    found = [
+    position = {run: index for index, run in enumerate(runs)}
+    jobs = [
         PastJob(name, run, board or "", verdict, side, node, tuple(nodes or ()), digest or "")
         for name, run, board, verdict, side, node, nodes, digest in session.execute(query)
     ]
-    return sorted(found, key=lambda job: place[job.run])  # the order of jobs stays
+    return sorted(jobs, key=lambda job: position[job.run])  # stable: keeps the order of the jobs

@@ -1,4 +1,4 @@
-"""Rows of suite runs: submitted, found, cancelled, ended."""
+"""Database rows of suite runs: submitting, finding, cancelling and ending them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,22 @@ from qverify_farm.store.states import CANCELLED, DONE, ENDED, QUEUED, RUNNING
 from qverify_farm.store.tables import Job, Project, SuiteRun
 from qverify_farm.store.verdicts import verdict_of
 
-AT_ONCE = 500  # rows of one statement
+ROWS_PER_STATEMENT = 500
 DEFAULT_PROJECT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to submit. name: unique in its suite. wanted: board names, or tags ("soc=j5"). settings: models, inputs,
-    options, files (paths of the definition's files; a folder ends with /), timeout_s, keep_capture, content (digest of all
-    that decides what the job computes). retries: of an INCONCLUSIVE."""
+    """A job to submit.
+
+    Attributes:
+        name: Its name, unique in the suite.
+        model: The name of its model.
+        wanted: The boards that fit: board names, or tags such as "soc=j5".
+        settings: models, inputs, options, files (paths of the definition's files; a folder ends with /), timeout_s,
+            keep_capture, and content (a digest of everything that the job's results depend on).
+        retries: How often it is tried again after INCONCLUSIVE.
+    """
 
     name: str
     model: str
@@ -37,8 +44,12 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run to submit. definition: name, files ({path: [sha256, size]}), fail_fast, timeout_s, quarantine, and the suite
-    as it was written. kind: suite, verify, triage or bad-case."""
+    """A run to submit.
+
+    Attributes:
+        definition: name, files ({path: [sha256, size]}), fail_fast, timeout_s, quarantine, and the suite as written.
+        kind: suite, verify, triage or bad-case.
+    """
 
     project: str
     name: str
@@ -50,28 +61,28 @@ class NewRun:
 
 
 def ensure_project(session: Session, name: str = DEFAULT_PROJECT) -> Project:
-    """Returns the project of this name, made where it is missing."""
-    found = session.scalar(select(Project).where(Project.name == name))
-    if found is None:
-        found = Project(id=uuid.uuid4().hex, name=name, created=time.time())
-        session.add(found)
+    """Returns the project with this name. A missing project is added."""
+    project = session.scalar(select(Project).where(Project.name == name))
+    if project is None:
+        project = Project(id=uuid.uuid4().hex, name=name, created=time.time())
+        session.add(project)
         session.flush()
-    return found
+    return project
 
 
-def submit_run(session: Session, new: NewRun, jobs: Iterable[NewJob]) -> SuiteRun:
-    """Adds a run and its jobs, queued, and returns it. A run without jobs is an error of the caller's."""
+def submit_run(session: Session, new_run: NewRun, jobs: Iterable[NewJob]) -> SuiteRun:
+    """Adds a run with its jobs, in state queued, and returns it. There must be at least one job."""
     now = time.time()
     run = SuiteRun(
         id=uuid.uuid4().hex,
-        project=new.project,
-        name=new.name,
-        submitter=new.submitter,
-        kind=new.kind,
-        definition=new.definition,
-        labels=dict(new.labels),
+        project=new_run.project,
+        name=new_run.name,
+        submitter=new_run.submitter,
+        kind=new_run.kind,
+        definition=new_run.definition,
+        labels=dict(new_run.labels),
         state=RUNNING,
-        priority=new.priority,
+        priority=new_run.priority,
         created=now,
         qverify=__version__,
     )
@@ -79,8 +90,8 @@ def submit_run(session: Session, new: NewRun, jobs: Iterable[NewJob]) -> SuiteRu
     session.flush()
     rows = [_job_row(run.id, number, job) for number, job in enumerate(jobs)]
     assert rows, "a run of no jobs"
-    for at in range(0, len(rows), AT_ONCE):
-        session.execute(insert(Job), rows[at : at + AT_ONCE])
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        session.execute(insert(Job), rows[start : start + ROWS_PER_STATEMENT])
     add_event(session, "run", {"state": RUNNING, "name": run.name, "jobs": len(rows)}, run=run.id, project=run.project)
     return run
 
@@ -100,8 +111,8 @@ def _job_row(run: str, number: int, job: NewJob) -> dict[str, Any]:
 
 
 def find_run(session: Session, text: str = "", project: str | None = None) -> SuiteRun:
-    """Returns the run of this id or beginning of an id; "" is the newest. project: id, of which it must be. UsageError
-    where there is none, or more than one."""
+    """Returns the run with this id, or with an id that begins so; "" stands for the newest run. project: the id of the project
+    to search, or None for all. Raises UsageError if no run or more than one matches."""
     query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(2)
     if project is not None:
         query = query.where(SuiteRun.project == project)
@@ -109,19 +120,23 @@ def find_run(session: Session, text: str = "", project: str | None = None) -> Su
         if not text.isalnum():
             raise UsageError(f"run {text[:40]!r}: wanted an id, or its first characters")
         query = query.where(SuiteRun.id.startswith(text.lower()))
-    found = session.scalars(query).all()
-    if not found:
+    matches = session.scalars(query).all()
+    if not matches:
         raise UsageError(
             f"run {text[:40]!r}: there is none. Next: qverify suite list" if text else "there are no runs yet"
         )
-    if text and len(found) > 1:
-        raise UsageError(f"run {text!r}: {found[0].id[:12]} and {found[1].id[:12]} begin so; wanted more characters")
-    return found[0]
+    if text and len(matches) > 1:
+        raise UsageError(
+            f"run {text!r}: {matches[0].id[:12]} and {matches[1].id[:12]} begin so; wanted more characters"
+        )
+    return matches[0]
 
 
-def list_runs(session: Session, most: int = 50, project: str | None = None, state: str | None = None) -> list[SuiteRun]:
-    """Returns the newest runs, the newest first."""
-    query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(most)
+def list_runs(
+    session: Session, limit: int = 50, project: str | None = None, state: str | None = None
+) -> list[SuiteRun]:
+    """Returns the newest runs, newest first."""
+    query = select(SuiteRun).order_by(SuiteRun.created.desc()).limit(limit)
     if project is not None:
         query = query.where(SuiteRun.project == project)
     if state is not None:
@@ -129,15 +144,15 @@ def list_runs(session: Session, most: int = 50, project: str | None = None, stat
     return list(session.scalars(query))
 
 
-def past_runs(session: Session, run: SuiteRun, most: int) -> list[SuiteRun]:
-    """Returns the earlier runs of the same suite, the newest first."""
+def past_runs(session: Session, run: SuiteRun, limit: int) -> list[SuiteRun]:
+    """Returns the earlier runs of the same suite, newest first."""
     query = select(SuiteRun).where(SuiteRun.project == run.project, SuiteRun.name == run.name)
-    query = query.where(SuiteRun.created < run.created).order_by(SuiteRun.created.desc()).limit(most)
+    query = query.where(SuiteRun.created < run.created).order_by(SuiteRun.created.desc()).limit(limit)
     return list(session.scalars(query))
 
 
 def counts_of(session: Session, run: str) -> dict[str, int]:
-    """Returns how many jobs of a run are in each state; of done ones, also by verdict."""
+    """Returns the number of jobs of a run in each state and with each verdict."""
     rows = session.execute(
         select(Job.state, Job.verdict, func.count()).where(Job.run == run).group_by(Job.state, Job.verdict)
     )
@@ -150,8 +165,8 @@ def counts_of(session: Session, run: str) -> dict[str, int]:
 
 
 def cancel_run(session: Session, run: str, why: str, now: float) -> bool:
-    """Cancels what of a run has not ended: queued jobs at once, running ones when the dispatcher hears of it. Returns
-    False for a run that had ended."""
+    """Cancels the unfinished jobs of a run: queued jobs at once, running ones when the dispatcher notices it. Returns False if
+    the run had ended before."""
     changed = session.execute(
         update(SuiteRun)
         .where(SuiteRun.id == run, SuiteRun.state == RUNNING)
@@ -168,7 +183,7 @@ def cancel_run(session: Session, run: str, why: str, now: float) -> bool:
 
 
 def reopen_run(session: Session, run: SuiteRun) -> int:
-    """Queues the cancelled jobs of a run again, to resume it; returns how many jobs of it wait now."""
+    """Queues the cancelled jobs of a run again, to resume it. Returns the number of its queued jobs."""
     session.execute(
         update(Job)
         .where(Job.run == run.id, Job.state == CANCELLED)
@@ -182,8 +197,7 @@ def reopen_run(session: Session, run: SuiteRun) -> int:
 
 
 def end_run(session: Session, run: SuiteRun, now: float) -> str | None:
-    """Ends a run all of whose jobs have ended, and returns its verdict, the worst of its jobs'; None while some have
-    not."""
+    """Ends a run if all its jobs have ended, and returns its verdict, the worst of its jobs' verdicts. Otherwise returns None."""
     query = select(Job).where(Job.run == run.id).execution_options(populate_existing=True)
     jobs = session.scalars(query).all()
     if any(job.state not in ENDED for job in jobs):

@@ -1,10 +1,10 @@
-"""The words of the database for states and verdicts."""
+"""The database's words for states and verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-QUEUED, RUNNING, DONE, CANCELLED = "queued", "running", "done", "cancelled"  # of jobs; of runs without the first
+QUEUED, RUNNING, DONE, CANCELLED = "queued", "running", "done", "cancelled"  # of jobs; runs have all but the first
 ENDED = (DONE, CANCELLED)
 FREE, BUSY, QUARANTINED, OFFLINE = "free", "busy", "quarantined", "offline"  # of boards
 PASSED, FAILED, INCONCLUSIVE = "PASSED", "FAILED", "INCONCLUSIVE"
@@ -12,6 +12,6 @@ WORST_FIRST = (FAILED, INCONCLUSIVE, PASSED)
 
 
 def worst(verdicts: Iterable[str | None]) -> str:
-    """Returns the worst verdict; INCONCLUSIVE for none at all, and for a job that has none."""
-    found = {verdict or INCONCLUSIVE for verdict in verdicts}
-    return next((one for one in WORST_FIRST if one in found), INCONCLUSIVE)
+    """Returns the worst verdict. None counts as INCONCLUSIVE, and so does an empty sequence."""
+    present = {verdict or INCONCLUSIVE for verdict in verdicts}
+    return next((verdict for verdict in WORST_FIRST if verdict in present), INCONCLUSIVE)

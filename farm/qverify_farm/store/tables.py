@@ -1,4 +1,4 @@
-"""The tables of the farm's database. Times are seconds since 1970, UTC, as floats; a migration changes what is here."""
+"""The tables of the farm's database. Times are floats: seconds since 1970, UTC. Every change here needs a migration."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ NAME = String(200)
 
 
 class Base(DeclarativeBase):
-    """All tables."""
+    """The base class of all tables."""
 
     type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[Any]: JSON, float: Float(53)}
 
 
 class Project(Base):
-    """What tokens, suites and artifacts belong to. quota_bytes: of artifacts. quota_jobs: that may be queued."""
+    """A project, to which tokens, suites and artifacts belong. quota_bytes: the permitted size of its artifacts. quota_jobs: the
+    permitted number of queued jobs."""
 
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -31,8 +32,8 @@ class Project(Base):
 
 
 class Token(Base):
-    """A bearer token. hash: SHA-256 of its secret, which is shown once. role: viewer, submitter or admin. project:
-    None for one of all projects (admin only)."""
+    """A bearer token. hash: the SHA-256 of its secret, which is shown only once. role: viewer, submitter or admin. project: None
+    for all projects (admin only)."""
 
     __tablename__ = "tokens"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -47,8 +48,9 @@ class Token(Base):
 
 
 class BrowserSession(Base):
-    """A browser in which somebody is logged in. hash: SHA-256 of the session's id, which the cookie alone holds. token:
-    that began it; the session ends with it. used: last time; it ends some hours after."""
+    """The session of a browser in which a user is logged in. hash: the SHA-256 of the session's id, which only the cookie
+    contains. token: the token used to log in; the session ends with it. used: the time of the last request; the session ends
+    some hours later."""
 
     __tablename__ = "browser_sessions"
     hash: Mapped[str] = mapped_column(SHA256, primary_key=True)
@@ -58,7 +60,7 @@ class BrowserSession(Base):
 
 
 class Artifact(Base):
-    """Bytes in the artifact store, by their SHA-256: files of models and inputs, reports, captures, uploads."""
+    """An artifact in the store, by its SHA-256: a file of a model or of inputs, a report, a capture, an upload."""
 
     __tablename__ = "artifacts"
     sha256: Mapped[str] = mapped_column(SHA256, primary_key=True)
@@ -67,19 +69,20 @@ class Artifact(Base):
 
 
 class ProjectArtifact(Base):
-    """That a project has put or made these bytes, and so may read them. kind: file, report, capture, bundle, page."""
+    """An artifact of a project, which uploaded or produced it and may therefore read it. kind: file, report, capture, bundle,
+    page."""
 
     __tablename__ = "project_artifacts"
     project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), primary_key=True)
     name: Mapped[str] = mapped_column(String(500), default="")
     kind: Mapped[str] = mapped_column(String(16), default="file")
-    used: Mapped[float]  # last time; retention counts from here
+    used: Mapped[float]  # time of the last use, from which retention counts
 
 
 class SuiteRun(Base):
-    """One submission of a suite. definition: the whole suite as JSON, with its files' digests. verdict: None until it
-    ended. priority: larger first, among the runs of one submitter."""
+    """A submission of a suite. definition: the whole suite as JSON, with the digests of its files. verdict: None until it has
+    ended. priority: among the runs of one submitter, a larger one is first."""
 
     __tablename__ = "suite_runs"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -88,7 +91,7 @@ class SuiteRun(Base):
     submitter: Mapped[str] = mapped_column(NAME)
     kind: Mapped[str] = mapped_column(String(16), default="suite")  # suite, verify, triage, bad-case
     definition: Mapped[dict[str, Any]]
-    labels: Mapped[dict[str, Any]] = mapped_column(default=dict)  # firmware, toolchain ... of the caller's
+    labels: Mapped[dict[str, Any]] = mapped_column(default=dict)  # set by the caller, such as firmware or toolchain
     state: Mapped[str] = mapped_column(String(16), index=True)
     verdict: Mapped[str | None] = mapped_column(String(16))
     priority: Mapped[int] = mapped_column(Integer, default=0)
@@ -100,10 +103,16 @@ class SuiteRun(Base):
 
 
 class Job(Base):
-    """One model, one set of inputs, one set of options, one board wanted. number: its place in the suite, from 0. name:
-    unique in its suite, the same in every run of it (history goes by it). wanted: boards that fit, each a name, or
-    tags ("soc=j5,firmware=1.2") of boards that may be known later. settings: what a JobTask needs besides. attempt: of the attempt that runs or ran last. verdict and what follows: of the first complete
-    result."""
+    """A job: one model, one set of inputs and one set of options, to run on one board.
+
+    Attributes:
+        number: Its place in the suite, from 0.
+        name: Its name, unique in its suite and the same in every run of it; the history is found by it.
+        wanted: The boards that fit, each a name, or tags ("soc=j5,firmware=1.2"), also of boards that appear later.
+        settings: Further values for a JobTask.
+        attempt: The number of the present or last attempt.
+        verdict: The verdict of the first complete result, from which the columns after it come, too.
+    """
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -116,7 +125,7 @@ class Job(Base):
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     retries_left: Mapped[int] = mapped_column(Integer, default=0)
-    lost: Mapped[int] = mapped_column(Integer, default=0)  # attempts that ended their process
+    lost: Mapped[int] = mapped_column(Integer, default=0)  # number of attempts that ended their process
     board: Mapped[str | None] = mapped_column(NAME)
     verdict: Mapped[str | None] = mapped_column(String(16))
     why: Mapped[str] = mapped_column(Text, default="")
@@ -137,7 +146,7 @@ class Job(Base):
 
 
 class Attempt(Base):
-    """One try of a job on one board. ending: None while it runs."""
+    """An attempt to run a job on a board. ending: None while it runs."""
 
     __tablename__ = "attempts"
     job: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
@@ -153,8 +162,9 @@ class Attempt(Base):
 
 
 class Board(Base):
-    """A board of the farm and its state. tags: of its inventory. drained: an administrator took it out. inconclusive:
-    in a row, for reasons of its own. checks: health checks that failed in a row."""
+    """A board of the farm and its state. tags: its tags in the inventory. drained: an administrator took it out of service.
+    inconclusive: the number of INCONCLUSIVE results in a row that the board caused. checks: the number of failed health checks in
+    a row."""
 
     __tablename__ = "boards"
     name: Mapped[str] = mapped_column(NAME, primary_key=True)
@@ -170,11 +180,11 @@ class Board(Base):
     job: Mapped[str | None] = mapped_column(ID)
     last_verdict: Mapped[str | None] = mapped_column(String(16))
     last_job: Mapped[str | None] = mapped_column(ID)
-    facts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # of its last HELLO: arch, version, temperature_c
+    facts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # from its last HELLO: arch, version, temperature_c
 
 
 class Event(Base):
-    """What happened, for who watches: number grows by one each; kind: run, job, board. project: None for boards."""
+    """An event. number: increases by one with each event. kind: run, job, board. project: None for boards."""
 
     __tablename__ = "events"
     number: Mapped[int] = mapped_column(
@@ -188,7 +198,7 @@ class Event(Base):
 
 
 class Baseline(Base):
-    """The verdict that a job of this name is expected to have, at which nodes, and the report it was taken from."""
+    """The expected verdict of the jobs with a name, the nodes that fail, and the report from which they were taken."""
 
     __tablename__ = "baselines"
     project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
@@ -202,7 +212,7 @@ class Baseline(Base):
 
 
 class Webhook(Base):
-    """An address that is told when a suite's verdict changes. secret: signs the body (HMAC-SHA256)."""
+    """A URL that is called when a suite's verdict changes. secret: the key that signs the body (HMAC-SHA256)."""
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -215,7 +225,7 @@ class Webhook(Base):
 
 
 class AuditEntry(Base):
-    """Who changed what: never updated, never removed but by age."""
+    """A record of who changed what. Entries are never updated, and removed only when they are old."""
 
     __tablename__ = "audit"
     number: Mapped[int] = mapped_column(

@@ -1,4 +1,4 @@
-"""The verdict of a run from its jobs', and the failures that a baseline knows."""
+"""Computes the verdict of a run from the verdicts of its jobs, and compares failures with a baseline."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from qverify_farm.store.tables import Baseline, Job, SuiteRun
 
 
 def verdict_of(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> str:
-    """Returns the worst verdict of these jobs, all of the run's; a job without one counts as INCONCLUSIVE. With
-    `baseline` in its suite, a job that FAILED as its baseline did counts as PASSED."""
+    """Returns the worst verdict of a run's jobs. A job without a verdict counts as INCONCLUSIVE. If the suite has the key
+    `baseline`, a job that FAILED as its baseline did counts as PASSED. jobs: all jobs of the run."""
     known = _known_jobs(session, run, jobs) if run.definition.get("baseline") else set()
     return worst(PASSED if job.id in known else job.verdict for job in jobs)
 
@@ -25,8 +25,8 @@ def _known_jobs(session: Session, run: SuiteRun, jobs: Sequence[Job]) -> set[str
 
 
 def is_known(job: Job, baseline: Baseline) -> bool:
-    """Returns whether a job FAILED in the way of its baseline: blame on the same side, at the same nodes. A baseline that
-    names no node knows nothing."""
+    """Returns whether a job FAILED in the same way as its baseline: with blame on the same side and at the same nodes. A
+    baseline without nodes never matches."""
     return (
         job.verdict == FAILED == baseline.verdict
         and bool(baseline.nodes)
@@ -36,7 +36,7 @@ def is_known(job: Job, baseline: Baseline) -> bool:
 
 
 def take_baseline(session: Session, run: SuiteRun, now: float) -> int:
-    """Makes the verdicts of a run's done jobs the baseline of its suite, instead of the one before; returns how many."""
+    """Replaces the baseline of a suite by the verdicts of a run's done jobs, and returns their number."""
     jobs = session.scalars(select(Job).where(Job.run == run.id, Job.state == DONE)).all()
     session.execute(delete(Baseline).where(Baseline.project == run.project, Baseline.suite == run.name))
     for job in jobs:

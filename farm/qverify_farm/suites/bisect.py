@@ -1,4 +1,4 @@
-"""The first bad version of a list, by binary search; a version that gives no verdict is skipped, and said."""
+"""Finds the first bad version in a list by binary search. A version without a verdict is skipped and reported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ Judge = Callable[[str], str]
 
 @dataclass(slots=True)
 class Bisection:
-    """good: the newest version known to be good, "" where even the oldest is bad. bad: the oldest known to be bad, "" where
-    even the newest is good. between: versions between the two that gave no verdict: one of them may be the first bad one.
-    judged: verdicts in the order they were found. searched: between a good and a bad version."""
+    """The result of a search.
+
+    Attributes:
+        good: The newest version known to be good, or "" if even the oldest is bad.
+        bad: The oldest version known to be bad, or "" if even the newest is good.
+        between: Versions between the two without a verdict; one of them may be the first bad one.
+        judged: The verdicts by version, in the order in which they were found.
+        searched: Whether there was a good version older than a bad one, so that the search took place.
+    """
 
     good: str = ""
     bad: str = ""
@@ -29,57 +35,57 @@ class Bisection:
 
     @property
     def sentence(self) -> str:
-        """What was found, one line."""
+        """The result as one line."""
         unclear = [version for version, verdict in self.judged.items() if verdict not in (PASSED, FAILED)]
-        said = f"; no verdict: {', '.join(unclear)}" if unclear else ""
+        no_verdict_note = f"; no verdict: {', '.join(unclear)}" if unclear else ""
         if self.is_found and self.between:
-            others = ", ".join(self.between)
-            return f"the first bad version is {self.bad} or one of {others}, which gave no verdict; {self.good} is good"
+            candidates = ", ".join(self.between)
+            return f"the first bad version is {self.bad} or one of {candidates}, which gave no verdict; {self.good} is good"
         if self.is_found:
-            return f"the first bad version is {self.bad}; {self.good} is good{said}"
+            return f"the first bad version is {self.bad}; {self.good} is good{no_verdict_note}"
         if self.good and self.bad:
-            return f"not found: the old {self.bad} FAILED and the new {self.good} PASSED; wanted the oldest version first{said}"
+            return f"not found: the old {self.bad} FAILED and the new {self.good} PASSED; wanted the oldest version first{no_verdict_note}"
         if self.bad:
-            return f"not found: the oldest version with a verdict, {self.bad}, FAILED; add older ones{said}"
+            return f"not found: the oldest version with a verdict, {self.bad}, FAILED; add older ones{no_verdict_note}"
         return (
-            f"not found: the newest version with a verdict, {self.good}, PASSED{said}"
+            f"not found: the newest version with a verdict, {self.good}, PASSED{no_verdict_note}"
             if self.good
-            else f"not found{said}"
+            else f"not found{no_verdict_note}"
         )
 
 
 def bisect(versions: Sequence[str], judge: Judge) -> Bisection:
-    """Returns the first bad of these versions, the oldest first. judge: gives a version's verdict, each at most once. The
-    two ends are judged first: without a good and a bad one there is nothing to search between."""
-    found = Bisection()
+    """Searches the first bad version. versions: the oldest first. judge: returns the verdict of a version; it is called at
+    most once for each. The two ends are judged first, since the search needs a good and a bad version."""
+    bisection = Bisection()
 
     def verdict(at: int) -> str:
         version = versions[at]
-        if version not in found.judged:
-            found.judged[version] = judge(version)
-        return found.judged[version]
+        if version not in bisection.judged:
+            bisection.judged[version] = judge(version)
+        return bisection.judged[version]
 
     newest_first = range(len(versions) - 1, -1, -1)
     high = next((at for at in newest_first if verdict(at) in (PASSED, FAILED)), None)
     low = next((at for at in range(len(versions)) if verdict(at) in (PASSED, FAILED)), None)
     if high is None or low is None:
-        return found
-    found.good = versions[high] if verdict(high) == PASSED else versions[low] if verdict(low) == PASSED else ""
-    found.bad = versions[low] if verdict(low) == FAILED else versions[high] if verdict(high) == FAILED else ""
+        return bisection
+    bisection.good = versions[high] if verdict(high) == PASSED else versions[low] if verdict(low) == PASSED else ""
+    bisection.bad = versions[low] if verdict(low) == FAILED else versions[high] if verdict(high) == FAILED else ""
     if verdict(high) == PASSED or verdict(low) == FAILED:
-        return found
-    found.searched = True
-    while (at := _next(versions, found, low, high)) is not None:
+        return bisection
+    bisection.searched = True
+    while (at := _next_to_judge(versions, bisection, low, high)) is not None:
         if verdict(at) == PASSED:
             low = at
-        elif found.judged[versions[at]] == FAILED:
+        elif bisection.judged[versions[at]] == FAILED:
             high = at
-    found.good, found.bad, found.between = versions[low], versions[high], list(versions[low + 1 : high])
-    return found
+    bisection.good, bisection.bad, bisection.between = versions[low], versions[high], list(versions[low + 1 : high])
+    return bisection
 
 
-def _next(versions: Sequence[str], found: Bisection, low: int, high: int) -> int | None:
-    """Returns the version nearest to the middle that was not judged; None where there is none."""
+def _next_to_judge(versions: Sequence[str], bisection: Bisection, low: int, high: int) -> int | None:
+    """Returns the index of the unjudged version nearest to the middle, or None if all are judged."""
     middle = (low + high) / 2
-    left = [at for at in range(low + 1, high) if versions[at] not in found.judged]
-    return min(left, key=lambda at: abs(at - middle), default=None)
+    unjudged = [at for at in range(low + 1, high) if versions[at] not in bisection.judged]
+    return min(unjudged, key=lambda at: abs(at - middle), default=None)

@@ -1,4 +1,5 @@
-"""The words of `boards` in suite.toml: a board's name or address, tags for any one board, all:TAGS for each."""
+"""Parses the words of `boards` in suite.toml: a board's name or address, TAGS for any board with these tags, or all:TAGS for
+each of them."""
 
 from __future__ import annotations
 
@@ -9,64 +10,64 @@ from dataclasses import dataclass
 from qverify.closest_names import closest_names
 from qverify_agents.schemes import BOARDS, LINKS
 
-from qverify_farm.scheduling.wanted import Wanted, is_tags, tags_of
+from qverify_farm.scheduling.board_filter import BoardFilter, is_tags, tags_of
 from qverify_farm.suites.toml_table import Mistakes
 
-Known = Mapping[str, Mapping[str, str]]  # tags by board
+BoardTags = Mapping[str, Mapping[str, str]]  # the tags of each board, by board name
 ALL = "all"
-RUNNER = "runner"  # the tag of what runs on a board
+RUNNER = "runner"  # the tag that names what runs models on a board
 
 
 @dataclass(frozen=True, slots=True)
 class BoardWord:
-    """One job's board. label: in the job's name. wanted: as the database has it."""
+    """The board of one job. label: the board's part of the job's name. wanted: the value of the database column `wanted`."""
 
     label: str
     wanted: tuple[str, ...]
 
 
 def is_address(word: str) -> bool:
-    """Returns whether a word is an address, as -b takes it, and no name of the inventory: local, ssh://HOST."""
+    """Returns whether a word is a board address as for -b (local, ssh://HOST) instead of a name in the inventory."""
     scheme = re.match(r"[\w-]*", word)
-    name, rest = (scheme.group(), word[scheme.end() :]) if scheme else ("", word)
-    return name in {*BOARDS, *LINKS} and (not rest or rest[0] in ":?")
+    name, remainder = (scheme.group(), word[scheme.end() :]) if scheme else ("", word)
+    return name in {*BOARDS, *LINKS} and (not remainder or remainder[0] in ":?")
 
 
-def board_words(
-    words: Sequence[str], runners: Sequence[str], known: Known, where: str, mistakes: Mistakes
+def parse_board_words(
+    words: Sequence[str], runners: Sequence[str], tags_by_board: BoardTags, where: str, mistakes: Mistakes
 ) -> list[BoardWord]:
-    """Returns a job's board for each job that the words ask for, each label once. Notes boards, tags and runners that
-    there are not."""
-    found: dict[str, BoardWord] = {}
+    """Returns the boards that the words stand for, one for each job, each label once. Adds a mistake for every unknown board,
+    tag or runner."""
+    by_label: dict[str, BoardWord] = {}
     for word in words:
         for runner in runners or ("",):
-            for one in _of_word(word, runner, known, where, mistakes):
-                found.setdefault(one.label, one)
-    return list(found.values())
+            for board_word in _parse_word(word, runner, tags_by_board, where, mistakes):
+                by_label.setdefault(board_word.label, board_word)
+    return list(by_label.values())
 
 
-def _of_word(word: str, runner: str, known: Known, where: str, mistakes: Mistakes) -> list[BoardWord]:
+def _parse_word(word: str, runner: str, tags_by_board: BoardTags, where: str, mistakes: Mistakes) -> list[BoardWord]:
     if word == ALL or word.startswith(f"{ALL}:"):
         tags = word.partition(":")[2]
         if tags and not is_tags(tags):
             mistakes.add(where, f"boards: {word}: wanted all:KEY=VALUE, or all")
             return []
         tags = _with_runner(tags, runner)
-        names = sorted(_fitting(tags, known)) if tags else sorted(known)
+        names = sorted(_fitting(tags, tags_by_board)) if tags else sorted(tags_by_board)
         if not names:
-            mistakes.add(where, f"boards: {word}: {_no_board(tags, known)}")
+            mistakes.add(where, f"boards: {word}: {_no_board(tags, tags_by_board)}")
         return [BoardWord(name, (name,)) for name in names]
     if is_tags(word):
         tags = _with_runner(word, runner)
-        if not _fitting(tags, known):
-            mistakes.add(where, f"boards: {word}: {_no_board(tags, known)}")
+        if not _fitting(tags, tags_by_board):
+            mistakes.add(where, f"boards: {word}: {_no_board(tags, tags_by_board)}")
         return [BoardWord(tags, (tags,))]
-    if word not in known:
-        mistakes.add(where, f"boards: {word}: {_unknown(word, known)}")
+    if word not in tags_by_board:
+        mistakes.add(where, f"boards: {word}: {_unknown(word, tags_by_board)}")
         return []
-    if runner and known[word].get(RUNNER) != runner:
-        has = known[word].get(RUNNER, "qvrt")
-        mistakes.add(where, f"boards: {word}: it is run by {has}, and runners asks for {runner}")
+    if runner and tags_by_board[word].get(RUNNER) != runner:
+        present = tags_by_board[word].get(RUNNER, "qvrt")
+        mistakes.add(where, f"boards: {word}: it is run by {present}, and runners asks for {runner}")
         return []
     return [BoardWord(word, (word,))]
 
@@ -78,27 +79,29 @@ def _with_runner(tags: str, runner: str) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))
 
 
-def _fitting(tags: str, known: Known) -> list[str]:
-    wanted = Wanted.of((tags,))
-    return [name for name, has in known.items() if wanted.fits(name, has)]
+def _fitting(tags: str, tags_by_board: BoardTags) -> list[str]:
+    board_filter = BoardFilter.of((tags,))
+    return [name for name, board_tags in tags_by_board.items() if board_filter.fits(name, board_tags)]
 
 
-def _no_board(tags: str, known: Known) -> str:
-    """Returns which of the tags no board has; where each has one, that none has all of them."""
-    has = sorted({f"{key}={value}" for tags_of_board in known.values() for key, value in tags_of_board.items()})
+def _no_board(tags: str, tags_by_board: BoardTags) -> str:
+    """Returns a message that names the first tag that no board has, or that no board has all of the tags."""
+    all_tags = sorted(
+        {f"{key}={value}" for tags_of_board in tags_by_board.values() for key, value in tags_of_board.items()}
+    )
     for pair in (f"{key}={value}" for key, value in tags_of(tags)):
-        if pair not in has:
+        if pair not in all_tags:
             key = pair.partition("=")[0]
-            near = closest_names(pair, has) or [one for one in has if one.startswith(f"{key}=")][:5]
-            return f"no board has the tag {pair}; {_meant(near, has, 'known tags')}"
-    return f"no board has all of {tags}" if has else "no board is known; add it to boards.toml"
+            near = closest_names(pair, all_tags) or [tag for tag in all_tags if tag.startswith(f"{key}=")][:5]
+            return f"no board has the tag {pair}; {_hint(near, all_tags, 'known tags')}"
+    return f"no board has all of {tags}" if all_tags else "no board is known; add it to boards.toml"
 
 
-def _unknown(word: str, known: Known) -> str:
-    return f"no board of this name; {_meant(closest_names(word, known), sorted(known), 'known')}"
+def _unknown(word: str, tags_by_board: BoardTags) -> str:
+    return f"no board of this name; {_hint(closest_names(word, tags_by_board), sorted(tags_by_board), 'known')}"
 
 
-def _meant(near: Sequence[str], known: Sequence[str], what: str) -> str:
+def _hint(near: Sequence[str], known: Sequence[str], label: str) -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"{what}: {', '.join(known[:8]) or 'none'}"
+    return f"{label}: {', '.join(known[:8]) or 'none'}"

@@ -1,4 +1,4 @@
-"""A suite made jobs: each model with each of its inputs on each of its boards, as often as it says."""
+"""Expands a suite into jobs: each model with each of its inputs on each of its boards, `repeats` times."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from qverify.plural import count
 from qverify_farm.errors import SuiteError
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.store.runs import NewJob
-from qverify_farm.suites.board_words import Known, board_words
+from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.suite import Suite, SuiteInputs, SuiteModel
 from qverify_farm.suites.toml_table import Mistakes
 from qverify_farm.work.job_options import FILES, check_options
 
-MOST_JOBS = 100_000
-Digests = Mapping[str, tuple[str, int]]  # SHA-256 and bytes by path
+MAX_JOBS = 100_000
+Digests = Mapping[str, tuple[str, int]]  # SHA-256 and size in bytes, by path
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteFile:
-    """A file that jobs need. model: it is read as -m reads it, with its external data."""
+    """A file that jobs need. `model` is true for a model, whose external data is stored with it."""
 
     path: Path
     model: bool
 
 
 def files_of(suite: Suite) -> dict[str, SuiteFile]:
-    """Returns every file of a suite's jobs, by the path that they see."""
-    found: dict[str, SuiteFile] = {}
+    """Returns every file of a suite's jobs, by the path at which the jobs see it."""
+    files: dict[str, SuiteFile] = {}
     for inputs in suite.inputs.values():
-        found |= {seen: SuiteFile(path, False) for seen, path in inputs.files.items()}
-    found |= {seen: SuiteFile(path, False) for seen, path in suite.more_files.items()}
+        files |= {job_path: SuiteFile(path, False) for job_path, path in inputs.files.items()}
+    files |= {job_path: SuiteFile(path, False) for job_path, path in suite.more_files.items()}
     for model in suite.models:
-        found |= {seen: SuiteFile(path, True) for seen, path in model.files.items()}
-    return found
+        files |= {job_path: SuiteFile(path, True) for job_path, path in model.files.items()}
+    return files
 
 
-def take_in(suite: Suite, artifacts: Artifacts) -> dict[str, tuple[str, int]]:
-    """Stores the bytes of every file as they are now, and returns their digests and sizes by path. What runs later is
-    what was there now."""
-    found = {}
-    for seen, file in files_of(suite).items():
+def store_files(suite: Suite, artifacts: Artifacts) -> dict[str, tuple[str, int]]:
+    """Stores the present bytes of every file, and returns their digests and sizes by path. Later changes of the files do not
+    affect the jobs."""
+    files = {}
+    for job_path, file in files_of(suite).items():
         stored = artifacts.put_bytes(read_model(str(file.path))) if file.model else artifacts.put_file(file.path)
-        found[seen] = (stored.sha256, stored.size)
-    return found
+        files[job_path] = (stored.sha256, stored.size)
+    return files
 
 
 def definition_of(suite: Suite, digests: Digests) -> dict[str, Any]:
-    """Returns what the database keeps of a run beside its jobs."""
+    """Returns the definition of a run, as the database stores it beside the run's jobs."""
     return {
         "name": suite.name,
         "files": {path: list(file) for path, file in digests.items()},
@@ -68,13 +68,13 @@ def definition_of(suite: Suite, digests: Digests) -> dict[str, Any]:
     }
 
 
-def jobs_of(suite: Suite, known: Known, digests: Digests | None = None) -> list[NewJob]:
-    """Returns the jobs in the order of suite.toml, each with a name that is the same in every run. digests: of the files,
-    None where nothing is submitted. SuiteError where there are none, too many, or options that do not fit."""
+def jobs_of(suite: Suite, tags_by_board: BoardTags, digests: Digests | None = None) -> list[NewJob]:
+    """Returns the jobs in the order of suite.toml, each with a name that is the same in every run. digests: the digests of the
+    files, or None if the jobs are not submitted. Raises SuiteError if there are no jobs, too many, or wrong options."""
     mistakes = Mistakes()
-    jobs = list(_jobs(suite, known, digests or {}, mistakes))
-    if len(jobs) > MOST_JOBS:
-        mistakes.add("", f"{len(jobs)} jobs; a suite has at most {MOST_JOBS}")
+    jobs = list(_generate_jobs(suite, tags_by_board, digests or {}, mistakes))
+    if len(jobs) > MAX_JOBS:
+        mistakes.add("", f"{len(jobs)} jobs; a suite has at most {MAX_JOBS}")
     if not jobs and not mistakes.lines:
         mistakes.add("", "no jobs: it has no models, no inputs or no boards")
     if mistakes.lines:
@@ -82,29 +82,29 @@ def jobs_of(suite: Suite, known: Known, digests: Digests | None = None) -> list[
     return jobs
 
 
-def _jobs(suite: Suite, known: Known, digests: Digests, mistakes: Mistakes) -> Iterator[NewJob]:
+def _generate_jobs(suite: Suite, tags_by_board: BoardTags, digests: Digests, mistakes: Mistakes) -> Iterator[NewJob]:
     paths = [*files_of(suite)]
     files_by_input = {name: _input_files(inputs, paths) for name, inputs in suite.inputs.items()}
     for model in suite.models:
-        boards = board_words(model.rules.boards, model.rules.runners, known, "", mistakes)
+        boards = parse_board_words(model.rules.boards, model.rules.runners, tags_by_board, "", mistakes)
         for name in model.inputs:
             inputs = suite.inputs[name]
             settings = _settings(suite, model, inputs, files_by_input[name], mistakes)
-            settings["content"] = _content(settings, digests)
+            settings["content"] = _content_digest(settings, digests)
             for board in boards:
                 for number in range(1, model.rules.repeats + 1):
                     words = [model.name, *([inputs.name] if inputs.name else []), board.label]
-                    called = " ".join(words) + (f" #{number}" if model.rules.repeats > 1 else "")
-                    yield NewJob(called[:500], model.name, board.wanted, settings, model.rules.retries)
+                    job_name = " ".join(words) + (f" #{number}" if model.rules.repeats > 1 else "")
+                    yield NewJob(job_name[:500], model.name, board.wanted, settings, model.rules.retries)
 
 
 def _settings(
     suite: Suite, model: SuiteModel, inputs: SuiteInputs, input_files: list[str], mistakes: Mistakes
 ) -> dict[str, Any]:
     options = {**model.rules.options, **inputs.options}
-    named = [str(options[key]) for key in sorted(FILES & options.keys())]
-    files = [*model.files, *input_files, *named]
-    for line in check_options(options, {*model.files, *inputs.files, *named}, bool(inputs.text)):
+    option_files = [str(options[key]) for key in sorted(FILES & options.keys())]
+    files = [*model.files, *input_files, *option_files]
+    for line in check_options(options, {*model.files, *inputs.files, *option_files}, bool(inputs.text)):
         mistakes.add(" ".join(filter(None, (model.name, inputs.name))), line)
     return {
         "models": [*model.files],
@@ -117,18 +117,18 @@ def _settings(
 
 
 def _input_files(inputs: SuiteInputs, paths: list[str]) -> list[str]:
-    """Returns the files of inputs; their folder, with a / at its end, where they are all that the suite has in it."""
+    """Returns the paths of inputs. If they are all files of the suite in a folder, returns the folder with a final / instead."""
     folder = f"{inputs.text}/"
     inside = [path for path in paths if path.startswith(folder)]
     return [folder] if inside and set(inside) == inputs.files.keys() else [*inputs.files]
 
 
-def _content(settings: Mapping[str, Any], digests: Digests) -> str:
-    """Returns a digest of all that decides what a job computes: files, options, inputs, this version."""
-    words = settings["files"]
-    folders = tuple(word for word in words if word.endswith("/"))
-    bytes_of = {word: digests[word] for word in words if word in digests}
+def _content_digest(settings: Mapping[str, Any], digests: Digests) -> str:
+    """Returns a digest of everything that a job's results depend on: files, options, inputs and the version of qverify."""
+    paths = settings["files"]
+    folders = tuple(path for path in paths if path.endswith("/"))
+    file_digests = {path: digests[path] for path in paths if path in digests}
     if folders:
-        bytes_of |= {path: file for path, file in digests.items() if path.startswith(folders)}
-    parts = [settings["models"], settings["inputs"], settings["options"], sorted(bytes_of.items()), __version__]
+        file_digests |= {path: file for path, file in digests.items() if path.startswith(folders)}
+    parts = [settings["models"], settings["inputs"], settings["options"], sorted(file_digests.items()), __version__]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Paths of a suite's files as its jobs see them: relative to the suite's folder."""
+"""Maps the paths of a suite's files to the paths at which its jobs see them, relative to the suite's folder."""
 
 from __future__ import annotations
 
@@ -11,83 +11,88 @@ from pathlib import Path
 from qverify.errors import UsageError
 from qverify.session.inputs.file_lists import is_list, lines
 
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 Wrong = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class JobPaths:
-    """folder: the suite's. What is outside of it is seen as outside/N/NAME, where N numbers the folders."""
+    """The mapping for one suite. folder: the suite's folder. A file outside of it gets the path outside/N/NAME, where N is a
+    number for its folder."""
 
     folder: Path
     _outside: dict[Path, int] = field(default_factory=dict)
 
     def of(self, path: Path) -> str:
-        """Returns the path that a job sees. UsageError for a name that it could not have."""
+        """Returns the job's path of a file. Raises UsageError for a path that a job cannot have."""
         whole = Path(os.path.normpath(self.folder / path))
         try:
-            seen = whole.relative_to(self.folder).as_posix()
+            job_path = whole.relative_to(self.folder).as_posix()
         except ValueError:
             number = self._outside.setdefault(whole.parent, len(self._outside) + 1)
-            seen = f"outside/{number}/{whole.name}"
-        if any(c in seen for c in ",:\\\0") or len(seen) > 400:
+            job_path = f"outside/{number}/{whole.name}"
+        if any(c in job_path for c in ",:\\\0") or len(job_path) > 400:
             raise UsageError(
-                f"{seen[:100]}: a path of a job has no comma, colon or backslash, and 400 characters at most"
+                f"{job_path[:100]}: a path of a job has no comma, colon or backslash, and 400 characters at most"
             )
-        return seen
+        return job_path
 
     def absolute(self, text: str) -> Path:
         return Path(os.path.normpath(self.folder / text))
 
 
 def inputs_of(text: str, paths: JobPaths) -> tuple[str, dict[str, Path]]:
-    """Returns the text of -i as a job sees it, and its files by path. text: FILE, FOLDER, a list (.txt), or a comma list
-    of FILE or NAME:FILE, relative to the suite's folder. UsageError for what is not there."""
+    """Returns the value of -i with the job's paths, and the files by these paths. text: FILE, FOLDER, a list of frames (.txt),
+    or a comma list of FILE or NAME:FILE, relative to the suite's folder. Raises UsageError for a missing file."""
     files: dict[str, Path] = {}
-    parts = [_one_part(part, paths, files) for part in text.split(",")]
-    if len(files) > MOST_FILES:
-        raise UsageError(f"{len(files)} files; a job has at most {MOST_FILES}")
+    parts = [_parse_part(part, paths, files) for part in text.split(",")]
+    if len(files) > MAX_FILES:
+        raise UsageError(f"{len(files)} files; a job has at most {MAX_FILES}")
     return ",".join(parts), files
 
 
-def _one_part(part: str, paths: JobPaths, files: dict[str, Path]) -> str:
-    for at in (-1, *(m.start() for m in re.finditer(":", part))):
-        path = paths.absolute(part[at + 1 :])
-        if part[at + 1 :] and path.exists():
-            return part[: at + 1] + _add(path, paths, files)
+def _parse_part(part: str, paths: JobPaths, files: dict[str, Path]) -> str:
+    for colon in (-1, *(m.start() for m in re.finditer(":", part))):
+        path = paths.absolute(part[colon + 1 :])
+        if part[colon + 1 :] and path.exists():
+            return part[: colon + 1] + _add(path, paths, files)
     raise UsageError(f"{part}: no such file or folder in {paths.folder}")
 
 
 def _add(path: Path, paths: JobPaths, files: dict[str, Path]) -> str:
-    seen = paths.of(path)
+    job_path = paths.of(path)
     if path.is_dir():
-        found = [one for one in sorted(path.iterdir()) if one.is_file() and not one.name.startswith(".")]
-        if not found:
+        entries = [entry for entry in sorted(path.iterdir()) if entry.is_file() and not entry.name.startswith(".")]
+        if not entries:
             raise UsageError(f"{path}: the folder contains no files")
-        files |= {f"{seen}/{_plain(one.name)}": one for one in found}
+        files |= {f"{job_path}/{_check_name(entry.name)}": entry for entry in entries}
     elif not path.is_file():
         raise UsageError(f"{path}: not a regular file")
     else:
-        files[seen] = path
+        files[job_path] = path
         if is_list(str(path)):
-            _add_listed(path, seen, files)
-    return seen
+            _add_listed(path, job_path, files)
+    return job_path
 
 
-def _plain(name: str) -> str:
+def _check_name(name: str) -> str:
     if any(c in name for c in ",:\\\0"):
         raise UsageError(f"{name[:100]}: a file of a job has no comma, colon or backslash in its name")
     return name
 
 
-def _add_listed(path: Path, seen: str, files: dict[str, Path]) -> None:
-    """Adds what a list of frames names, which a job sees beside the list as it is here."""
-    here = os.path.dirname(seen)
+def _add_listed(path: Path, job_path: str, files: dict[str, Path]) -> None:
+    """Adds the files that a list of frames names. Relative to the list, a job sees them at the same paths as here."""
+    list_folder = os.path.dirname(job_path)
     for line in lines(str(path)):
         for part in line.split(","):
             name = part if (path.parent / part).exists() else part.rpartition(":")[2]
-            inside = os.path.normpath(os.path.join(here, name)).replace(os.sep, "/")
-            if os.path.isabs(name) or inside.startswith("..") or (here and not inside.startswith(f"{here}/")):
+            inside = os.path.normpath(os.path.join(list_folder, name)).replace(os.sep, "/")
+            if (
+                os.path.isabs(name)
+                or inside.startswith("..")
+                or (list_folder and not inside.startswith(f"{list_folder}/"))
+            ):
                 raise UsageError(f"{path}: {name[:100]} is outside of the list's folder; put the list above its files")
             if not (path.parent / name).is_file():
                 raise UsageError(f"{path}: it names {name[:100]}, which is no file")

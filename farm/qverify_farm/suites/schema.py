@@ -1,4 +1,4 @@
-"""The JSON Schema of a suite's --json, made from its dataclasses."""
+"""The JSON Schema of a suite's --json output, made from its dataclasses."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ def suite_schema() -> dict[str, Any]:
         "title": "qverify suite",
         "$comment": SCHEMA,
     }
-    schema = head | _of_type(SuiteReport)
+    schema = head | _schema_of_type(SuiteReport)
     schema["properties"]["schema"] = {"const": SCHEMA}
     return schema
 
 
 def schema_text() -> str:
-    """Returns the schema as it is printed and published."""
+    """Returns the schema as text, as it is printed and published."""
     return json.dumps(suite_schema(), indent=2)
 
 
-def _of_type(kind: Any) -> dict[str, Any]:
+def _schema_of_type(kind: Any) -> dict[str, Any]:
     if kind in PLAIN:
         return {"type": PLAIN[kind]}
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
-        names = [one.name for one in fields(kind)]
-        properties = {name: _of_type(hints[name]) for name in names}
+        names = [entry.name for entry in fields(kind)]
+        properties = {name: _schema_of_type(hints[name]) for name in names}
         text = " ".join((kind.__doc__ or "").split())
         return {"type": "object", "description": text, "properties": properties, "required": names}
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
         return {"enum": list(args)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_of_type(one) for one in args]}
+        return {"anyOf": [_schema_of_type(entry) for entry in args]}
     if origin is list:
-        return {"type": "array", "items": _of_type(args[0])}
+        return {"type": "array", "items": _schema_of_type(args[0])}
     assert origin is dict, kind
-    return {"type": "object", "additionalProperties": _of_type(args[1])}
+    return {"type": "object", "additionalProperties": _schema_of_type(args[1])}

@@ -1,4 +1,4 @@
-"""A suite as suite.toml says it, checked: what is run, on what, and how it is judged."""
+"""The checked content of suite.toml: models, inputs, boards and rules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a model may have of its own. retries: of an INCONCLUSIVE. timeout_s: of one attempt. options: keywords of
-    qverify.verify. boards, runners: as they are written."""
+    """The keys that a model may override.
+
+    Attributes:
+        boards: The words of `boards`, as written.
+        runners: The words of `runners`, as written.
+        options: Keywords of qverify.verify.
+        repeats: How often each job is run.
+        retries: How often an INCONCLUSIVE job is tried again.
+        timeout_s: The timeout of one attempt.
+    """
 
     boards: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
@@ -22,7 +30,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class SuiteModel:
-    """name: in jobs' names. files: of -m, by the path that a job sees. inputs: names of its inputs."""
+    """A model of a suite.
+
+    Attributes:
+        name: Its part of a job's name.
+        files: The files for -m, by the path at which a job sees them.
+        inputs: The names of its inputs.
+    """
 
     name: str
     files: dict[str, Path]
@@ -32,8 +46,14 @@ class SuiteModel:
 
 @dataclass(frozen=True, slots=True)
 class SuiteInputs:
-    """One job's inputs. name: in jobs' names; "" for random ones alone. text: what -i takes, of paths as a job sees them;
-    "" for random inputs. files: those paths, each with the file it is. options: of its own."""
+    """The inputs of a job.
+
+    Attributes:
+        name: Their part of a job's name; "" if the suite has random inputs only.
+        text: The value for -i with the job's paths, or "" for random inputs.
+        files: The files, by the path at which a job sees them.
+        options: Options for these inputs.
+    """
 
     name: str
     text: str = ""
@@ -43,8 +63,15 @@ class SuiteInputs:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """folder: of suite.toml, to which its paths are relative. inputs: by name. more_files: that options name, by path as
-    a job sees them. written: suite.toml as plain values. timeout_s: of the whole run, None for none."""
+    """A suite.
+
+    Attributes:
+        folder: The folder of suite.toml, to which its paths are relative.
+        inputs: The inputs, by name.
+        more_files: The files that options name, by the path at which a job sees them.
+        timeout_s: The timeout of the whole run, or None.
+        written: The values of suite.toml.
+    """
 
     name: str
     folder: Path

@@ -1,4 +1,4 @@
-"""Reads suite.toml; all of its mistakes are told at once, before anything runs. SUITES.md says what each key means."""
+"""Reads suite.toml and reports all mistakes in it at once, before anything runs. SUITES.md describes the keys."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qverify.files import read_regular
 from qverify.plural import count
 
 from qverify_farm.errors import SuiteError
-from qverify_farm.suites.board_words import Known, board_words
+from qverify_farm.suites.board_words import BoardTags, parse_board_words
 from qverify_farm.suites.job_paths import JobPaths, inputs_of
 from qverify_farm.suites.suite import Rules, Suite, SuiteInputs, SuiteModel
 from qverify_farm.suites.toml_table import Mistakes, Table, as_toml
 from qverify_farm.work.job_options import FILES, check_options
 
-MOST_BYTES = 4 << 20
-SHARED = ("boards", "runners", "gates", "options", "repeats", "retries", "timeout")  # of the file, and of one model
+MAX_BYTES = 4 << 20
+SHARED = ("boards", "runners", "gates", "options", "repeats", "retries", "timeout")  # keys of the file and of a model
 KEYS = (
     *("name", "models", "inputs", "datasets", *SHARED, "suite_timeout", "board_wait", "fail_fast", "quarantine"),
     *("keep_captures", "baseline", "priority", "labels"),
@@ -31,19 +31,19 @@ DATASET_KEYS = ("name", "path", "split", "description", "labels", "options")
 RANDOM = "random"
 
 
-def read_suite(path: str, known: Known) -> Suite:
-    """Returns the suite of this file. known: tags by name of the boards there are. BadFileError for a file that is no
-    TOML, SuiteError with a line for each mistake."""
+def read_suite(path: str, tags_by_board: BoardTags) -> Suite:
+    """Returns the suite in a file. tags_by_board: the boards that exist. Raises BadFileError if the file is not TOML, and
+    SuiteError with a line for each mistake."""
     try:
-        written = tomllib.loads(read_regular(path, MOST_BYTES, follow=True).decode())
+        written = tomllib.loads(read_regular(path, MAX_BYTES, follow=True).decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadFileError(f"{path}: not TOML: {' '.join(str(error).split())[:200]}") from error
-    return suite_of(written, Path(path).absolute(), known)
+    return suite_of(written, Path(path).absolute(), tags_by_board)
 
 
-def suite_of(written: Mapping[str, Any], path: Path, known: Known) -> Suite:
-    """Returns the suite of these values, as suite.toml has them. path: where it is written. SuiteError as read_suite()."""
-    reader = _Reader(written, path, known)
+def suite_of(written: Mapping[str, Any], path: Path, tags_by_board: BoardTags) -> Suite:
+    """Returns the suite with these values of suite.toml. path: the path of suite.toml. Raises SuiteError as read_suite()."""
+    reader = _Reader(written, path, tags_by_board)
     suite = reader.suite()
     if reader.mistakes.lines:
         raise SuiteError(f"{path.name}: {count(len(reader.mistakes.lines), 'mistake')}", reader.mistakes.lines)
@@ -51,57 +51,57 @@ def suite_of(written: Mapping[str, Any], path: Path, known: Known) -> Suite:
 
 
 class _Reader:
-    def __init__(self, written: Mapping[str, Any], path: Path, known: Known):
+    def __init__(self, written: Mapping[str, Any], path: Path, tags_by_board: BoardTags):
         self.mistakes = Mistakes()
         self._top = Table(written, "", self.mistakes)
-        self._written, self._path, self._known = written, path, known
+        self._written, self._path, self._tags_by_board = written, path, tags_by_board
         self._paths = JobPaths(path.parent)
-        self._more: dict[str, Path] = {}
+        self._more_files: dict[str, Path] = {}
         self._inputs: dict[str, SuiteInputs] = {}
 
     def suite(self) -> Suite:
         top = self._top
         top.check_keys(KEYS)
         name = top.text("name", re.sub(r"\s+", "_", self._path.stem)[:200])
-        shared = self._rules(top, Rules())
+        shared = self._parse_rules(top, Rules())
         default = tuple(self._read_inputs())
-        models = self._models(default, shared)
+        models = self._parse_models(default, shared)
         timeout = top.seconds("suite_timeout", 1e7) if "suite_timeout" in top else None
         return Suite(
             name,
             self._path.parent,
             models,
             self._inputs,
-            self._more,
+            self._more_files,
             top.pairs("labels"),
             timeout,
             top.seconds("board_wait", 900.0),
-            top.truth("fail_fast"),
-            top.whole("quarantine", 3, 0, 1000),
-            top.truth("keep_captures"),
-            top.truth("baseline"),
-            top.whole("priority", 0, -1000, 1000),
+            top.boolean("fail_fast"),
+            top.integer("quarantine", 3, 0, 1000),
+            top.boolean("keep_captures"),
+            top.boolean("baseline"),
+            top.integer("priority", 0, -1000, 1000),
             dict(self._written),
         )
 
-    # what is run
+    # models
 
-    def _models(self, default: tuple[str, ...], shared: Rules) -> tuple[SuiteModel, ...]:
+    def _parse_models(self, default: tuple[str, ...], shared: Rules) -> tuple[SuiteModel, ...]:
         entries = self._top.get("models")
         if not isinstance(entries, list) or not entries:
-            self._top.wrong("models", 'wanted a list, as ["quant.onnx,model.bin"], or tables [[models]]')
+            self._top.add_mistake("models", 'wanted a list, as ["quant.onnx,model.bin"], or tables [[models]]')
             return ()
-        found: dict[str, SuiteModel] = {}
+        models: dict[str, SuiteModel] = {}
         for number, entry in enumerate(entries, 1):
-            for model in self._model(entry, f"models {number}", default, shared):
-                if model.name in found:
+            for model in self._parse_model(entry, f"models {number}", default, shared):
+                if model.name in models:
                     self.mistakes.add(
                         f"models {number}", f"two models are named {model.name}; give one a name of its own"
                     )
-                found[model.name] = model
-        return tuple(found.values())
+                models[model.name] = model
+        return tuple(models.values())
 
-    def _model(self, entry: Any, where: str, default: tuple[str, ...], shared: Rules) -> list[SuiteModel]:
+    def _parse_model(self, entry: Any, where: str, default: tuple[str, ...], shared: Rules) -> list[SuiteModel]:
         if isinstance(entry, str):
             table = Table({"files": entry}, where, self.mistakes)
         elif isinstance(entry, dict):
@@ -110,17 +110,17 @@ class _Reader:
         else:
             self.mistakes.add(where, f"{as_toml(entry)}: wanted a text, or a table")
             return []
-        rules = self._rules(table, shared) if isinstance(entry, dict) else shared
+        rules = self._parse_rules(table, shared) if isinstance(entry, dict) else shared
         if not rules.boards:
             self.mistakes.add("", 'boards: wanted a list, as ["desk", "soc=j5", "all:soc=j5"]')
         inputs = self._named_inputs(table) if "inputs" in table else default
         groups = self._model_files(table)
         if len(groups) > 1 and "name" in table:
-            table.wrong("name", f"the files are {len(groups)} models; leave the name out, or name one")
+            table.add_mistake("name", f"the files are {len(groups)} models; leave the name out, or name one")
         return [SuiteModel(self._name(table, _plain_name(_stem(g))), g, inputs, rules) for g in groups]
 
     def _model_files(self, table: Table) -> list[dict[str, Path]]:
-        """Returns the files of each model: of a text with * in it, a model for each file."""
+        """Returns the files of each model. A text with * in it stands for a model for each file that matches."""
         words = table.texts("files")
         if not words:
             if "files" not in table or table.get("files") == []:
@@ -128,8 +128,8 @@ class _Reader:
             return []
         names = [name for word in words for name in word.split(",") if name]
         if len(names) == 1 and any(c in names[0] for c in "*?["):
-            found = [self._model_file(str(path), table) for path in self._matching(names[0], table)]
-            return [one for one in found if one]
+            groups = [self._model_file(str(path), table) for path in self._matching(names[0], table)]
+            return [group for group in groups if group]
         merged: dict[str, Path] = {}
         for name in names:
             merged |= self._model_file(name, table)
@@ -137,16 +137,16 @@ class _Reader:
 
     def _matching(self, pattern: str, table: Table) -> list[Path]:
         try:
-            found = sorted(path for path in self._path.parent.glob(pattern) if path.is_file())
+            paths = sorted(path for path in self._path.parent.glob(pattern) if path.is_file())
         except (ValueError, NotImplementedError) as error:
             table.mistakes.add(table.where, f"files: {pattern}: {error}")
             return []
-        if not found:
+        if not paths:
             table.mistakes.add(table.where, f"files: {pattern}: no file of {self._path.parent} matches")
-        return found
+        return paths
 
     def _model_file(self, name: str, table: Table) -> dict[str, Path]:
-        """Returns the file by the path that a job sees; empty where there is none."""
+        """Returns the file by the path at which a job sees it, or {} if the file is missing."""
         path = self._paths.absolute(name)
         try:
             if not path.is_file():
@@ -159,32 +159,32 @@ class _Reader:
     def _name(self, table: Table, default: str) -> str:
         name = table.text("name", default, 100)
         if not re.fullmatch(r"[^\s/#]+", name):
-            table.wrong("name", "wanted a name without blanks, / and #")
+            table.add_mistake("name", "wanted a name without blanks, / and #")
         return name
 
-    # what it is given
+    # inputs
 
     def _read_inputs(self) -> list[str]:
-        """Reads inputs and datasets, and returns the names of all; random inputs where there are none."""
+        """Reads inputs and datasets, and returns their names. Without any, the only inputs are random."""
         names = []
         for key, keys in (("inputs", INPUT_KEYS), ("datasets", DATASET_KEYS)):
             entries = self._top.get(key)
             entries = [entries] if isinstance(entries, str) else entries
             if entries is not None and (not isinstance(entries, list) or not entries):
-                self._top.wrong(key, f'wanted a list, as ["frames"], or tables [[{key}]]')
+                self._top.add_mistake(key, f'wanted a list, as ["frames"], or tables [[{key}]]')
                 continue
             for number, entry in enumerate(entries or (), 1):
-                names += self._take(self._one_input(entry, f"{key} {number}", keys), f"{key} {number}")
-        return names or self._take([SuiteInputs("")], "inputs")
+                names += self._add_inputs(self._parse_inputs(entry, f"{key} {number}", keys), f"{key} {number}")
+        return names or self._add_inputs([SuiteInputs("")], "inputs")
 
-    def _take(self, found: list[SuiteInputs], where: str) -> list[str]:
-        for one in found:
-            if one.name in self._inputs and self._inputs[one.name] != one:
-                self.mistakes.add(where, f"two inputs are named {one.name}; give one a name of its own")
-            self._inputs[one.name] = one
-        return [one.name for one in found]
+    def _add_inputs(self, entries: list[SuiteInputs], where: str) -> list[str]:
+        for inputs in entries:
+            if inputs.name in self._inputs and self._inputs[inputs.name] != inputs:
+                self.mistakes.add(where, f"two inputs are named {inputs.name}; give one a name of its own")
+            self._inputs[inputs.name] = inputs
+        return [inputs.name for inputs in entries]
 
-    def _one_input(self, entry: Any, where: str, keys: tuple[str, ...]) -> list[SuiteInputs]:
+    def _parse_inputs(self, entry: Any, where: str, keys: tuple[str, ...]) -> list[SuiteInputs]:
         if isinstance(entry, str):
             entry = {"random": True} if entry == RANDOM else {"path": entry}
         if not isinstance(entry, dict):
@@ -197,58 +197,59 @@ class _Reader:
             if key in table:
                 options[key] = table.text(key)
         options = self._with_files(options, table)
-        if table.truth("random") or ("random" in table and "path" not in table):
+        if table.boolean("random") or ("random" in table and "path" not in table):
             return [SuiteInputs(self._name(table, RANDOM), options=options)]
         text = table.text("path", "", 10_000)
         if not text:
             table.mistakes.add(where, "path: wanted what -i takes: a file, a folder, or a list (.txt) of frames")
             return []
-        return self._of_path(text, table, options)
+        return self._inputs_of_path(text, table, options)
 
-    def _of_path(self, text: str, table: Table, options: dict[str, Any]) -> list[SuiteInputs]:
+    def _inputs_of_path(self, text: str, table: Table, options: dict[str, Any]) -> list[SuiteInputs]:
         name = self._name(table, _plain_name(Path(text.split(",")[0].rpartition(":")[2]).name or "inputs"))
         try:
-            seen, files = inputs_of(text, self._paths)
+            job_path, files = inputs_of(text, self._paths)
         except (UsageError, BadFileError, OSError) as error:
             table.mistakes.add(table.where, f"path: {error}")
             return []
         if "split" not in table:
-            return [SuiteInputs(name, seen, files, options)]
-        most = table.whole("split", 1, 1, 1_000_000)
+            return [SuiteInputs(name, job_path, files, options)]
+        frames_per_job = table.integer("split", 1, 1, 1_000_000)
         if any(path.endswith("/manifest.json") for path in files) or not (self._path.parent / text).is_dir():
-            table.wrong("split", "wanted a folder of frames, without manifest.json")
+            table.add_mistake("split", "wanted a folder of frames, without manifest.json")
             return []
         frames = sorted(files)
-        pieces = [frames[at : at + most] for at in range(0, len(frames), most)]
+        pieces = [frames[at : at + frames_per_job] for at in range(0, len(frames), frames_per_job)]
         return [
-            SuiteInputs(f"{name}.{number}", seen, {path: files[path] for path in piece}, options)
+            SuiteInputs(f"{name}.{number}", job_path, {path: files[path] for path in piece}, options)
             for number, piece in enumerate(pieces, 1)
         ]
 
     def _named_inputs(self, table: Table) -> tuple[str, ...]:
-        """Returns the inputs of one model: names of those above, of all pieces of a dataset, or paths of its own."""
+        """Returns the names of a model's inputs. A word is the name of inputs of the file, the name of a dataset (for all its
+        pieces), or a path."""
         names: list[str] = []
         for word in table.texts("inputs"):
             pieces = [n for n in self._inputs if n == word or re.fullmatch(rf"{re.escape(word)}\.\d+", n)]
-            names += pieces or self._take(self._one_input(word, table.where, INPUT_KEYS), table.where)
+            names += pieces or self._add_inputs(self._parse_inputs(word, table.where, INPUT_KEYS), table.where)
         return tuple(names)
 
-    # how
+    # rules
 
-    def _rules(self, table: Table, shared: Rules) -> Rules:
+    def _parse_rules(self, table: Table, shared: Rules) -> Rules:
         boards = table.texts("boards") if "boards" in table else shared.boards
         runners = table.texts("runners") if "runners" in table else shared.runners
         options = {**shared.options, **self._with_files(self._options(table), table)}
         if "gates" in table:
             options["gate"] = self._gates(table)
         if boards and ("boards" in table or "runners" in table):
-            board_words(boards, runners, self._known, table.where, self.mistakes)
+            parse_board_words(boards, runners, self._tags_by_board, table.where, self.mistakes)
         return Rules(
             boards,
             runners,
             options,
-            table.whole("repeats", shared.repeats, 1, 10_000),
-            table.whole("retries", shared.retries, 0, 100),
+            table.integer("repeats", shared.repeats, 1, 10_000),
+            table.integer("retries", shared.retries, 0, 100),
             table.seconds("timeout", shared.timeout_s),
         )
 
@@ -265,14 +266,14 @@ class _Reader:
         return options
 
     def _with_files(self, options: dict[str, Any], table: Table) -> dict[str, Any]:
-        """Returns the options with the paths that a job sees, whose files the suite takes in."""
+        """Replaces the paths in options by the job's paths, and adds their files to the suite. Returns the options."""
         for key in FILES & options.keys():
             path = self._paths.absolute(str(options[key]))
             try:
-                seen = self._paths.of(path)
+                job_path = self._paths.of(path)
                 if not path.is_file():
                     raise UsageError(f"{options[key]}: no such file in {self._path.parent}")
-                options[key], self._more[seen] = seen, path
+                options[key], self._more_files[job_path] = job_path, path
             except UsageError as error:
                 table.mistakes.add(table.where, f"{key}: {error}")
         return options

@@ -1,11 +1,11 @@
-"""What a suite run gave, as plain values: the contract of --json, and what every format shows."""
+"""The report of a suite run: the content of --json, and the source of every other format."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA = "qverify.suite/1"  # its number grows when a field changes its meaning or goes
+SCHEMA = "qverify.suite/1"  # the number grows when a field changes its meaning or is removed
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
 State = Literal["queued", "running", "done", "cancelled"]
 Change = Literal["", "new failure", "mended", "changed cause", "new inconclusive", "known"]
@@ -13,10 +13,10 @@ Change = Literal["", "new failure", "mended", "changed cause", "new inconclusive
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job. name: the same in every run of the suite. board: that it ran on last, "" where it did not. verdict: null
-    while it has none. why: of a verdict that is not PASSED, or of a job that was cancelled. nodes: the first that failed.
-    report, capture: SHA-256 of artifacts, or "". change: against the job's last verdict in an earlier run, or, with
-    `baseline`, known: FAILED as its baseline is. before: that verdict."""
+    """One job. name: the same in every run of the suite. board: the board on which it ran last, or "". verdict: null while
+    there is none. why: the reason of a verdict that is not PASSED, or of a cancellation. nodes: the first nodes that failed.
+    report, capture: SHA-256 of artifacts, or "". change: compared with the job's last verdict in an earlier run; `known`, with
+    `baseline`, if it FAILED as its baseline did. before: that last verdict."""
 
     name: str
     model: str
@@ -39,8 +39,8 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class FlakyNode:
-    """A job on one board that gave different verdicts or different failing nodes for the same bytes, in runs of the same labels.
-    results: as "FAILED at conv1", with how often."""
+    """A job that gave different verdicts or different failing nodes on one board for the same bytes, in runs with the same
+    labels. results: the number of times of each result, such as "FAILED at conv1"."""
 
     job: str
     board: str
@@ -50,8 +50,9 @@ class FlakyNode:
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """A board in this run. inconclusive: attempts that gave no verdict. flaky: it was INCONCLUSIVE or lost its worker where
-    another attempt of the same job had a verdict, or in a tenth of at least ten attempts. why: of the last such attempt."""
+    """A board in this run. inconclusive: the number of attempts without a verdict. flaky: an attempt was INCONCLUSIVE or lost its
+    worker although another attempt of the same job had a verdict, or this happened in a tenth of at least ten attempts. why: the
+    reason of the last such attempt."""
 
     board: str
     attempts: int
@@ -76,8 +77,8 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class SuiteReport:
-    """A suite run. verdict: the worst of its jobs', INCONCLUSIVE while some have none. created, started, ended: seconds
-    since 1970, UTC. counts: jobs by state, and by verdict. past: the newest first."""
+    """A suite run. verdict: the worst verdict of its jobs; INCONCLUSIVE while some jobs have none. created, started, ended:
+    seconds since 1970, UTC. counts: the number of jobs in each state and with each verdict. past: earlier runs, newest first."""
 
     id: str
     name: str
@@ -98,5 +99,5 @@ class SuiteReport:
     schema: str = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values that fit the schema of `qverify suite schema`."""
+        """Returns JSON values in the schema that `qverify suite schema` prints."""
         return asdict(self)

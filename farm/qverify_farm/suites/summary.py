@@ -1,4 +1,4 @@
-"""Rows of the database made a SuiteReport: verdict, trends against the last runs, flaky nodes and boards."""
+"""Makes a SuiteReport from rows of the database: verdict, trends compared with earlier runs, flaky nodes and boards."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from qverify_farm.store.verdicts import is_known, verdict_of
 from qverify_farm.suites.suite_report import BoardRow, Change, FlakyNode, JobRow, PastRun, SuiteReport, Verdict
 
 PAST_RUNS = 10
-FEW_ATTEMPTS, FLAKY_PART = 10, 0.1
+FEW_ATTEMPTS = 10  # with fewer attempts, the fraction of spoiled attempts does not make a board flaky
+FLAKY_FRACTION = 0.1
 
 
 def summarize(session: Session, run: SuiteRun, past_runs_shown: int = PAST_RUNS) -> SuiteReport:
-    """Returns the report of a run, whatever of it is done."""
+    """Returns the report of a run, finished or not."""
     jobs, attempts = jobs_of(session, run.id), attempts_of(session, run.id)
     earlier = past_runs(session, run, past_runs_shown)
-    past = done_jobs(session, [one.id for one in earlier])
+    past = done_jobs(session, [past_run.id for past_run in earlier])
     baselines = _baselines(session, run) if run.definition.get("baseline") else {}
     rows = rows_of(jobs, attempts, past, baselines)
     verdict = run.verdict or verdict_of(session, run, jobs)
-    labels = {one.id: json.dumps(one.labels, sort_keys=True) for one in (run, *earlier)}
+    labels = {each.id: json.dumps(each.labels, sort_keys=True) for each in (run, *earlier)}
     return SuiteReport(
         run.id,
         run.name,
@@ -56,7 +57,7 @@ def _baselines(session: Session, run: SuiteRun) -> dict[str, Baseline]:
 
 
 def counts_of(jobs: Iterable[Job]) -> dict[str, int]:
-    """Returns how many jobs are in each state, and how many have each verdict."""
+    """Returns the number of jobs in each state and with each verdict."""
     counts = dict.fromkeys((QUEUED, RUNNING, DONE, CANCELLED, PASSED, FAILED, INCONCLUSIVE), 0)
     for job in jobs:
         counts[job.state] += 1
@@ -68,20 +69,20 @@ def counts_of(jobs: Iterable[Job]) -> dict[str, int]:
 def rows_of(
     jobs: Sequence[Job], attempts: Sequence[Attempt], past: Sequence[PastJob], baselines: Mapping[str, Baseline]
 ) -> list[JobRow]:
-    """Returns a row for each job. past: done jobs of earlier runs, the newest run first."""
-    before: dict[str, PastJob] = {}
+    """Returns a row for each job. past: the done jobs of earlier runs, newest run first."""
+    earlier: dict[str, PastJob] = {}
     for job in past:
-        before.setdefault(job.name, job)
+        earlier.setdefault(job.name, job)
     seconds: dict[str, float] = defaultdict(float)
     tries = Counter[str]()
-    for one in attempts:
-        seconds[one.job] += one.seconds
-        tries[one.job] += one.ending not in (None, "busy")
-    return [_row(job, before.get(job.name), baselines.get(job.name), tries[job.id], seconds[job.id]) for job in jobs]
+    for attempt in attempts:
+        seconds[attempt.job] += attempt.seconds
+        tries[attempt.job] += attempt.ending not in (None, "busy")
+    return [_row(job, earlier.get(job.name), baselines.get(job.name), tries[job.id], seconds[job.id]) for job in jobs]
 
 
-def _row(job: Job, before: PastJob | None, baseline: Baseline | None, attempts: int, seconds: float) -> JobRow:
-    change = change_of(job, before)
+def _row(job: Job, earlier: PastJob | None, baseline: Baseline | None, attempts: int, seconds: float) -> JobRow:
+    change = change_of(job, earlier)
     if baseline is not None and is_known(job, baseline):
         change = "known"
     return JobRow(
@@ -100,23 +101,23 @@ def _row(job: Job, before: PastJob | None, baseline: Baseline | None, attempts: 
         job.report,
         job.capture,
         change,
-        cast("Verdict | None", before.verdict if before is not None else None),
+        cast("Verdict | None", earlier.verdict if earlier is not None else None),
         {str(k): str(v) for k, v in (job.facts or {}).items()},
     )
 
 
-def change_of(job: Job, before: PastJob | None) -> Change:
-    """Returns what is new of a job's verdict against its last one: nothing for a first one that PASSED."""
+def change_of(job: Job, earlier: PastJob | None) -> Change:
+    """Returns how a job's verdict differs from the same job's verdict in an earlier run."""
     if job.verdict is None:
         return ""
-    was = before.verdict if before is not None else None
+    earlier_verdict = earlier.verdict if earlier is not None else None
     if job.verdict == PASSED:
-        return "mended" if was in (FAILED, INCONCLUSIVE) else ""
+        return "mended" if earlier_verdict in (FAILED, INCONCLUSIVE) else ""
     if job.verdict == INCONCLUSIVE:
-        return "new inconclusive" if was != INCONCLUSIVE else ""
-    if was != FAILED or before is None:
+        return "new inconclusive" if earlier_verdict != INCONCLUSIVE else ""
+    if earlier_verdict != FAILED or earlier is None:
         return "new failure"
-    return "changed cause" if _cause(job) != _cause(before) else ""
+    return "changed cause" if _cause(job) != _cause(earlier) else ""
 
 
 def _cause(job: Job | PastJob) -> tuple[str, str, tuple[str, ...]]:
@@ -124,20 +125,21 @@ def _cause(job: Job | PastJob) -> tuple[str, str, tuple[str, ...]]:
 
 
 def flaky_nodes(jobs: Iterable[PastJob], run: str, labels: Mapping[str, str]) -> list[FlakyNode]:
-    """Returns jobs of a run that gave different results on one board for the same bytes, in its repeats or in earlier runs
-    of the same labels. labels: of each run: another firmware may well give another result."""
+    """Returns the jobs of a run that gave different results on one board for the same bytes, in repeats or in earlier runs
+    with the same labels. labels: the labels of each run, as text; runs with other labels, such as another firmware, are not
+    compared."""
     groups: dict[tuple[str, str, str, str], list[PastJob]] = defaultdict(list)
     for job in jobs:
         if job.verdict in (PASSED, FAILED) and job.board and job.content:
             groups[job.name.partition(" #")[0], job.board, job.content, labels.get(job.run, "")].append(job)
-    found = []
+    flaky = []
     for (name, board, *_), same in groups.items():
         results = Counter(_result(job) for job in same)
         if len(results) > 1 and any(job.run == run for job in same):
             sets = [set(job.nodes or ()) for job in same]
             nodes = sorted(set[str]().union(*sets) - sets[0].intersection(*sets))
-            found.append(FlakyNode(name, board, nodes, dict(results.most_common())))
-    return sorted(found, key=lambda one: (one.job, one.board))
+            flaky.append(FlakyNode(name, board, nodes, dict(results.most_common())))
+    return sorted(flaky, key=lambda node: (node.job, node.board))
 
 
 def _result(job: PastJob) -> str:
@@ -146,21 +148,21 @@ def _result(job: PastJob) -> str:
 
 
 def board_rows(attempts: Iterable[Attempt], jobs: Mapping[str, Job]) -> list[BoardRow]:
-    """Returns what each board did in these attempts."""
+    """Returns a row for each board that took part in these attempts."""
     by_board: dict[str, list[Attempt]] = defaultdict(list)
-    for one in attempts:
-        if one.ending in ("finished", "lost"):
-            by_board[one.board].append(one)
-    return [_board_row(board, tried, jobs) for board, tried in sorted(by_board.items())]
+    for attempt in attempts:
+        if attempt.ending in ("finished", "lost"):
+            by_board[attempt.board].append(attempt)
+    return [_board_row(board, its_attempts, jobs) for board, its_attempts in sorted(by_board.items())]
 
 
-def _board_row(board: str, tried: Sequence[Attempt], jobs: Mapping[str, Job]) -> BoardRow:
-    spoiled = [one for one in tried if one.ending == "lost" or one.verdict == INCONCLUSIVE]
-    alone = [one for one in spoiled if jobs[one.job].verdict in (PASSED, FAILED)]
-    many = len(tried) >= FEW_ATTEMPTS and len(spoiled) >= FLAKY_PART * len(tried)
-    held = sum(job.board_seconds for job in jobs.values() if job.board == board)
+def _board_row(board: str, attempts: Sequence[Attempt], jobs: Mapping[str, Job]) -> BoardRow:
+    spoiled = [attempt for attempt in attempts if attempt.ending == "lost" or attempt.verdict == INCONCLUSIVE]
+    only_here = [attempt for attempt in spoiled if jobs[attempt.job].verdict in (PASSED, FAILED)]
+    often = len(attempts) >= FEW_ATTEMPTS and len(spoiled) >= FLAKY_FRACTION * len(attempts)
+    board_seconds = sum(job.board_seconds for job in jobs.values() if job.board == board)
     why = spoiled[-1].why if spoiled else ""
-    return BoardRow(board, len(tried), round(held, 3), len(spoiled), bool(alone) or many, why)
+    return BoardRow(board, len(attempts), round(board_seconds, 3), len(spoiled), bool(only_here) or often, why)
 
 
 def _past_rows(runs: Sequence[SuiteRun], jobs: Sequence[PastJob]) -> list[PastRun]:

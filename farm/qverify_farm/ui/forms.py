@@ -1,4 +1,4 @@
-"""The pages that change something: login, submit, cancel, a bad case handed in."""
+"""The pages that change something: log in, submit, cancel, hand in a bad case."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from qverify_farm.ui.calls import Calls, RefusedError
-from qverify_farm.ui.pages import check_form, go, show, visitor
+from qverify_farm.ui.api_calls import ApiCalls, RefusedError
+from qverify_farm.ui.page_rendering import check_form, redirect_to, show, visitor
 
-PIECE = 1 << 20
-OPEN = ("/login", "/logout")  # forms that everybody may send
-MOST_FILES, MOST_FIELDS = 1000, 60
-NUMBERS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
-CHOICES = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
+PIECE_BYTES = 1 << 20
+OPEN_PATHS = ("/login", "/logout")  # forms that do not need a session
+MAX_FILES, MAX_FIELDS = 1000, 60
+NUMBER_OPTIONS = ("compare_digits", "repeat", "seed", "atol", "rtol", "min_cosine", "max_lsb")
+BOOLEAN_OPTIONS = ("dump_all_nodes_results", "run_sim", "strict", "paranoid")
 
 
 async def login_form(request: Request) -> Response:
@@ -26,21 +26,21 @@ async def login_form(request: Request) -> Response:
 
 
 async def login(request: Request) -> Response:
-    async with _form(request) as form:
+    async with _checked_form(request) as form:
         token = _text(form, "token", 200)
     try:
         if not token:
             raise RefusedError(401, "type a token")
-        cookies = await Calls(request).log_in(token)
+        cookies = await ApiCalls(request).log_in(token)
     except RefusedError as error:
         return await show(request, "login.html", error.status, wrong=error.text, who={})
-    return _with_cookies(go("/"), cookies)
+    return _with_cookies(redirect_to("/"), cookies)
 
 
 async def logout(request: Request) -> Response:
-    async with _form(request):
-        cookies = await Calls(request).log_out()
-    return _with_cookies(go("/login"), cookies)
+    async with _checked_form(request):
+        cookies = await ApiCalls(request).log_out()
+    return _with_cookies(redirect_to("/login"), cookies)
 
 
 def _with_cookies(reply: Response, cookies: list[str]) -> Response:
@@ -50,38 +50,38 @@ def _with_cookies(reply: Response, cookies: list[str]) -> Response:
 
 
 async def submit_form(request: Request) -> Response:
-    boards = (await Calls(request).get("/boards"))["boards"]
+    boards = (await ApiCalls(request).get("/boards"))["boards"]
     given = {"board": request.query_params.get("board", "")[:200]}
     return await show(request, "submit.html", boards=boards, wrong="", given=given)
 
 
 async def submit(request: Request) -> Response:
-    async with _form(request) as form:
-        calls = Calls(request)
+    async with _checked_form(request) as form:
+        calls = ApiCalls(request)
         try:
-            run = await _submitted(form, calls)
+            run = await _submit_verification(form, calls)
         except RefusedError as error:
             boards = (await calls.get("/boards"))["boards"]
             given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
             return await show(request, "submit.html", error.status, boards=boards, wrong=error.text, given=given)
-        return go(f"/runs/{run}")
+        return redirect_to(f"/runs/{run}")
 
 
-async def _submitted(form: FormData, calls: Calls) -> str:
-    """Returns the id of the run that the form asks for."""
+async def _submit_verification(form: FormData, calls: ApiCalls) -> str:
+    """Submits the verification of a form and returns the id of its run."""
     models, inputs = _uploads(form, "models"), _uploads(form, "inputs")
-    boards = [one for one in form.getlist("boards") if isinstance(one, str) and one]
-    boards += [one.strip() for one in _text(form, "more_boards", 2000).split(",") if one.strip()]
+    boards = [item for item in form.getlist("boards") if isinstance(item, str) and item]
+    boards += [item.strip() for item in _text(form, "more_boards", 2000).split(",") if item.strip()]
     if not models:
         raise RefusedError(422, "models: choose the quantized ONNX, model.bin, or both")
     if not boards:
         raise RefusedError(422, "boards: choose at least one, or type a tag such as soc=j5")
-    files, paths = await _stored(calls, models, "models")
-    fed, fed_paths = await _stored(calls, inputs, "inputs")
+    files, paths = await _upload_files(calls, models, "models")
+    input_files, input_paths = await _upload_files(calls, inputs, "inputs")
     body: dict[str, Any] = {
-        "files": files | fed,
+        "files": files | input_files,
         "models": paths,
-        "inputs": fed_paths[0] if len(fed_paths) == 1 else ("inputs" if fed_paths else ""),
+        "inputs": input_paths[0] if len(input_paths) == 1 else ("inputs" if input_paths else ""),
         "boards": list(dict.fromkeys(boards)),
         "options": _options(form),
         "labels": _labels(_text(form, "labels", 2000)),
@@ -93,24 +93,24 @@ async def _submitted(form: FormData, calls: Calls) -> str:
 
 
 def _options(form: FormData) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in NUMBERS:
+    collected: dict[str, Any] = {}
+    for key in NUMBER_OPTIONS:
         text = _text(form, key, 40)
         try:
             if text:
-                found[key] = int(text) if text.lstrip("-").isdigit() else float(text)
+                collected[key] = int(text) if text.lstrip("-").isdigit() else float(text)
         except ValueError:
             raise RefusedError(422, f"{key}: got {text!r}, wanted a number") from None
-    for key in CHOICES:
+    for key in BOOLEAN_OPTIONS:
         text = _text(form, key, 10)
         if text in ("True", "False"):
-            found[key] = text == "True"
-    return found
+            collected[key] = text == "True"
+    return collected
 
 
 def _labels(text: str) -> dict[str, str]:
     labels = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (item.strip() for item in text.split(","))):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise RefusedError(422, f"labels: {part[:80]!r}: wanted NAME=VALUE, NAME=VALUE")
@@ -119,11 +119,11 @@ def _labels(text: str) -> dict[str, str]:
 
 
 async def run_action(request: Request) -> Response:
-    async with _form(request):
+    async with _checked_form(request):
         run, action = request.path_params["run"], request.url.path.rpartition("/")[2]
     body = {"why": "cancelled on its page"} if action == "cancel" else {}
-    await Calls(request).post(f"/runs/{run}/{action}", body)
-    return go(f"/runs/{run}")
+    await ApiCalls(request).post(f"/runs/{run}/{action}", body)
+    return redirect_to(f"/runs/{run}")
 
 
 async def bad_case_form(request: Request) -> Response:
@@ -131,24 +131,24 @@ async def bad_case_form(request: Request) -> Response:
 
 
 async def bad_case(request: Request) -> Response:
-    async with _form(request) as form:
+    async with _checked_form(request) as form:
         try:
-            run = await _handed_in(form, Calls(request))
+            run = await _submit_bad_case(form, ApiCalls(request))
         except RefusedError as error:
             given = {key: value[:500] for key, value in form.items() if isinstance(value, str)}
             return await show(request, "bad_case.html", error.status, wrong=error.text, given=given)
-        return go(f"/runs/{run}")
+        return redirect_to(f"/runs/{run}")
 
 
-async def _handed_in(form: FormData, calls: Calls) -> str:
-    """Returns the id of the run that looks for the cause."""
+async def _submit_bad_case(form: FormData, calls: ApiCalls) -> str:
+    """Submits the bad case of a form and returns the id of its run."""
     parts = {key: _uploads(form, key) for key in ("models", "photo", "dump", "capture", "description")}
     if not parts["capture"] and not (parts["models"] and parts["dump"]):
         raise RefusedError(422, "give a capture, or the models together with the board's dump")
     files: dict[str, str] = {}
     body: dict[str, Any] = {"kind": "bad-case", "note": _text(form, "note", 500)}
     for key, uploads in parts.items():
-        added, paths = await _stored(calls, uploads, key)
+        added, paths = await _upload_files(calls, uploads, key)
         files |= added
         if key == "models":
             body["models"] = paths
@@ -162,47 +162,48 @@ async def _handed_in(form: FormData, calls: Calls) -> str:
     return str((await calls.post("/triages", body))["id"])
 
 
-async def _stored(calls: Calls, uploads: list[UploadFile], folder: str) -> tuple[dict[str, str], list[str]]:
-    """Returns SHA-256 by path, and the paths, of files that were uploaded to a folder of the job."""
-    found: dict[str, str] = {}
+async def _upload_files(calls: ApiCalls, uploads: list[UploadFile], folder: str) -> tuple[dict[str, str], list[str]]:
+    """Stores uploaded files under a folder of the job. Returns the SHA-256 by path, and the list of paths."""
+    collected: dict[str, str] = {}
     for number, upload in enumerate(uploads):
-        name = _name(upload.filename or "")
-        path = f"{folder}/{name}" if f"{folder}/{name}" not in found else f"{folder}/{number}-{name}"
-        found[path] = await calls.put_file(_pieces(upload), name)
-    return found, list(found)
+        name = _job_path(upload.filename or "")
+        path = f"{folder}/{name}" if f"{folder}/{name}" not in collected else f"{folder}/{number}-{name}"
+        collected[path] = await calls.put_file(_pieces(upload), name)
+    return collected, list(collected)
 
 
-def _name(given: str) -> str:
-    """Returns the path of a file below the folder that was chosen, or its name; without what a job's path cannot have."""
-    parts = [one for one in PurePosixPath(given.replace("\\", "/")).parts if one not in ("/", ".", "..")]
+def _job_path(file_name: str) -> str:
+    """Returns the job's path for an uploaded file: its path below the chosen folder, or its name, with illegal characters
+    replaced."""
+    parts = [item for item in PurePosixPath(file_name.replace("\\", "/")).parts if item not in ("/", ".", "..")]
     below = parts[1:] if len(parts) > 1 else parts
-    clean = ["".join("_" if c in ",:" or not c.isprintable() else c for c in one)[:120] for one in below[:4]]
+    clean = ["".join("_" if c in ",:" or not c.isprintable() else c for c in item)[:120] for item in below[:4]]
     return "/".join(clean) or "file"
 
 
 async def _pieces(upload: UploadFile) -> AsyncIterator[bytes]:
-    while piece := await upload.read(PIECE):
+    while piece := await upload.read(PIECE_BYTES):
         yield piece
 
 
 def _uploads(form: FormData, key: str) -> list[UploadFile]:
-    return [one for one in form.getlist(key) if isinstance(one, UploadFile) and one.filename]
+    return [item for item in form.getlist(key) if isinstance(item, UploadFile) and item.filename]
 
 
-def _text(form: FormData, key: str, most: int) -> str:
+def _text(form: FormData, key: str, max_length: int) -> str:
     value = form.get(key)
-    return value.strip()[:most] if isinstance(value, str) else ""
+    return value.strip()[:max_length] if isinstance(value, str) else ""
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[FormData]:
-    """Yields the fields of a form of our own; its files lie in temporary ones, which end with the block. RefusedError for
-    any other form, and, before anything of it is read, for who may not send one."""
-    who = await visitor(request) if request.url.path not in OPEN else {"role": "submitter"}
-    if who is None:
+async def _checked_form(request: Request) -> AsyncIterator[FormData]:
+    """Yields the fields of a form. Its files are temporary and are removed after the `with` block. Raises RefusedError, before
+    the form is read, for a visitor who may not send it, and for a form that is not from this service's pages."""
+    user = await visitor(request) if request.url.path not in OPEN_PATHS else {"role": "submitter"}
+    if user is None:
         raise RefusedError(401, "log in first: nobody is logged in here, or the session has ended")
-    if who["role"] == "viewer":
+    if user["role"] == "viewer":
         raise RefusedError(403, "your token may look, not submit; the administrator makes one that may")
-    async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
+    async with request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS) as form:
         check_form(request, form)
         yield form

@@ -1,4 +1,4 @@
-"""The addresses of the pages."""
+"""The routes of the pages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from qverify_farm.ui import forms, views
-from qverify_farm.ui.calls import RefusedError
-from qverify_farm.ui.pages import refused
+from qverify_farm.ui.api_calls import RefusedError
+from qverify_farm.ui.page_rendering import refusal_page
 
-UPLOADS = ("/submit", "/inbox/new")  # addresses whose forms have files
+UPLOAD_PATHS = ("/submit", "/inbox/new")  # routes of forms with files
 
 
 def add_pages(app: FastAPI) -> None:
-    """Adds the pages to a service, which answers /api/v1 itself."""
+    """Adds the pages to the application of the service."""
     get, post = ["GET"], ["POST"]
     table = [
         ("/", views.boards, get),
@@ -36,4 +36,4 @@ def add_pages(app: FastAPI) -> None:
     ]
     for path, page, methods in table:
         app.router.routes.append(Route(path, page, methods=methods, include_in_schema=False))
-    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(RefusedError, refusal_page)

@@ -1,4 +1,4 @@
-"""The pages that show: boards, runs, jobs, history, comparison, and files of their own."""
+"""The pages that show something: boards, runs, jobs, history, comparison, the inbox and static files."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from qverify_farm.ui.calls import Calls, RefusedError
+from qverify_farm.ui.api_calls import ApiCalls, RefusedError
 from qverify_farm.ui.history_chart import draw_results, draw_values
-from qverify_farm.ui.pages import asset, show
+from qverify_farm.ui.page_rendering import show, static_file
 
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-PAGE = 50  # rows
-MOST_HELD = 100  # boards whose holders are named
-MOST_JOBS = 1000
-ROWS, POINTS = 200, 50  # of a history
-SHOWN_FIRST = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+RUNS_PER_PAGE = 50
+MAX_HOLDERS = 100  # number of busy boards for which the job is shown
+MAX_JOBS = 1000
+HISTORY_ROWS, HISTORY_POINTS = 200, 50
+VERDICT_ORDER = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
 
 
 async def boards(request: Request) -> Response:
-    calls = Calls(request)
-    found = await calls.get("/boards")
+    calls = ApiCalls(request)
+    all_boards = (await calls.get("/boards"))["boards"]
     queue = await calls.get("/queue")
     runs = await calls.get("/runs", limit=10)
-    busy = [one for one in found["boards"] if one["job"]][:MOST_HELD]
-    held = await asyncio.gather(*(_holder(calls, one) for one in busy))
-    holders = {board["name"]: one for board, one in zip(busy, held, strict=True)}
-    return await show(request, "boards.html", boards=found["boards"], queue=queue, runs=runs["runs"], holders=holders)
+    busy = [board for board in all_boards if board["job"]][:MAX_HOLDERS]
+    holding_jobs = await asyncio.gather(*(_holder(calls, board) for board in busy))
+    holders = {board["name"]: holder for board, holder in zip(busy, holding_jobs, strict=True)}
+    return await show(request, "boards.html", boards=all_boards, queue=queue, runs=runs["runs"], holders=holders)
 
 
-async def _holder(calls: Calls, board: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the job that has a board and the run that it is of; None where it has ended meanwhile."""
+async def _holder(calls: ApiCalls, board: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the job that holds a board and its run, or None if the visitor may not see the job or it has just ended."""
     try:
         job = await calls.get(f"/jobs/{board['job']}")
         return {"job": job, "run": await calls.get(f"/runs/{job['run']}")}
@@ -42,39 +42,40 @@ async def _holder(calls: Calls, board: Mapping[str, Any]) -> dict[str, Any] | No
 
 
 async def runs(request: Request) -> Response:
-    offset = _whole(request.query_params.get("offset"))
+    offset = _offset_of(request.query_params.get("offset"))
     state = request.query_params.get("state", "")
     state = state if state in ("running", "done", "cancelled") else ""
-    found = (await Calls(request).get("/runs", limit=PAGE + 1, offset=offset, state=state))["runs"]
-    more = offset + PAGE if len(found) > PAGE else None
-    return await show(request, "runs.html", runs=found[:PAGE], offset=offset, more=more, back=PAGE, state=state)
+    rows = (await ApiCalls(request).get("/runs", limit=RUNS_PER_PAGE + 1, offset=offset, state=state))["runs"]
+    more = offset + RUNS_PER_PAGE if len(rows) > RUNS_PER_PAGE else None
+    values: dict[str, Any] = {"offset": offset, "more": more, "back": RUNS_PER_PAGE, "state": state}
+    return await show(request, "runs.html", runs=rows[:RUNS_PER_PAGE], **values)
 
 
 async def run(request: Request) -> Response:
-    calls, run_id = Calls(request), request.path_params["run"]
-    found = await calls.get(f"/runs/{run_id}")
-    jobs = (await calls.get(f"/runs/{run_id}/jobs", limit=MOST_JOBS))["jobs"]
-    jobs.sort(key=lambda job: (SHOWN_FIRST.get(job["verdict"], 2), job["number"]))
-    before = (await calls.get("/runs", suite=found["name"], limit=20))["runs"]
-    others = [one for one in before if one["id"] != found["id"]]
-    return await show(request, "run.html", run=found, jobs=jobs, others=others)
+    calls, run_id = ApiCalls(request), request.path_params["run"]
+    details = await calls.get(f"/runs/{run_id}")
+    jobs = (await calls.get(f"/runs/{run_id}/jobs", limit=MAX_JOBS))["jobs"]
+    jobs.sort(key=lambda job: (VERDICT_ORDER.get(job["verdict"], 2), job["number"]))
+    runs_of_suite = (await calls.get("/runs", suite=details["name"], limit=20))["runs"]
+    others = [other for other in runs_of_suite if other["id"] != details["id"]]
+    return await show(request, "run.html", run=details, jobs=jobs, others=others)
 
 
 async def job(request: Request) -> Response:
-    calls, job_id = Calls(request), request.path_params["job"]
-    found = await calls.get(f"/jobs/{job_id}")
-    return await show(request, "job.html", job=found, run=await calls.get(f"/runs/{found['run']}"))
+    calls, job_id = ApiCalls(request), request.path_params["job"]
+    details = await calls.get(f"/jobs/{job_id}")
+    return await show(request, "job.html", job=details, run=await calls.get(f"/runs/{details['run']}"))
 
 
 async def history(request: Request) -> Response:
-    calls, asked = Calls(request), request.query_params
-    given = {key: asked.get(key, "")[:500] for key in ("name", "board", "node", "label")}
-    which = {"job": given["name"], "board": given["board"]}
-    await calls.get("/whoami")  # an empty form, too, is for those who may look
-    jobs = (await calls.get("/history", **which, limit=ROWS))["jobs"] if given["name"] else []
+    calls, query = ApiCalls(request), request.query_params
+    given = {key: query.get(key, "")[:500] for key in ("name", "board", "node", "label")}
+    filters = {"job": given["name"], "board": given["board"]}
+    await calls.get("/whoami")  # also the empty form needs a session
+    jobs = (await calls.get("/history", **filters, limit=HISTORY_ROWS))["jobs"] if given["name"] else []
     points: list[dict[str, Any]] = []
     if given["name"] and given["node"]:
-        points = (await calls.get("/history/nodes", **which, node=given["node"], limit=POINTS))["points"]
+        points = (await calls.get("/history/nodes", **filters, node=given["node"], limit=HISTORY_POINTS))["points"]
     labels = sorted({key for row in jobs for key in row["labels"]})
     given["label"] = given["label"] or ("firmware" if "firmware" in labels else next(iter(labels), ""))
     chart = draw_values(points, given["label"]) if points else draw_results(jobs[::-1], given["label"])
@@ -83,21 +84,20 @@ async def history(request: Request) -> Response:
 
 
 async def compare(request: Request) -> Response:
-    calls, asked = Calls(request), request.query_params
-    before, after = asked.get("before", "")[:64], asked.get("after", "")[:64]
-    found = None
+    calls, query = ApiCalls(request), request.query_params
+    before, after = query.get("before", "")[:64], query.get("after", "")[:64]
+    differences = None
     if before and after:
-        found = await calls.get(f"/runs/{_id(after)}/differences", since=_id(before))
+        differences = await calls.get(f"/runs/{_checked_id(after)}/differences", since=_checked_id(before))
     recent = (await calls.get("/runs", limit=100))["runs"]
-    return await show(request, "compare.html", found=found, before=before, after=after, runs=recent)
+    return await show(request, "compare.html", found=differences, before=before, after=after, runs=recent)
 
 
 async def inbox(request: Request) -> Response:
-    found = (await Calls(request).get("/runs", kind="bad-case", limit=100))["runs"]
-    calls, cases = Calls(request), []
-    for one in found:
-        jobs = (await calls.get(f"/runs/{one['id']}/jobs", limit=1))["jobs"]
-        cases.append({"run": one, "job": jobs[0] if jobs else None})
+    calls, cases = ApiCalls(request), []
+    for bad_run in (await calls.get("/runs", kind="bad-case", limit=100))["runs"]:
+        jobs = (await calls.get(f"/runs/{bad_run['id']}/jobs", limit=1))["jobs"]
+        cases.append({"run": bad_run, "job": jobs[0] if jobs else None})
     return await show(request, "inbox.html", cases=cases)
 
 
@@ -105,15 +105,15 @@ async def static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in ("style.css", "script.js", "icon.svg"):
         raise RefusedError(404, "there is no such file")
-    kind = TYPES[name.rpartition(".")[2]]
-    return Response(asset(name), media_type=kind, headers={"Cache-Control": "max-age=300"})
+    kind = MEDIA_TYPES[name.rpartition(".")[2]]
+    return Response(static_file(name), media_type=kind, headers={"Cache-Control": "max-age=300"})
 
 
-def _whole(text: str | None) -> int:
+def _offset_of(text: str | None) -> int:
     return min(int(text), 10_000_000) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def _id(text: str) -> str:
+def _checked_id(text: str) -> str:
     if not text.isascii() or not text.isalnum():
         raise RefusedError(404, "there is no such run")
     return text

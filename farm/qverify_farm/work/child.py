@@ -1,5 +1,5 @@
-"""A Python process of its own for what may end its process: native code on models of strangers. It answers one request after
-the other, a line of JSON each, and ends with the process that started it."""
+"""A separate Python process for code that may crash its process, such as native code on untrusted models. It answers requests
+one after the other, each a line of JSON, and ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkTimeout
 from qverify_agents.process_stream import ProcessStream
 
-LOOK_S = 0.5  # how soon a wait notices that it is to end
-MOST_ANSWER = 1 << 20
+POLL_S = 0.5  # seconds until a wait notices that its deadline was stopped
+MAX_ANSWER_BYTES = 1 << 20
 
 
 class ChildDied(Exception):
-    """The process ended before it answered; the text says how."""
+    """The process ended before it answered; the message says how."""
 
 
 class Child:
-    """A process that runs serve() in this module, started at the first request. One request at a time."""
+    """A process that answers requests, one at a time. It is started at the first request."""
 
     def __init__(self, module: str):
-        self._module, self._came = module, b""
+        """module: the Python module that the process runs; it must call serve()."""
+        self._module, self._received = module, b""
         self._stream: ProcessStream | None = None
 
     def ask(self, request: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-        """Returns the answer. Raises ChildDied, LinkTimeout at the deadline; then the process is ended, and the next
-        request starts another."""
+        """Returns the answer to a request. Raises ChildDied if the process ends first, and LinkTimeout at the deadline. After
+        an error the process is ended, and the next request starts another."""
         try:
             if self._stream is None:
-                words = [sys.executable, "-m", self._module]
-                self._stream, self._came = (
-                    ProcessStream(words, {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}),
-                    b"",
-                )
+                command = [sys.executable, "-m", self._module]
+                environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+                self._stream, self._received = ProcessStream(command, environment), b""
             self._stream.write(json.dumps(request).encode() + b"\n", deadline)
-            return dict(json.loads(self._line(self._stream, deadline)))
+            return dict(json.loads(self._read_line(self._stream, deadline)))
         except (LinkClosed, BoardUnreachable) as error:
             text = str(error).removeprefix("the agent ")
             self.close()
@@ -50,45 +49,45 @@ class Child:
             self.close()
             raise
 
-    def _line(self, stream: ProcessStream, deadline: Deadline) -> bytes:
-        while b"\n" not in self._came:
+    def _read_line(self, stream: ProcessStream, deadline: Deadline) -> bytes:
+        while b"\n" not in self._received:
             try:
-                data = stream.read(deadline.part(LOOK_S))
+                data = stream.read(deadline.part(POLL_S))
             except LinkTimeout:
                 deadline.left()
                 continue
             if not data:
                 raise LinkClosed(stream.why_closed())
-            self._came += data
-            if len(self._came) > MOST_ANSWER:
+            self._received += data
+            if len(self._received) > MAX_ANSWER_BYTES:
                 raise LinkClosed("its answer is too long")
-        line, _, self._came = self._came.partition(b"\n")
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
     def close(self) -> None:
-        """Ends the process and all it started."""
+        """Ends the process and its child processes."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answers the requests that come in on standard input until it ends; then the process ends at once, whatever it is
-    doing. What libraries print goes to standard error."""
+    """Answers the requests on standard input. When standard input ends, the process exits at once, whatever it is doing.
+    Standard output is redirected to standard error, so that nothing that a library prints is taken for an answer."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests: list[bytes] = []
-    came = threading.Semaphore(0)
+    arrived = threading.Semaphore(0)
 
     def listen() -> None:
         with contextlib.suppress(OSError):
             for line in sys.stdin.buffer:
                 requests.append(line)
-                came.release()
+                arrived.release()
         os._exit(0)
 
     threading.Thread(target=listen, name="requests", daemon=True).start()
     while True:
-        came.acquire()
+        arrived.acquire()
         out.write(json.dumps(answer(json.loads(requests.pop(0)))).encode() + b"\n")
         out.flush()

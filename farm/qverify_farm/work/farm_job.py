@@ -1,4 +1,4 @@
-"""The main job as the farm runs it: what it noticed of the board, and a capture of what did not pass."""
+"""The main job as the farm runs it. It also notes facts about the board, and captures frames that do not pass."""
 
 from __future__ import annotations
 
@@ -12,40 +12,46 @@ from qverify.session.run_evidence import Pull
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
-FACTS = ("arch", "temperature_c")
+FACTS = ("arch", "temperature_c")  # settings of a board's recording that are facts about the board
 
 
 class FarmJob(Job):
-    """capture: the folder that gets the frames that do not pass, "" for none. held_since: when the board was first asked
-    for, on time.monotonic()'s clock; None before. broke: why the board's last run is not complete, "" where all are.
-    facts: what the board said of itself."""
+    """A job of the farm.
+
+    Attributes:
+        captures: Whether a capture has been started.
+        held_since: When the board was first used, in monotonic seconds; None before.
+        broke: Why the last incomplete run of the board is incomplete, or "" if all are complete.
+        facts: What the board reported about itself, by name.
+    """
 
     def __init__(self, request: Request, opened: Opened, capture: str = ""):
+        """capture: the folder for the frames that do not pass, or "" for no capture."""
         super().__init__(request, opened=opened)
-        self._folder, self.captures = capture, False
+        self._capture_folder, self.captures = capture, False
         self.held_since: float | None = None
         self.broke, self.facts = "", dict[str, str]()
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """As Job.record; also notes what it says of the board."""
+        """Does the same as Job.record, and notes the facts about the board."""
         if self.held_since is None:
             self.held_since = time.monotonic()
-        ran, pull, unreached = super().record(prepared, watch)
-        self._note(ran.recordings.get("board"))
-        return ran, pull, unreached
+        results, pull, unreached = super().record(prepared, watch)
+        self._note_board(results.recordings.get("board"))
+        return results, pull, unreached
 
-    def _note(self, board: Recording | None) -> None:
+    def _note_board(self, board: Recording | None) -> None:
         if board is None:
             return
         if board.state != "complete":
             self.broke = board.why or board.state
-        said = {"version": board.version, **{k: board.settings.get(k) for k in FACTS}}
-        self.facts = self.facts | {k: str(v)[:60] for k, v in said.items() if v not in (None, "")}
+        facts = {"version": board.version, **{k: board.settings.get(k) for k in FACTS}}
+        self.facts = self.facts | {k: str(v)[:60] for k, v in facts.items() if v not in (None, "")}
 
     def is_kept(self, report: Report) -> bool:
-        """Returns whether the capture gets the frame of this report; the first begins it."""
-        wanted = bool(self._folder) and report.verdict != "PASSED"
-        if wanted and not self.captures:
-            self.start_capture(self._folder)
+        """Returns whether the frame of this report goes into the capture. The first such frame starts the capture."""
+        keep = bool(self._capture_folder) and report.verdict != "PASSED"
+        if keep and not self.captures:
+            self.start_capture(self._capture_folder)
             self.captures = True
-        return wanted
+        return keep

@@ -1,4 +1,4 @@
-"""The processes of this worker that compute host results, a few at a time, kept for the next job."""
+"""The processes of a worker that compute host results. There are only a few; they are reused by later jobs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,40 @@ from qverify.errors import QVerifyError
 from qverify_agents.deadline import Deadline
 
 from qverify_farm.work.child import Child, ChildDied
-from qverify_farm.work.host_results import LIMIT_BYTES
+from qverify_farm.work.host_results import DEFAULT_LIMIT_BYTES
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_task import JobTask
 
-IDLE_S = 120.0  # after it a process without work is ended
-LOOK_S = 0.2
+MAX_IDLE_S = 120.0  # a process that is idle for longer is ended
+POLL_S = 0.2
 MODULE = "qverify_farm.work.host_step"
 
 
 class HostStepFailed(QVerifyError):
-    """The reference and the simulator could not be computed; the text says why. exit_status 3: nothing is known of the
-    board."""
+    """The results of the reference and the simulator could not be computed. The exit status is 3, since nothing is known
+    about the board."""
 
     exit_status = 3
 
 
 class HostProcesses:
-    """results: the folder of host_results.HostResults. most: processes at a time."""
+    """A pool of processes that compute host results."""
 
-    def __init__(self, results: Path, most: int = 0, limit_bytes: int = LIMIT_BYTES):
+    def __init__(self, results: Path, max_processes: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES):
+        """results: the folder of HostResults. max_processes: the number of processes that work at a time; 0 for half the
+        number of processors, between 1 and 4. limit_bytes: the size limit of HostResults."""
         self._results, self._limit_bytes = results, limit_bytes
-        self._free = threading.Semaphore(most or max(1, min(4, (os.cpu_count() or 1) // 2)))
+        self._free = threading.Semaphore(max_processes or max(1, min(4, (os.cpu_count() or 1) // 2)))
         self._idle: list[tuple[float, Child]] = []
         self._lock, self._closed = threading.Lock(), False
 
     def compute(self, task: JobTask, folder: Path, limit: JobLimit) -> int:
-        """Computes and stores what is missing for a task. Returns how many results were missing. Raises HostStepFailed,
-        LinkTimeout at the limit."""
-        while not self._free.acquire(timeout=LOOK_S):
+        """Computes and stores the missing results of a task, and returns their number. Raises HostStepFailed if they cannot
+        be computed, and LinkTimeout at the limit."""
+        while not self._free.acquire(timeout=POLL_S):
             limit.left()
         try:
-            child = self._take()
+            child = self._take_child()
             request = {
                 "task": task.to_json(),
                 "folder": str(folder),
@@ -62,12 +64,14 @@ class HostProcesses:
             raise HostStepFailed(error_text)
         return int(answer["computed"])
 
-    def _take(self) -> Child:
+    def _take_child(self) -> Child:
+        """Returns an idle process or a new one. Ends processes that were idle for too long."""
         with self._lock:
             now = time.monotonic()
-            for since, child in [one for one in self._idle if now - one[0] > IDLE_S]:
-                self._idle.remove((since, child))
-                child.close()
+            for since, child in list(self._idle):
+                if now - since > MAX_IDLE_S:
+                    self._idle.remove((since, child))
+                    child.close()
             return self._idle.pop()[1] if self._idle else Child(MODULE)
 
     def _give_back(self, child: Child) -> None:
@@ -78,7 +82,7 @@ class HostProcesses:
         child.close()
 
     def close(self) -> None:
-        """Ends the processes that have no work; the others end with theirs."""
+        """Ends the idle processes; the others end when their work is done."""
         with self._lock:
             self._closed, idle, self._idle = True, self._idle, []
         for _, child in idle:

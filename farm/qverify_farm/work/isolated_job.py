@@ -1,4 +1,4 @@
-"""python -m qverify_farm.work.isolated_job: runs jobs that may end their process."""
+"""python -m qverify_farm.work.isolated_job: runs jobs that may crash their process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 from qverify_farm.work.child import serve
 from qverify_farm.work.job_task import JobTask
 from qverify_farm.work.run_job import run_job
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the JobResult of {"task", "folder"}: the task, and the folder of the worker's cache."""
-    worker = Worker(Path(request["folder"]))
+    """Runs a job and returns its JobResult as JSON values. The request has the fields "task" and "folder", the worker's cache
+    folder."""
+    worker = JobWorker(Path(request["folder"]))
     try:
         return run_job(JobTask.from_json(request["task"]), worker).to_json()
     finally:

@@ -1,4 +1,4 @@
-"""The end of an attempt: its timeout, or whoever cancels it."""
+"""The time limit of an attempt, which may also be cancelled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qverify_agents.deadline import Limit
 
 
 class JobLimit(Limit):
-    """cancelled: somebody ended the attempt, not its time."""
+    """The limit of an attempt. `cancelled` is true once cancel() was called."""
 
     def __init__(self, timeout_s: float):
         super().__init__(timeout_s, f"the job took longer than its {timeout_s:g} s")
@@ -21,5 +21,5 @@ class JobLimit(Limit):
 
     @property
     def over(self) -> bool:
-        """Whether its time is over."""
+        """Whether the timeout has passed."""
         return time.monotonic() >= self._over_at

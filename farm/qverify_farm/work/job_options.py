@@ -1,5 +1,5 @@
-"""The options that a job may have: those of qverify.verify, without what runs a command, loads code, says how a board is
-reached, or names a file that is not the job's own."""
+"""The options that a job may have: those of qverify.verify, except options that run a command, load code, define how a board
+is reached, or name a file that does not belong to the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from qverify.closest_names import closest_names
 from qverify.errors import UsageError
 
-FILES = frozenset({"description", "labels"})  # their values are paths of the job's files
+FILES = frozenset({"description", "labels"})  # options with a path of one of the job's files
 VALUES = frozenset(
     {
         *("compare_digits", "dump_all_nodes_results", "rule", "gate", "criteria", "nan_equal", "relax_board", "strict"),
@@ -19,7 +19,7 @@ VALUES = frozenset(
     }
 )
 _RUNS = "it runs a command or loads code on the host of the board"
-_REACHES = "how a board is reached and what runs on it belongs into the inventory of its host"
+_REACHES = "how a board is reached and what runs on it belongs in the inventory of its host"
 REFUSED = {
     **dict.fromkeys(("reference_python", "reference_engine", "reference_timeout", "task_metric"), _RUNS),
     **dict.fromkeys(("runner", "runner_option", "python", "provider", "runtime"), _REACHES),
@@ -31,33 +31,36 @@ REFUSED = {
 
 
 def check_options(options: Mapping[str, Any], files: Collection[str], inputs: bool = True) -> list[str]:
-    """Returns what is wrong with a job's options, a line each; empty where nothing is. files: the paths of the job's
-    files. inputs: whether the job has inputs of its own."""
-    wrong, allowed = _refused(options, files, inputs)
-    alone = [line for k, v in sorted(allowed.items()) if (line := _wrong_value({k: v}))]
-    together = _wrong_value(allowed) if not alone else ""
-    return [*wrong, *alone, *([together] if together else [])]
+    """Returns the mistakes in a job's options, one line each. files: the paths of the job's files. inputs: whether the job
+    has inputs of its own."""
+    mistakes, allowed = _check_keywords(options, files, inputs)
+    value_mistakes = [line for k, v in sorted(allowed.items()) if (line := _value_mistake({k: v}))]
+    joint_mistake = _value_mistake(allowed) if not value_mistakes else ""
+    return [*mistakes, *value_mistakes, *([joint_mistake] if joint_mistake else [])]
 
 
 def check_names(options: Mapping[str, Any], files: Collection[str], inputs: bool = True) -> None:
-    """Raises UsageError for options and files that a job must not name; their values are not looked at."""
-    if wrong := _refused(options, files, inputs)[0]:
-        raise UsageError("; ".join(wrong))
+    """Raises UsageError for options and files that a job must not name. Other values are not checked."""
+    if mistakes := _check_keywords(options, files, inputs)[0]:
+        raise UsageError("; ".join(mistakes))
 
 
-def _refused(options: Mapping[str, Any], files: Collection[str], inputs: bool) -> tuple[list[str], dict[str, Any]]:
-    """Returns what is wrong with the names, and the allowed options that are no files."""
-    wrong = [line for keyword in sorted(options) if (line := _refusal(keyword))]
+def _check_keywords(
+    options: Mapping[str, Any], files: Collection[str], inputs: bool
+) -> tuple[list[str], dict[str, Any]]:
+    """Returns the mistakes in option names and file paths, and the allowed options that have no path."""
+    mistakes = [line for keyword in sorted(options) if (line := _refusal(keyword))]
     allowed = {k: v for k, v in options.items() if k in VALUES | FILES}
     for keyword in sorted(FILES & allowed.keys()):
         if not isinstance(path := allowed.pop(keyword), str) or path not in files:
-            wrong.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
+            mistakes.append(f"{keyword}: {str(path)[:200]!r} is none of the job's files")
     if "labels" in options and not inputs:
-        wrong.append("labels: wanted inputs, too, whose labels they are")
-    return wrong, allowed
+        mistakes.append("labels: wanted inputs, too, to which the labels belong")
+    return mistakes, allowed
 
 
 def _refusal(keyword: str) -> str:
+    """Returns why a job must not have an option, or "" if it may."""
     if keyword in VALUES | FILES:
         return ""
     if keyword in REFUSED:
@@ -70,8 +73,8 @@ def _refusal(keyword: str) -> str:
     )
 
 
-def _wrong_value(options: Mapping[str, Any]) -> str:
-    """Returns what the command says of these values; nothing is opened."""
+def _value_mistake(options: Mapping[str, Any]) -> str:
+    """Returns the message with which the command refuses these values, or "". No file is opened."""
     from qverify.cli.python_options import asked_of
 
     try:

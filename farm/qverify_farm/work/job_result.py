@@ -1,4 +1,4 @@
-"""Makes the small result of an attempt, whatever the size of its report."""
+"""Makes the result of an attempt, which stays small however large the report is."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from qverify.report.document import Report
 
 from qverify_farm.work.job_task import JobResult
 
-MOST_BYTES, MOST_WHY, MOST_NODES, MOST_NAME = 1024, 300, 10, 120
+MAX_BYTES, MAX_WHY_LENGTH, MAX_NODES, MAX_NAME_LENGTH = 1024, 300, 10, 120
 
 
 def verdict_fields(report: Report) -> dict[str, Any]:
-    """Returns the fields of a JobResult that a report decides: verdict, why, blame and the nodes that failed."""
+    """Returns the fields of a JobResult that come from a report: verdict, why, blame and the nodes that failed."""
     blame = report.blame
     return {
         "verdict": report.verdict,
         "why": _why(report),
         "blame_side": blame.side if blame is not None else "",
         "blame_node": blame.node if blame is not None else "",
-        "nodes": tuple(_failing(report)),
+        "nodes": tuple(_failed_nodes(report)),
     }
 
 
 def _why(report: Report) -> str:
     if report.verdict == "PASSED":
         return ""
-    said = [pair.why for pair in report.pairs if pair.verdict == report.verdict]
-    said += [
+    reasons = [pair.why for pair in report.pairs if pair.verdict == report.verdict]
+    reasons += [
         f"{row['source']}: {row['why']}" for row in report.frames if row["verdict"] == report.verdict and row["why"]
     ]
-    said += [report.blame.why] if report.blame is not None else []
-    return next((text for text in [*said, *report.caveats] if text), "")
+    reasons += [report.blame.why] if report.blame is not None else []
+    return next((text for text in [*reasons, *report.caveats] if text), "")
 
 
-def _failing(report: Report) -> list[str]:
-    """Returns the first nodes with a failing tensor, in running order, each once."""
+def _failed_nodes(report: Report) -> list[str]:
+    """Returns the first nodes with a FAILED tensor, in the order of execution, each once."""
     rows = [row for pair in report.pairs for row in pair.tensors]
-    return list(dict.fromkeys(row.node or row.name for row in rows if row.verdict == "FAILED"))[:MOST_NODES]
+    return list(dict.fromkeys(row.node or row.name for row in rows if row.verdict == "FAILED"))[:MAX_NODES]
 
 
 def shortened(result: JobResult) -> JobResult:
-    """Returns the result with texts and names cut so that it has at most MOST_BYTES as JSON."""
+    """Returns the result with texts and names cut so that it has at most MAX_BYTES as JSON."""
     small = replace(
         result,
-        why=_cut(" ".join(result.why.split()), MOST_WHY),
-        blame_node=_cut(result.blame_node, MOST_NAME),
-        nodes=tuple(_cut(name, MOST_NAME) for name in result.nodes[:MOST_NODES]),
+        why=_cut(" ".join(result.why.split()), MAX_WHY_LENGTH),
+        blame_node=_cut(result.blame_node, MAX_NAME_LENGTH),
+        nodes=tuple(_cut(name, MAX_NAME_LENGTH) for name in result.nodes[:MAX_NODES]),
         facts={_cut(k, 20): _cut(v, 60) for k, v in [*result.facts.items()][:5]},
         worker=_cut(result.worker, 80),
     )
-    while _bytes(small) > MOST_BYTES and small.nodes:
+    while _size(small) > MAX_BYTES and small.nodes:
         small = replace(small, nodes=small.nodes[:-1])
-    while _bytes(small) > MOST_BYTES and len(small.why) > 20:
+    while _size(small) > MAX_BYTES and len(small.why) > 20:
         small = replace(small, why=_cut(small.why, len(small.why) // 2))
-    if _bytes(small) > MOST_BYTES:
+    if _size(small) > MAX_BYTES:
         small = replace(small, facts={}, blame_node=_cut(small.blame_node, 40), worker=_cut(small.worker, 20))
     return small
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _bytes(result: JobResult) -> int:
+def _size(result: JobResult) -> int:
     return len(json.dumps(result.to_json()).encode())

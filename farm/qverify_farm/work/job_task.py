@@ -1,4 +1,4 @@
-"""What an engine carries: a job's task to a worker, and its result back. Both are plain values that JSON can write."""
+"""The values that an engine carries: a job's task to a worker, and the result back. Both can be written as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ Ending = Literal["finished", "busy", "lost", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a job. path: relative, with forward slashes, where the job sees it. sha256: of its bytes, under which the
-    artifact store holds them. size: bytes."""
+    """A file of a job.
+
+    Attributes:
+        path: The path at which the job sees it, relative, with forward slashes.
+        sha256: The SHA-256 of its bytes, which is also their key in the artifact store.
+        size: Its size in bytes.
+    """
 
     path: str
     sha256: str
@@ -21,11 +26,22 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """One attempt of one job, for a worker. board: what -b takes on the worker's host. board_name: as the farm names it.
-    models: paths of `files`, for -m. inputs: what -i takes, with paths of `files` ("" for random inputs; a folder is the
-    folder of its files). options: keywords of qverify.verify that a job may have (work/job_options.py). timeout_s: after
-    it the attempt is ended, INCONCLUSIVE. artifacts: URL of the artifact store. keep_capture: a capture of a run that is
-    not PASSED is stored, too. isolated: runs in a child process, since an attempt before it ended its process."""
+    """One attempt of one job, for a worker.
+
+    Attributes:
+        job: The job's id.
+        attempt: The number of the attempt, from 1.
+        board: The value for -b on the worker's host.
+        board_name: The board's name in the farm.
+        models: Paths of `files`, for -m.
+        files: All files of the job.
+        inputs: The value for -i with paths of `files`, or "" for random inputs. A path may be a folder of `files`.
+        options: Keywords of qverify.verify that a job may have (work/job_options.py).
+        timeout_s: The time after which the attempt ends as INCONCLUSIVE.
+        artifacts: The URL of the artifact store.
+        keep_capture: Whether to store a capture if the verdict is not PASSED.
+        isolated: Whether to run in a child process, since an earlier attempt ended its process.
+    """
 
     job: str
     attempt: int
@@ -41,25 +57,36 @@ class JobTask:
     isolated: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values, from which from_json makes an equal task."""
+        """Returns JSON values, from which from_json makes an equal task."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> JobTask:
-        """Returns the task of these values, as to_json gave them."""
-        files = tuple(StoredFile(**one) for one in values["files"])
+        """Returns the task that to_json converted to these values."""
+        files = tuple(StoredFile(**file) for file in values["files"])
         return cls(**{**values, "files": files, "models": tuple(values["models"])})
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What an attempt gave, at most 1 KB as JSON. ending: finished, or why there is no verdict to keep: busy (the board
-    was, or no worker reaches it, or the artifact store or the worker's disk has no room: tried again, counts as no
-    attempt), the worker was lost, the attempt was cancelled. why: one line of at most
-    300 characters. of_board: an INCONCLUSIVE that the board itself is the reason for (not reached, died, contradicted
-    itself). blame_side, blame_node: "" where nobody is blamed. nodes: of at most 10 nodes that failed. seconds: of the
-    whole attempt. board_seconds: the part for which the board was held. report, capture: SHA-256 of artifacts, "" where
-    there is none. facts: what the board said of itself (arch, version, temperature_c)."""
+    """The result of an attempt, at most 1 KB as JSON.
+
+    Attributes:
+        ending: "finished" if there is a verdict. "busy" if the board was in use, no worker reaches it, or the artifact store
+            or the worker's disk is full; the job is tried again, and this does not count as an attempt. "lost" if the worker
+            died. "cancelled" if the attempt was cancelled.
+        why: One line of at most 300 characters.
+        of_board: Whether the board itself caused the INCONCLUSIVE: it was not reached, died, or contradicted itself.
+        blame_side: The blamed side, or "".
+        blame_node: The blamed node, or "".
+        nodes: The names of the first nodes that failed, at most 10.
+        seconds: The duration of the attempt.
+        board_seconds: The part of it for which the board was held.
+        report: The SHA-256 of the report in the artifact store, or "".
+        capture: The SHA-256 of the capture in the artifact store, or "".
+        facts: What the board reported about itself (arch, version, temperature_c).
+        worker: The name of the worker.
+    """
 
     job: str
     attempt: int
@@ -78,10 +105,10 @@ class JobResult:
     worker: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values, from which from_json makes an equal result."""
+        """Returns JSON values, from which from_json makes an equal result."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> JobResult:
-        """Returns the result of these values, as to_json gave them."""
+        """Returns the result that to_json converted to these values."""
         return cls(**{**values, "nodes": tuple(values["nodes"])})

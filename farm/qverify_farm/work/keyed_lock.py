@@ -1,4 +1,4 @@
-"""A lock for each key, which exists as long as somebody wants it."""
+"""Locks by key. A lock exists only as long as a thread holds it or waits for it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 
 class KeyedLock:
-    """Lets one thread at a time into the blocks of a key."""
+    """A set of locks, one for each key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, list[int]]] = {}
 
     @contextlib.contextmanager
-    def alone(self, key: str) -> Iterator[None]:
-        """Waits for the key's lock and holds it while the block runs."""
+    def hold(self, key: str) -> Iterator[None]:
+        """Waits for the lock of a key and holds it during the `with` block."""
         with self._lock:
             lock, users = self._locks.setdefault(key, (threading.Lock(), [0]))
             users[0] += 1

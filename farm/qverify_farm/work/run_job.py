@@ -25,34 +25,34 @@ from qverify_agents.host_lock import HostLock
 
 from qverify_farm.errors import StoreFullError
 from qverify_farm.store.artifacts import Artifacts
-from qverify_farm.work.asked_job import AskedJob
 from qverify_farm.work.child import Child, ChildDied
 from qverify_farm.work.farm_job import FarmJob
 from qverify_farm.work.host_results import HostResult, result_key
 from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_request import JobRequest
 from qverify_farm.work.job_result import shortened, verdict_fields
 from qverify_farm.work.job_task import JobResult, JobTask
 from qverify_farm.work.stored_sides import StoredSides
-from qverify_farm.work.worker import Worker
+from qverify_farm.work.worker import JobWorker
 
 ISOLATED = "qverify_farm.work.isolated_job"
-MORE_S = 30.0  # that the process of an isolated job has to end by itself
-TRIES = 3  # to read host results that another process may remove
+EXTRA_S = 30.0  # beyond the job's timeout, for the process of an isolated job to end by itself
+READ_TRIES = 3  # attempts to read host results, which another process may remove in between
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def run_job(task: JobTask, worker: Worker, limit: JobLimit | None = None) -> JobResult:
-    """Runs an attempt and returns its result; nothing is raised but what ends the process. limit: by which the caller may
-    end it."""
+def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> JobResult:
+    """Runs an attempt and returns its result. Only exceptions that end the process, such as KeyboardInterrupt, are raised.
+    limit: lets the caller end the attempt."""
     start, limit = time.monotonic(), limit or JobLimit(task.timeout_s)
-    attempt = Attempt(task, worker, limit)
+    attempt = RunningAttempt(task, worker, limit)
     with worker.running(task.job, limit), limited(limit):
         try:
-            result = attempt.isolated() if task.isolated else attempt.run()
+            result = attempt.run_isolated() if task.isolated else attempt.run()
         except (BoardBusy, StoreFullError) as error:
             result = attempt.result(ending="busy", why=str(error))
         except LinkError as error:
-            result = attempt.result(why=str(error), of_board=attempt.asks_board)
+            result = attempt.result(why=str(error), of_board=attempt.uses_board)
         except QVerifyError as error:
             result = attempt.result(why=str(error))
         except OSError as error:
@@ -67,21 +67,25 @@ def run_job(task: JobTask, worker: Worker, limit: JobLimit | None = None) -> Job
     return shortened(replace(result, seconds=round(time.monotonic() - start, 6)))
 
 
-class Attempt:
-    """One attempt. asks_board: whether an error now is one of the board. prefix: of the paths of the job's files, which
-    results and reports leave out."""
+class RunningAttempt:
+    """An attempt that is being run.
 
-    def __init__(self, task: JobTask, worker: Worker, limit: JobLimit):
+    Attributes:
+        uses_board: Whether the board is in use, so that a link error is the board's fault.
+        prefix: The folder of the job's files with a final slash; it is removed from the texts of results and reports.
+    """
+
+    def __init__(self, task: JobTask, worker: JobWorker, limit: JobLimit):
         self.task, self._worker, self._limit = task, worker, limit
-        self.asks_board, self.prefix = False, ""
+        self.uses_board, self.prefix = False, ""
 
     def result(self, **fields: object) -> JobResult:
-        """Returns a result of this attempt: finished and INCONCLUSIVE unless the fields say otherwise."""
-        known = {"ending": "finished", "worker": self._worker.name, **fields}
-        return JobResult(self.task.job, self.task.attempt, **known)  # type: ignore[arg-type]
+        """Returns a result of this attempt with these fields. The defaults are "finished" and INCONCLUSIVE."""
+        values = {"ending": "finished", "worker": self._worker.name, **fields}
+        return JobResult(self.task.job, self.task.attempt, **values)  # type: ignore[arg-type]
 
     def run(self) -> JobResult:
-        """Runs it in this process. Raises LinkError, QVerifyError, OSError."""
+        """Runs the attempt in this process. Raises LinkError, QVerifyError or OSError."""
         artifacts = self._worker.artifacts(self.task.artifacts)
         if not artifacts.has_room():
             raise StoreFullError("the artifact store is full")
@@ -89,92 +93,101 @@ class Attempt:
             return self.run_in(folder, artifacts)
 
     def run_in(self, folder: Path, artifacts: Artifacts | None) -> JobResult:
-        """Runs it on the files of this folder. artifacts: gets the report; None keeps none."""
+        """Runs the attempt with the files in this folder. artifacts: the store for the report, or None to store nothing."""
         self.prefix = os.path.join(folder, "")
-        asked = self._worker.asked_jobs.of(self.task, folder)
-        results = self._host_results(asked, folder)
-        models, vendor = self._worker.opened(asked)
+        job_request = self._worker.job_requests.of(self.task, folder)
+        results = self._host_results(job_request, folder)
+        models, vendor = self._worker.open_models(job_request)
         with contextlib.ExitStack() as stack:
             capture = ""
             if self.task.keep_capture and artifacts is not None:
-                made = tempfile.TemporaryDirectory(prefix="capture-", dir=self._worker.folder)
-                capture = os.path.join(stack.enter_context(made), "capture")
-            with _board_taken(self._worker, self.task.board_name):
-                job = FarmJob(asked.request, Opened(models, vendor, StoredSides(models, results)), capture)
-                self.asks_board = True
-                outcome = self._verified(asked, job)
-                held = time.monotonic() - job.held_since if job.held_since is not None else 0.0
-            self.asks_board = False
+                temporary = tempfile.TemporaryDirectory(prefix="capture-", dir=self._worker.folder)
+                capture = os.path.join(stack.enter_context(temporary), "capture")
+            with _hold_board(self._worker, self.task.board_name):
+                job = FarmJob(job_request.request, Opened(models, vendor, StoredSides(models, results)), capture)
+                self.uses_board = True
+                outcome = self._verify(job_request, job)
+                board_seconds = time.monotonic() - job.held_since if job.held_since is not None else 0.0
+            self.uses_board = False
             if isinstance(job.unreached, BoardBusy):
                 raise job.unreached
             fields = verdict_fields(outcome.report)
-            broken = bool(job.broke) and outcome.report.verdict == "INCONCLUSIVE"
-            if broken and self._limit.over:
+            of_board = bool(job.broke) and outcome.report.verdict == "INCONCLUSIVE"
+            if of_board and self._limit.over:
                 fields["why"] = f"the job took longer than its {self.task.timeout_s:g} s"
-            report = kept = ""
+            report_digest = capture_digest = ""
             if artifacts is not None:
-                report = _put_report(outcome.report, self.prefix, artifacts)
-                kept = _put_capture(capture, artifacts) if job.captures else ""
+                report_digest = _put_report(outcome.report, self.prefix, artifacts)
+                capture_digest = _put_capture(capture, artifacts) if job.captures else ""
         return self.result(
-            **fields, of_board=broken, board_seconds=round(held, 6), report=report, capture=kept, facts=job.facts
+            **fields,
+            of_board=of_board,
+            board_seconds=round(board_seconds, 6),
+            report=report_digest,
+            capture=capture_digest,
+            facts=job.facts,
         )
 
-    def _verified(self, asked: AskedJob, job: FarmJob) -> Outcome:
-        if asked.frames is None:
-            return verify(asked.request, job=job)
-        return verify_frames(asked.request, asked.frames, lambda row: None, job=job)
+    def _verify(self, job_request: JobRequest, job: FarmJob) -> Outcome:
+        if job_request.frames is None:
+            return verify(job_request.request, job=job)
+        return verify_frames(job_request.request, job_request.frames, lambda row: None, job=job)
 
-    def _host_results(self, asked: AskedJob, folder: Path) -> dict[str, HostResult]:
-        """Returns the host's results for each frame by the digest of its inputs, computed where they are missing; a frame
-        that cannot be prepared has none."""
-        with self._worker.alone(f"host {asked.models_key} {self.task.inputs}"):
-            if not self._worker.is_open(asked):  # whatever opening these models may do was done there first
+    def _host_results(self, job_request: JobRequest, folder: Path) -> dict[str, HostResult]:
+        """Returns the host's results for each frame, by the digest of its prepared inputs. Missing results are computed first.
+        A frame that cannot be prepared has no result."""
+        with self._worker.hold_key(f"host {job_request.models_key} {self.task.inputs}"):
+            if not self._worker.is_open(
+                job_request
+            ):  # models that crash the process must do it in the host process first
                 self._worker.host_processes.compute(self.task, folder, self._limit)
-            for _ in range(TRIES):
-                results, missing = self._stored(asked)
+            for _ in range(READ_TRIES):
+                results, missing = self._read_stored(job_request)
                 if not missing:
                     return results
                 self._worker.host_processes.compute(self.task, folder, self._limit)
-        results, missing = self._stored(asked)
+        results, missing = self._read_stored(job_request)
         if missing:
             raise QVerifyError("the results of the reference and the simulator do not stay in this host's cache")
         return results
 
-    def _stored(self, asked: AskedJob) -> tuple[dict[str, HostResult], bool]:
-        """Returns the results that are stored, and whether any is missing."""
-        models, _ = self._worker.opened(asked)
+    def _read_stored(self, job_request: JobRequest) -> tuple[dict[str, HostResult], bool]:
+        """Returns the stored results, and whether any is missing."""
+        models, _ = self._worker.open_models(job_request)
         results, missing = dict[str, HostResult](), False
-        for inputs in asked.frame_inputs():
+        for inputs in job_request.frame_inputs():
             self._limit.left()
             with contextlib.suppress(QVerifyError):
                 prepared = prepared_inputs(models.graph, inputs)
-                key = result_key(asked.models_key, prepared.sha256, asked.request.run_sim)
-                found = self._worker.results.get(key, models.graph)
-                missing = missing or found is None
-                if found is not None:
-                    results[prepared.sha256] = found
+                key = result_key(job_request.models_key, prepared.sha256, job_request.request.run_sim)
+                result = self._worker.results.get(key, models.graph)
+                missing = missing or result is None
+                if result is not None:
+                    results[prepared.sha256] = result
         return results, missing
 
-    def isolated(self) -> JobResult:
-        """Runs it in a process of its own; the result is "lost" where that ends."""
+    def run_isolated(self) -> JobResult:
+        """Runs the attempt in a separate process. The result is "lost" if that process dies."""
         child = Child(ISOLATED)
         request = {"task": replace(self.task, isolated=False).to_json(), "folder": str(self._worker.folder)}
         try:
-            answer = child.ask(request, Deadline(self._limit.left() + MORE_S, "the job's process", "the job's timeout"))
+            answer = child.ask(
+                request, Deadline(self._limit.left() + EXTRA_S, "the job's process", "the job's timeout")
+            )
             return replace(JobResult.from_json(answer), worker=self._worker.name)
         except ChildDied as error:
             return self.result(ending="lost", why=f"the job's process {error}")
         except LinkTimeout:
-            self.asks_board = True
+            self.uses_board = True
             raise
         finally:
             child.close()
 
 
 @contextlib.contextmanager
-def _board_taken(worker: Worker, name: str) -> Iterator[None]:
-    """Holds a board among the workers of this cache: also one that has no lock of its own, such as `local`, runs one job at
-    a time. Raises BoardBusy."""
+def _hold_board(worker: JobWorker, name: str) -> Iterator[None]:
+    """Reserves a board among the workers that share this cache folder, so that a board without a lock of its own, such as
+    `local`, runs only one job at a time. Raises BoardBusy if another job has it."""
     lock = board_lock(worker, name)
     try:
         yield
@@ -182,19 +195,19 @@ def _board_taken(worker: Worker, name: str) -> Iterator[None]:
         lock.close()
 
 
-def board_lock(worker: Worker, name: str) -> HostLock:
-    """Takes the lock of a board's name. Raises BoardBusy."""
+def board_lock(worker: JobWorker, name: str) -> HostLock:
+    """Takes and returns the lock of a board. Raises BoardBusy if another job has it."""
     return HostLock(Address("farm", f"{worker.folder.absolute()}\0{name}"), worker.name, 0.0)
 
 
 def _put_report(report: Report, prefix: str, artifacts: Artifacts) -> str:
-    """Stores the report as JSON, without the prefix of its paths. Returns its digest."""
+    """Stores the report as JSON, with the prefix removed from its paths, and returns its digest."""
     text = json.dumps(report.to_json(), allow_nan=False)
     return artifacts.put_bytes(text.replace(json.dumps(prefix)[1:-1], "").encode()).sha256
 
 
 def _put_capture(folder: str, artifacts: Artifacts) -> str:
-    """Stores the capture's folder as a .tar. Returns its digest."""
+    """Stores the capture's folder as a .tar file and returns its digest."""
     path = f"{folder}.tar"
     with tarfile.open(path, "w") as archive:
         for name in sorted(os.listdir(folder)):

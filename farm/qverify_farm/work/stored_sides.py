@@ -1,4 +1,5 @@
-"""The host's sides whose results are on the disk; what computes a single unit again is opened when it is first needed."""
+"""The host's sides with results that are read from the disk. The sessions that compute single units again are opened only when
+they are needed."""
 
 from __future__ import annotations
 
@@ -14,25 +15,26 @@ from qverify_farm.work.host_results import HostResult
 
 
 class StoredSides(HostSides):
-    """results: by the SHA-256 of the prepared inputs. For one job."""
+    """The host's sides of one job."""
 
     at_hand = True
 
     def __init__(self, models: Models, results: Mapping[str, HostResult]):
+        """results: the stored results, by the SHA-256 of the prepared inputs."""
         super().__init__(models)
         self._results = results
 
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
-        """Returns what is stored for these inputs. InternalError where nothing is."""
-        found = self._results.get(prepared.sha256)
-        if found is None:
+        """Returns the stored results for these inputs. Raises InternalError if there are none."""
+        stored = self._results.get(prepared.sha256)
+        if stored is None:
             raise InternalError("these inputs were prepared to other bytes than before; they changed meanwhile")
-        ran = found.fresh()
-        for side in ran.recordings:
-            ran.run_unit[side] = self._later(side, run_sim)
-        return ran
+        results = stored.fresh()
+        for side in results.recordings:
+            results.run_unit[side] = self._run_unit_later(side, run_sim)
+        return results
 
-    def _later(self, side: str, run_sim: bool) -> Any:
+    def _run_unit_later(self, side: str, run_sim: bool) -> Any:
         def run_unit(*arguments: Any) -> Any:
             return self.run_units(run_sim)[side](*arguments)
 

@@ -1,4 +1,5 @@
-"""What one process keeps between jobs: files, opened models, results of the host's sides, and the jobs that run."""
+"""The state that a process keeps between jobs: cached files, opened models, results of the host's sides, and the running
+jobs."""
 
 from __future__ import annotations
 
@@ -15,39 +16,39 @@ from qverify.session.runner import BoardModel, open_with_board_model, runner_for
 from qverify_agents.this_user import cache_folder
 
 from qverify_farm.store.artifacts import Artifacts, open_artifacts
-from qverify_farm.work import files as job_files
-from qverify_farm.work import host_results
-from qverify_farm.work.asked_job import AskedJob, AskedJobs
-from qverify_farm.work.files import FileCache
+from qverify_farm.work import file_cache, host_results
+from qverify_farm.work.file_cache import FileCache
 from qverify_farm.work.host_processes import HostProcesses
 from qverify_farm.work.host_results import HostResults
 from qverify_farm.work.job_limit import JobLimit
+from qverify_farm.work.job_request import JobRequest, JobRequests
 from qverify_farm.work.keyed_lock import KeyedLock
 
-MOST_OPEN, MOST_OPEN_BYTES = 16, 1 << 30
+MAX_OPEN_MODELS, MAX_OPEN_BYTES = 16, 1 << 30
 
 
-class Worker:
-    """One process's share of a farm. folder: of the cache [default: qverify's cache folder]. Its methods may be called
-    from any thread."""
+class JobWorker:
+    """The part of a process that runs jobs. Its methods may be called from any thread."""
 
     def __init__(
         self,
         folder: Path | None = None,
-        files_bytes: int = job_files.LIMIT_BYTES,
-        results_bytes: int = host_results.LIMIT_BYTES,
+        files_bytes: int = file_cache.DEFAULT_LIMIT_BYTES,
+        results_bytes: int = host_results.DEFAULT_LIMIT_BYTES,
     ):
+        """folder: the cache folder; None for `farm` in qverify's cache folder. files_bytes, results_bytes: the size limits of
+        cached files and cached results."""
         self.folder = folder if folder is not None else cache_folder() / "farm"
         self.name = f"{socket.gethostname()} pid {os.getpid()}"
         self.files = FileCache(self.folder, files_bytes)
         self.results = HostResults(self.folder / "results", results_bytes)
         self.host_processes = HostProcesses(self.results.folder, limit_bytes=results_bytes)
-        self.asked_jobs = AskedJobs()
+        self.job_requests = JobRequests()
         self._open: OrderedDict[str, tuple[Models, BoardModel | None]] = OrderedDict()
         self._stores: dict[str, Artifacts] = {}
         self._running: dict[str, JobLimit] = {}
-        self._lock, self._by_key = threading.Lock(), KeyedLock()
-        self.alone = self._by_key.alone  # what one thread at a time does for all
+        self._lock, self._key_locks = threading.Lock(), KeyedLock()
+        self.hold_key = self._key_locks.hold  # a lock for work that one thread does for all that need the same
 
     def artifacts(self, url: str) -> Artifacts:
         """Returns the artifact store of this URL."""
@@ -56,33 +57,37 @@ class Worker:
                 self._stores[url] = open_artifacts(url)
             return self._stores[url]
 
-    def opened(self, asked: AskedJob) -> tuple[Models, BoardModel | None]:
-        """Returns the opened models of a job, which stay open for the next ones of the same. QVerifyError as for
-        open_models."""
-        key = asked.models_key
-        with self.alone(key):
+    def open_models(self, job_request: JobRequest) -> tuple[Models, BoardModel | None]:
+        """Returns the opened models of a job; they stay open for later jobs with the same models. Raises QVerifyError as
+        open_with_board_model does."""
+        key = job_request.models_key
+        with self.hold_key(key):
             with self._lock:
                 if key in self._open:
                     self._open.move_to_end(key)
                     return self._open[key]
-            opened = open_with_board_model(asked.request, runner_for(asked.request.board, asked.request.runner))
+            open_models = open_with_board_model(
+                job_request.request, runner_for(job_request.request.board, job_request.request.runner)
+            )
             with self._lock:
-                self._open[key] = opened
-                while len(self._open) > 1 and (len(self._open) > MOST_OPEN or self._open_bytes() > MOST_OPEN_BYTES):
+                self._open[key] = open_models
+                while len(self._open) > 1 and (
+                    len(self._open) > MAX_OPEN_MODELS or self._open_bytes() > MAX_OPEN_BYTES
+                ):
                     self._open.popitem(last=False)
-            return opened
+            return open_models
 
-    def is_open(self, asked: AskedJob) -> bool:
-        """Returns whether opened() has the models already."""
+    def is_open(self, job_request: JobRequest) -> bool:
+        """Returns whether the models of a job are open."""
         with self._lock:
-            return asked.models_key in self._open
+            return job_request.models_key in self._open
 
     def _open_bytes(self) -> int:
         return sum(len(models.binary) + len(models.original or b"") for models, _ in self._open.values())
 
     @contextlib.contextmanager
     def running(self, job: str, limit: JobLimit) -> Iterator[None]:
-        """Makes a job known to cancel() while the block runs."""
+        """Registers a job for cancel() during the `with` block."""
         with self._lock:
             self._running[job] = limit
         try:
@@ -93,7 +98,7 @@ class Worker:
                     del self._running[job]
 
     def cancel(self, job: str) -> None:
-        """Ends a job's attempt at its next wait; unknown ones are ignored."""
+        """Ends a job's attempt at its next wait. An unknown job is ignored."""
         with self._lock:
             limit = self._running.get(job)
         if limit is not None:
@@ -107,7 +112,7 @@ class Worker:
             limit.cancel()
 
     def close(self) -> None:
-        """Cancels what runs, and ends the processes and the folder of this worker."""
+        """Cancels the running jobs, ends the processes of this worker, and removes its folders."""
         self.cancel_all()
         self.host_processes.close()
         self.files.close()

@@ -52,7 +52,7 @@ def server_options(command: Callable[..., int]) -> Callable[..., int]:
 def asked_on_farm(
     models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]
 ) -> Any:
-    """Returns what the running command asks of a farm (AskedOnFarm). UsageError for an address that is none, and for
+    """Returns what the running command asks of a farm (FarmRequest). UsageError for an address that is none, and for
     options that a farm's job must not have."""
     from qverify.cli.python_options import python_options
 
@@ -63,10 +63,10 @@ def asked_on_farm(
             given[keyword] = context.params[name]
     url = load("http").server_url(server[0])
     on_farm = load("verify_on_farm")
-    asked = on_farm.AskedOnFarm(
+    asked = on_farm.FarmRequest(
         url, load("tokens").token_for(url, server[1]), tuple(models), boards, inputs, options=given
     )
-    on_farm.check_asked(asked)
+    on_farm.check_farm_request(asked)
     return asked
 
 

@@ -1,4 +1,4 @@
-"""Projects, tokens, the audit log, the retention: what administrators do."""
+"""Routes for administrators: projects, tokens, sessions, the audit log and the retention."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from qverify_farm.service.access import (
     ADMIN,
     ADMIN_OF_ALL,
     COOKIE,
-    Asking,
+    CurrentCaller,
     admit,
     farm_of,
     is_secure,
     same_origin,
 )
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import documented
 from qverify_farm.service.retention import Retention
 from qverify_farm.service.routes.artifacts import used_bytes
 from qverify_farm.service.schemas.lab import (
@@ -43,16 +43,16 @@ from qverify_farm.service.schemas.lab import (
     WhoAmI,
 )
 from qverify_farm.service.schemas.texts import IdPath, Limit, NamePath
-from qverify_farm.service.sessions import LONGEST_S, SESSION_ID, begin_session, end_session
+from qverify_farm.service.sessions import MAX_AGE_S, SESSION_ID, begin_session, end_session
 from qverify_farm.service.submissions import queued_jobs
 from qverify_farm.service.tokens import SECRET, create_token, list_tokens, revoke_token
 from qverify_farm.store.tables import AuditEntry, Project, Token
 
-router = APIRouter(tags=["administration"], responses=documented())
+router = APIRouter(tags=["administration"], responses=error_responses())
 
 
 @router.get("/whoami", summary="Who the caller is")
-def get_whoami(request: Request, caller: Asking) -> WhoAmI:
+def get_whoami(request: Request, caller: CurrentCaller) -> WhoAmI:
     """Name, role and project of the token."""
     name = None
     if caller.project is not None:
@@ -62,120 +62,121 @@ def get_whoami(request: Request, caller: Asking) -> WhoAmI:
 
 
 @router.post("/session", summary="Log a browser in")
-def post_session(request: Request, response: Response, asked: Session) -> Done:
-    """Begins a session of the token and ends the browser's earlier one. The cookie holds the session, not the token; it is
-    sent to this service only, by its own pages only, and no script reads it. The session ends 12 hours after its last
-    request, 7 days after its begin, and with the token."""
+def post_session(request: Request, response: Response, body: Session) -> Done:
+    """Begins a session for the token and ends the browser's earlier one. The cookie contains the session's id, not the token; it
+    is sent to this service only, by its own pages only, and scripts cannot read it. The session ends 12 hours after its last
+    request, 7 days after its beginning, or with the token."""
     farm = farm_of(request)
     if not same_origin(request):
         raise ApiError(403, "a page of another site may not log in")
-    found = farm.known.find(asked.token) if SECRET.fullmatch(asked.token) else None
-    caller = admit(request, found, asked.token)
+    known_caller = farm.known_callers.find(body.token) if SECRET.fullmatch(body.token) else None
+    caller = admit(request, known_caller, body.token)
     with farm.database.write() as session:
         end_session(session, request.cookies.get(COOKIE, ""))
         secret = begin_session(session, caller.token, time.time())
-    farm.known.forget()
+    farm.known_callers.forget()
     response.set_cookie(
-        COOKIE, secret, max_age=int(LONGEST_S), httponly=True, samesite="strict", secure=is_secure(request)
+        COOKIE, secret, max_age=int(MAX_AGE_S), httponly=True, samesite="strict", secure=is_secure(request)
     )
     return Done()
 
 
 @router.delete("/session", summary="Log the browser out")
 def delete_session(request: Request, response: Response) -> Done:
-    """The session is unknown from now on; the token stays valid."""
+    """Ends the session; the token stays valid."""
     farm, secret = farm_of(request), request.cookies.get(COOKIE, "")
     if SESSION_ID.fullmatch(secret) and same_origin(request):
         with farm.database.write() as session:
             end_session(session, secret)
-        farm.known.forget()
+        farm.known_callers.forget()
     response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=is_secure(request))
     return Done()
 
 
 @router.get("/projects", summary="Projects that the caller may see")
-def list_projects(request: Request, caller: Asking) -> Projects:
-    """With what they use of their quotas."""
+def list_projects(request: Request, caller: CurrentCaller) -> Projects:
+    """Includes the used part of their quotas."""
     query = select(Project).order_by(Project.name)
     if caller.project is not None:
         query = query.where(Project.id == caller.project)
     with farm_of(request).database.read() as session:
-        return Projects(projects=[_shown_project(session, row) for row in session.scalars(query)])
+        return Projects(projects=[_project_reply(session, row) for row in session.scalars(query)])
 
 
 @router.post(
-    "/projects", status_code=201, dependencies=[ADMIN_OF_ALL], responses=documented(409), summary="Make a project"
+    "/projects", status_code=201, dependencies=[ADMIN_OF_ALL], responses=error_responses(409), summary="Make a project"
 )
-def post_project(request: Request, caller: Asking, asked: NewProject) -> ProjectShort:
-    """Quotas: bytes of artifacts, jobs that wait or run. keep_days: of runs and unused artifacts."""
+def post_project(request: Request, caller: CurrentCaller, body: NewProject) -> ProjectShort:
+    """quota_bytes: the permitted bytes of artifacts. quota_jobs: the permitted number of jobs that wait or run. keep_days: how long
+    runs and unused artifacts are kept."""
     with farm_of(request).database.write() as session:
-        if session.scalar(select(Project.id).where(Project.name == asked.name)) is not None:
-            raise ApiError(409, "there is a project of this name", got=asked.name)
-        row = Project(id=uuid.uuid4().hex, created=time.time(), **asked.model_dump())
+        if session.scalar(select(Project.id).where(Project.name == body.name)) is not None:
+            raise ApiError(409, "there is a project of this name", got=body.name)
+        row = Project(id=uuid.uuid4().hex, created=time.time(), **body.model_dump())
         session.add(row)
         session.flush()
-        add_audit(session, caller, request.state.request_id, "project.create", row.id, **asked.model_dump())
-        return _shown_project(session, row)
+        add_audit(session, caller, request.state.request_id, "project.create", row.id, **body.model_dump())
+        return _project_reply(session, row)
 
 
 @router.patch("/projects/{name}", dependencies=[ADMIN_OF_ALL], summary="Change a project's quotas")
-def patch_project(request: Request, caller: Asking, name: NamePath, asked: ProjectChange) -> ProjectShort:
-    """Fields that are not given stay."""
+def patch_project(request: Request, caller: CurrentCaller, name: NamePath, body: ProjectChange) -> ProjectShort:
+    """Fields that are left out do not change."""
     with farm_of(request).database.write() as session:
         row = session.scalar(select(Project).where(Project.name == name))
         if row is None:
             raise not_found("project", name)
-        changes = asked.model_dump(exclude_none=True)
+        changes = body.model_dump(exclude_none=True)
         for key, value in changes.items():
             setattr(row, key, value)
         session.flush()
         add_audit(session, caller, request.state.request_id, "project.change", row.id, **changes)
-        return _shown_project(session, row)
+        return _project_reply(session, row)
 
 
-def _shown_project(session: Rows, row: Project) -> ProjectShort:
+def _project_reply(session: Rows, row: Project) -> ProjectShort:
     names = [name for name in ProjectShort.model_fields if name not in ("bytes", "queued")]
     values = {name: getattr(row, name) for name in names}
     return ProjectShort(bytes=used_bytes(session, row.id), queued=queued_jobs(session, row.id), **values)
 
 
 @router.get("/tokens", dependencies=[ADMIN], summary="Tokens, without their secrets")
-def get_tokens(request: Request, caller: Asking) -> Tokens:
-    """Of the administrator's project, or of all."""
+def get_tokens(request: Request, caller: CurrentCaller) -> Tokens:
+    """Those of the administrator's project, or of all projects."""
     with farm_of(request).database.read() as session:
         rows = list_tokens(session, caller.project)
-    return Tokens(tokens=[_shown_token(row, project) for row, project in rows])
+    return Tokens(tokens=[_token_reply(row, project) for row, project in rows])
 
 
 @router.post("/tokens", status_code=201, dependencies=[ADMIN], summary="Make a token")
-def post_token(request: Request, caller: Asking, asked: NewToken) -> TokenMade:
-    """Its secret is shown once. An administrator of one project makes tokens of it only."""
+def post_token(request: Request, caller: CurrentCaller, body: NewToken) -> TokenMade:
+    """The secret is shown only in this reply. An administrator of one project can make tokens only for that project."""
     with farm_of(request).database.write() as session:
-        project = asked.project
+        project = body.project
         if caller.project is not None:
-            own = session.get_one(Project, caller.project).name
-            if project not in (None, own):
+            own_project = session.get_one(Project, caller.project).name
+            if project not in (None, own_project):
                 raise not_found("project", project or "")
-            project = own
-        row, secret = create_token(session, asked.name, asked.role, project, asked.days, time.time())
+            project = own_project
+        row, secret = create_token(session, body.name, body.role, project, body.days, time.time())
         content = {"token": row.id, "name": row.name, "role": row.role}
         add_audit(session, caller, request.state.request_id, "token.create", row.project, **content)
-    return TokenMade(token=secret, **_shown_token(row, project).model_dump())
+    return TokenMade(token=secret, **_token_reply(row, project).model_dump())
 
 
 @router.delete("/tokens/{token}", dependencies=[ADMIN], summary="Revoke a token")
-def delete_token(request: Request, caller: Asking, token: IdPath) -> Done:
-    """From now on it is unknown, and its sessions have ended."""
+def delete_token(request: Request, caller: CurrentCaller, token: IdPath) -> Done:
+    """The token is not accepted any more, and its sessions end."""
     with farm_of(request).database.write() as session:
         row = revoke_token(session, token, time.time(), caller.project)
         if row is None:
             raise not_found("token", token)
         add_audit(session, caller, request.state.request_id, "token.revoke", row.project, token=row.id, name=row.name)
-    farm_of(request).known.forget()
+    farm_of(request).known_callers.forget()
     return Done()
 
 
-def _shown_token(row: Token, project: str | None) -> TokenShort:
+def _token_reply(row: Token, project: str | None) -> TokenShort:
     names = [name for name in TokenShort.model_fields if name != "project"]
     return TokenShort(project=project, **{name: getattr(row, name) for name in names})
 
@@ -183,11 +184,11 @@ def _shown_token(row: Token, project: str | None) -> TokenShort:
 @router.get("/audit", dependencies=[ADMIN], summary="Who changed what, the newest first")
 def get_audit(
     request: Request,
-    caller: Asking,
+    caller: CurrentCaller,
     before: Annotated[int | None, Query(ge=1, le=1 << 53, description="only of smaller numbers")] = None,
     limit: Limit = 100,
 ) -> Audit:
-    """Of the administrator's project, or of all."""
+    """The entries of the administrator's project, or of all projects."""
     query = select(AuditEntry, Project.name).outerjoin(Project, Project.id == AuditEntry.project)
     if caller.project is not None:
         query = query.where(AuditEntry.project == caller.project)
@@ -200,9 +201,9 @@ def get_audit(
     return Audit(entries=entries)
 
 
-@router.post("/retention", dependencies=[ADMIN_OF_ALL], summary="Remove now what is too old")
-def post_retention(request: Request, caller: Asking) -> Swept:
-    """It also happens by itself, every hour."""
+@router.post("/retention", dependencies=[ADMIN_OF_ALL], summary="Remove old data now")
+def post_retention(request: Request, caller: CurrentCaller) -> Swept:
+    """This also happens automatically, every hour."""
     farm = farm_of(request)
     retention: Retention = request.app.state.retention
     swept = retention.sweep()

@@ -1,4 +1,4 @@
-"""Boards: their state, who waits for them, taken out and put back."""
+"""Routes of boards: their state, the queue, taking them out of service and putting them back."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from qverify_farm.service.access import ADMIN_OF_ALL, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import not_found
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import documented
+from qverify_farm.service.row_replies import board_reply
 from qverify_farm.service.schemas.lab import Boards, BoardShort, Drain, QueueState
 from qverify_farm.service.schemas.runs import Changed
 from qverify_farm.service.schemas.texts import plain
-from qverify_farm.service.shown_rows import shown_board
 from qverify_farm.service.triage_engine import is_lane
 from qverify_farm.store.boards import all_boards, ensure_board
 from qverify_farm.store.tables import Board, Job, SuiteRun
 
-router = APIRouter(tags=["boards"], responses=documented())
+router = APIRouter(tags=["boards"], responses=error_responses())
 BoardPath = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(plain)]
 
 
 @router.get("/boards", summary="The boards and their state")
 def list_boards(scope: Scoped) -> Boards:
-    """By name. Of another project's job nothing is told but that the board is busy."""
+    """Sorted by name. If a board runs a job of another project, the reply contains only that it is busy."""
     with scope.farm.database.read() as session:
         rows = [row for row in all_boards(session) if not is_lane(row.name)]
-        own = _own_jobs(session, scope, rows)
-    return Boards(boards=[shown_board(row, own) for row in rows])
+        visible_jobs = _visible_jobs(session, scope, rows)
+    return Boards(boards=[board_reply(row, visible_jobs) for row in rows])
 
 
 @router.get("/boards/{board:path}", summary="A board")
 def get_board(scope: Scoped, board: BoardPath) -> BoardShort:
-    """Its state, its tags, what it said of itself last."""
+    """Its state, its tags, and the facts that it last reported about itself."""
     with scope.farm.database.read() as session:
         row = _find(session, board)
-        return shown_board(row, _own_jobs(session, scope, [row]))
+        return board_reply(row, _visible_jobs(session, scope, [row]))
 
 
-@router.post("/boards/{board:path}/drain", dependencies=[ADMIN_OF_ALL], summary="Take a board out")
-def post_drain(scope: Scoped, board: BoardPath, asked: Drain) -> Changed:
-    """It ends the job it has, and gets no other."""
-    return _drain(scope, board, True, asked.reason)
+@router.post("/boards/{board:path}/drain", dependencies=[ADMIN_OF_ALL], summary="Take a board out of service")
+def post_drain(scope: Scoped, board: BoardPath, body: Drain) -> Changed:
+    """The board finishes its present job and gets no other."""
+    return _drain(scope, board, True, body.reason)
 
 
-@router.post("/boards/{board:path}/undrain", dependencies=[ADMIN_OF_ALL], summary="Put a board back")
+@router.post("/boards/{board:path}/undrain", dependencies=[ADMIN_OF_ALL], summary="Put a board back into service")
 def post_undrain(scope: Scoped, board: BoardPath) -> Changed:
-    """It gets jobs again, if it is reached."""
+    """The board gets jobs again, if a worker reaches it."""
     return _drain(scope, board, False, "")
 
 
 @router.post("/boards/{board:path}/check", dependencies=[ADMIN_OF_ALL], summary="Check a board's health soon")
 def post_check(scope: Scoped, board: BoardPath) -> Changed:
-    """A quarantined board that passes gets jobs again."""
+    """A quarantined board that passes the check gets jobs again."""
     with scope.farm.database.write() as session:
         _find(session, board, scope)
         add_audit(session, scope.caller, scope.request, "board.check", None, board=board)
@@ -65,9 +65,9 @@ def post_check(scope: Scoped, board: BoardPath) -> Changed:
     return Changed(changed=True)
 
 
-@router.get("/queue", summary="How much waits")
+@router.get("/queue", summary="The number of waiting jobs")
 def get_queue(scope: Scoped) -> QueueState:
-    """Of all projects, in numbers."""
+    """The numbers are those of all projects."""
     health = scope.farm.health()
     return QueueState(
         waiting=health.waiting, running=health.running, unserved=health.unserved, boards=dict(health.boards)
@@ -87,7 +87,8 @@ def _drain(scope: Scope, board: str, drained: bool, reason: str) -> Changed:
 
 
 def _find(session: Session, board: str, scope: Scope | None = None) -> Board:
-    """Returns a board's row. scope: makes it for a board that a worker reaches since a moment."""
+    """Returns a board's row. With a scope, a missing row is added if a worker reaches the board. Raises ApiError 404 if there is
+    no such board."""
     row = session.get(Board, board)
     if row is None and scope is not None and board in scope.farm.engine.boards():
         row = ensure_board(session, board, time.time())
@@ -96,8 +97,8 @@ def _find(session: Session, board: str, scope: Scope | None = None) -> Board:
     return row
 
 
-def _own_jobs(session: Session, scope: Scope, boards: list[Board]) -> set[str] | None:
-    """Returns which of the boards' jobs are the caller's project's; None for who sees all projects."""
+def _visible_jobs(session: Session, scope: Scope, boards: list[Board]) -> set[str] | None:
+    """Returns the ids of the boards' jobs that belong to the caller's project, or None if the caller sees all projects."""
     if scope.caller.project is None:
         return None
     jobs = {job for row in boards for job in (row.job, row.last_job) if job}

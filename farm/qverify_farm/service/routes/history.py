@@ -1,4 +1,4 @@
-"""History of models, boards and nodes, and the baselines that verdicts are compared with."""
+"""Routes of the history of models, boards and nodes, and of the baselines with which verdicts are compared."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlalchemy import delete, select
 
 from qverify_farm.errors import ArtifactError
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import documented
 from qverify_farm.service.routes.runs import find_run
 from qverify_farm.service.schemas.runs import (
     BaselineOf,
@@ -25,20 +25,20 @@ from qverify_farm.service.schemas.runs import (
     NodeHistory,
     NodePoint,
 )
-from qverify_farm.service.schemas.texts import Limit, NeededQuery, TitleQuery
+from qverify_farm.service.schemas.texts import Limit, RequiredQuery, TitleQuery
 from qverify_farm.store.states import DONE
 from qverify_farm.store.tables import Baseline, Job, SuiteRun
 from qverify_farm.store.verdicts import take_baseline
 
-router = APIRouter(tags=["history"], responses=documented())
-MOST_REPORTS = 50  # read for one answer about a node
-MOST_REPORT_BYTES = 32 << 20
-MOST_READ_BYTES = 256 << 20  # of all of them
+router = APIRouter(tags=["history"], responses=error_responses())
+MAX_REPORTS = 50  # number of reports that are read for one reply about a node
+MAX_REPORT_BYTES = 32 << 20
+MAX_TOTAL_BYTES = 256 << 20  # total size of these reports
 METRICS = ("max_lsb", "max_abs", "cosine", "rmse", "sqnr_db", "mismatched", "elements")
-SCANNED = 20_000  # rows looked at for a node
+MAX_SCANNED_ROWS = 20_000  # number of jobs that are searched for a node
 
 
-@router.get("/history", summary="Jobs that are done, the newest first")
+@router.get("/history", summary="Finished jobs, newest first")
 def get_history(
     scope: Scoped,
     model: TitleQuery = "",
@@ -48,12 +48,12 @@ def get_history(
     node: TitleQuery = "",
     limit: Limit = 100,
 ) -> History:
-    """Of a model, a board, a suite, a job's name, or of a node that was blamed or failed."""
+    """Filters: a model, a board, a suite, a job's name, or a node that was blamed or failed."""
     rows = _rows(scope, model, board, suite, job, node, limit)
     with scope.farm.database.read() as session:
         expected = {
-            (one.suite, one.job): one.verdict
-            for one in session.scalars(select(Baseline).where(Baseline.project == scope.project))
+            (baseline.suite, baseline.job): baseline.verdict
+            for baseline in session.scalars(select(Baseline).where(Baseline.project == scope.project))
         }
     return History(jobs=[_shown(job, run, expected.get((run.name, job.name))) for job, run in rows])
 
@@ -73,9 +73,9 @@ def _rows(
     with scope.farm.database.read() as session:
         if not node:
             return [(job, run) for job, run in session.execute(query.limit(limit))]
-        found = session.execute(query.limit(SCANNED).execution_options(yield_per=200))
+        candidates = session.execute(query.limit(MAX_SCANNED_ROWS).execution_options(yield_per=200))
         rows = []
-        for done, run in found:
+        for done, run in candidates:
             if node == done.blame_node or node in (done.nodes or ()):
                 rows.append((done, run))
                 if len(rows) == limit:
@@ -109,40 +109,40 @@ def _shown(job: Job, run: SuiteRun, expected: str | None) -> HistoryRow:
     )
 
 
-@router.get("/history/nodes", summary="Numbers of one node over the last runs")
+@router.get("/history/nodes", summary="Metrics of a node over the last runs")
 def get_node_history(
     scope: Scoped,
-    node: NeededQuery,
+    node: RequiredQuery,
     model: TitleQuery = "",
     board: TitleQuery = "",
     suite: TitleQuery = "",
     job: TitleQuery = "",
-    limit: Annotated[int, Query(ge=1, le=MOST_REPORTS)] = 20,
+    limit: Annotated[int, Query(ge=1, le=MAX_REPORTS)] = 20,
 ) -> NodeHistory:
-    """What the reports of the last jobs say of a node or tensor, for a chart over firmware. The oldest first."""
-    points, read = list[NodePoint](), 0
-    for found, run in _rows(scope, model, board, suite, job, "", limit):
-        size = scope.farm.artifacts.size_of(found.report) if found.report else None
-        if size is None or size > MOST_REPORT_BYTES or read + size > MOST_READ_BYTES:
+    """The metrics of a node or tensor in the reports of the last jobs, oldest first, for a chart over firmware versions."""
+    points, bytes_read = list[NodePoint](), 0
+    for done_job, run in _rows(scope, model, board, suite, job, "", limit):
+        size = scope.farm.artifacts.size_of(done_job.report) if done_job.report else None
+        if size is None or size > MAX_REPORT_BYTES or bytes_read + size > MAX_TOTAL_BYTES:
             continue
-        read += size
+        bytes_read += size
         try:
-            document = json.loads(scope.farm.artifacts.read(found.report, MOST_REPORT_BYTES))
+            document = json.loads(scope.farm.artifacts.read(done_job.report, MAX_REPORT_BYTES))
         except (ValueError, ArtifactError):
             continue
-        points += [_point(found, run, pair, row) for pair, row in _tensors(document, node)]
+        points += [_point(done_job, run, pair, row) for pair, row in _rows_of_node(document, node)]
     return NodeHistory(points=points[::-1])
 
 
-def _tensors(document: Any, node: str) -> list[tuple[str, dict[str, Any]]]:
+def _rows_of_node(document: Any, node: str) -> list[tuple[str, dict[str, Any]]]:
     pairs = document.get("pairs", []) if isinstance(document, dict) else []
-    found = []
+    rows = []
     for pair in pairs:
         name = " ~ ".join(str(pair.get(side, "")) for side in ("a", "b"))
         for row in pair.get("tensors", []):
             if node in (row.get("node"), row.get("name")):
-                found.append((name, row))
-    return found
+                rows.append((name, row))
+    return rows
 
 
 def _point(job: Job, run: SuiteRun, pair: str, row: dict[str, Any]) -> NodePoint:
@@ -163,9 +163,9 @@ def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-@router.get("/baselines", summary="The verdicts that a suite's jobs are expected to have")
+@router.get("/baselines", summary="The expected verdicts of a suite's jobs")
 def list_baselines(scope: Scoped, suite: TitleQuery = "", limit: Limit = 1000) -> Baselines:
-    """Of one suite, or of all."""
+    """Those of one suite, or of all suites."""
     query = select(Baseline).where(Baseline.project == scope.project)
     if suite:
         query = query.where(Baseline.suite == suite)
@@ -175,23 +175,23 @@ def list_baselines(scope: Scoped, suite: TitleQuery = "", limit: Limit = 1000) -
     return Baselines(baselines=[BaselineRow(**{name: getattr(row, name) for name in names}) for row in rows])
 
 
-@router.put("/baselines", dependencies=[SUBMITTER], summary="Take a run's results as its suite's baseline")
-def put_baseline(scope: Scoped, asked: BaselineOf) -> Changed:
-    """Of the jobs that are done, in the place of the baseline before."""
-    run = find_run(scope, asked.run)
+@router.put("/baselines", dependencies=[SUBMITTER], summary="Make a run's results the baseline of its suite")
+def put_baseline(scope: Scoped, body: BaselineOf) -> Changed:
+    """Uses the finished jobs, and replaces the earlier baseline."""
+    run = find_run(scope, body.run)
     with scope.farm.database.write() as session:
         jobs = take_baseline(session, run, time.time())
         add_audit(session, scope.caller, scope.request, "baseline.put", scope.project, run=run.id, jobs=jobs)
     return Changed(changed=bool(jobs), jobs=jobs)
 
 
-@router.delete("/baselines", dependencies=[SUBMITTER], summary="Forget a suite's baseline")
-def delete_baseline(scope: Scoped, suite: NeededQuery) -> Changed:
-    """Its runs stay."""
+@router.delete("/baselines", dependencies=[SUBMITTER], summary="Delete a suite's baseline")
+def delete_baseline(scope: Scoped, suite: RequiredQuery) -> Changed:
+    """The suite's runs are kept."""
     with scope.farm.database.write() as session:
-        mine = (Baseline.project == scope.project) & (Baseline.suite == suite)
-        names = session.scalars(select(Baseline.job).where(mine)).all()
-        session.execute(delete(Baseline).where(mine))
+        condition = (Baseline.project == scope.project) & (Baseline.suite == suite)
+        names = session.scalars(select(Baseline.job).where(condition)).all()
+        session.execute(delete(Baseline).where(condition))
         if names:
             add_audit(session, scope.caller, scope.request, "baseline.delete", scope.project, suite=suite)
     return Changed(changed=bool(names), jobs=len(names))

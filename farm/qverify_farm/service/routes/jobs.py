@@ -1,4 +1,4 @@
-"""Jobs: what each gave, its report as JSON or as a page, and what is kept besides."""
+"""Routes of jobs: their results, their reports as JSON or as a page, and other stored files."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from sqlalchemy import select
 
 from qverify_farm.service.access import Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found
-from qverify_farm.service.replies import documented
 from qverify_farm.service.report_pages import POLICY, ReportPages
 from qverify_farm.service.routes.artifacts import find_artifact, safe_name
+from qverify_farm.service.row_replies import attempt_reply, job_values
 from qverify_farm.service.schemas.runs import JobWhole, ResultFile
 from qverify_farm.service.schemas.texts import IdPath
-from qverify_farm.service.shown_rows import job_values, shown_attempt
 from qverify_farm.service.triage_engine import is_lane, page_of
 from qverify_farm.store.tables import Artifact, Attempt, Job, SuiteRun
 
-router = APIRouter(prefix="/jobs", tags=["jobs"], responses=documented())
+router = APIRouter(prefix="/jobs", tags=["jobs"], responses=error_responses())
 
 
 @router.get("/{job}", summary="A job")
 def get_job(scope: Scoped, job: IdPath) -> JobWhole:
-    """Its result and all its attempts."""
+    """The job's result and all its attempts."""
     row = find_job(scope, job)
     with scope.farm.database.read() as session:
         attempts = session.scalars(select(Attempt).where(Attempt.job == job).order_by(Attempt.number)).all()
-        kept = [(kind, sha) for kind, sha in (("report", row.report), ("capture", row.capture)) if sha]
-        rows = select(Artifact.sha256, Artifact.size).where(Artifact.sha256.in_([sha for _, sha in kept]))
+        stored = [(kind, sha) for kind, sha in (("report", row.report), ("capture", row.capture)) if sha]
+        rows = select(Artifact.sha256, Artifact.size).where(Artifact.sha256.in_([sha for _, sha in stored]))
         sizes = {sha: size for sha, size in session.execute(rows)}
     files = [
         ResultFile(name=_file_name(row, kind), kind=kind, sha256=sha, size=sizes[sha])
-        for kind, sha in kept
+        for kind, sha in stored
         if sha in sizes
     ]
-    return JobWhole(**job_values(row), attempts=[shown_attempt(one) for one in attempts], results=files)
+    return JobWhole(**job_values(row), attempts=[attempt_reply(attempt) for attempt in attempts], results=files)
 
 
 @router.get(
     "/{job}/report",
     response_class=StreamingResponse,
     responses={
-        **documented(409),
+        **error_responses(409),
         200: {"content": {"application/json": {"schema": {"type": "object"}}}, "description": "The report"},
     },
     summary="Its report as JSON",
 )
 def get_report(scope: Scoped, job: IdPath) -> Response:
-    """The document of `qverify schema`; of a triage, that of triage."""
-    row = _reported(scope, job)
+    """The document of `qverify schema`; for a triage, that of `qverify schema triage`."""
+    row = _find_reported_job(scope, job)
     _, size = find_artifact(scope, row.report)
     headers = {"Content-Length": str(size), "ETag": f'"{row.report}"', "Content-Disposition": "attachment"}
     headers["Content-Disposition"] += f'; filename="{_file_name(row, "report")}"'
@@ -58,12 +58,12 @@ def get_report(scope: Scoped, job: IdPath) -> Response:
 @router.get(
     "/{job}/page",
     response_class=HTMLResponse,
-    responses={**documented(409), 200: {"content": {"text/html": {}}, "description": "The page"}},
+    responses={**error_responses(409), 200: {"content": {"text/html": {}}, "description": "The page"}},
     summary="Its report as a page",
 )
 def get_page(request: Request, scope: Scoped, job: IdPath) -> Response:
-    """Drawn by qverify, the same page as of --html."""
-    row = _reported(scope, job)
+    """The same page as that of --html."""
+    row = _find_reported_job(scope, job)
     find_artifact(scope, row.report)
     if is_lane(row.board or ""):
         page = page_of(scope.farm.artifacts, row.capture)
@@ -81,7 +81,7 @@ def _pages(request: Request, scope: Scope) -> ReportPages:
 
 
 def find_job(scope: Scope, job: str) -> Job:
-    """Returns a job of the project. ApiError 404 for any other."""
+    """Returns a job of the project. Raises ApiError 404 for any other."""
     with scope.farm.database.read() as session:
         row = session.scalar(
             select(Job).join(SuiteRun, SuiteRun.id == Job.run).where(Job.id == job, SuiteRun.project == scope.project)
@@ -91,7 +91,7 @@ def find_job(scope: Scope, job: str) -> Job:
     return row
 
 
-def _reported(scope: Scope, job: str) -> Job:
+def _find_reported_job(scope: Scope, job: str) -> Job:
     row = find_job(scope, job)
     if not row.report:
         why = row.why or f"it is {row.state}"

@@ -1,4 +1,4 @@
-"""Whether the service lives, whether it works, and its numbers."""
+"""Routes for operators: whether the service is alive, whether it works, and its metrics."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from qverify import __version__
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from qverify_farm.service.access import Asking, farm_of
-from qverify_farm.service.farm import Farm, well
-from qverify_farm.service.replies import documented
+from qverify_farm.service.access import CurrentCaller, farm_of
+from qverify_farm.service.error_replies import error_responses
+from qverify_farm.service.farm import Farm, why_unwell
 from qverify_farm.service.schemas.lab import Alive, Check, Ready
 
 router = APIRouter(tags=["operations"])
-SLOW_S = 60.0  # a dispatcher that has not turned for so long hangs
+MAX_TURN_S = 60.0  # a dispatcher without a turn for so long hangs
 
 
 @router.get("/health", summary="Whether the service lives")
 def get_health() -> Alive:
-    """Says nothing of what it needs."""
+    """Does not check what the service needs to work."""
     return Alive(qverify=__version__)
 
 
@@ -28,7 +28,7 @@ def get_health() -> Alive:
     summary="Whether the service works",
 )
 def get_ready(request: Request, response: Response) -> Ready:
-    """Database, room for artifacts, dispatcher, and the engine's boards. Without a token it says yes or no only."""
+    """Checks the database, the room for artifacts, the dispatcher and the engine."""
     checks = _checks(farm_of(request))
     ready = all(check.ok for check in checks.values())
     response.status_code = 200 if ready else 503
@@ -37,8 +37,8 @@ def get_ready(request: Request, response: Response) -> Ready:
 
 def _checks(farm: Farm) -> dict[str, Check]:
     health = farm.dispatcher.health()
-    stuck = health.looked_s > SLOW_S
-    why = well(health) or ("it has not looked for its jobs for a minute" if stuck else "")
+    stuck = health.looked_s > MAX_TURN_S
+    why = why_unwell(health) or ("it has not looked for its jobs for a minute" if stuck else "")
     room = farm.artifacts.has_room()
     return {
         "database": _database(farm),
@@ -58,7 +58,7 @@ def _database(farm: Farm) -> Check:
 
 
 def _engine(farm: Farm) -> Check:
-    """An engine that reaches no board is well: boards may come later."""
+    """Checks the engine. It is not an error if it reaches no board, since boards may come later."""
     farm.engine.boards()
     return Check(ok=True)
 
@@ -66,10 +66,13 @@ def _engine(farm: Farm) -> Check:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={**documented(), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Text"}},
+    responses={
+        **error_responses(),
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Text"},
+    },
     summary="Numbers for Prometheus",
 )
-def get_metrics(request: Request, caller: Asking) -> Response:
+def get_metrics(request: Request, caller: CurrentCaller) -> Response:
     """Needs a token of any role."""
-    text_of = farm_of(request).metrics.text()
-    return Response(text_of, media_type="text/plain; version=0.0.4; charset=utf-8")
+    body = farm_of(request).metrics.text()
+    return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,4 +1,4 @@
-"""Runs: submitted, listed, cancelled, resumed, compared."""
+"""Routes of runs: submitting, listing, cancelling, resuming and comparing them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query
 from sqlalchemy import select
 
 from qverify_farm.service.access import SUBMITTER, Scope, Scoped
+from qverify_farm.service.error_replies import error_responses
 from qverify_farm.service.errors import ApiError, not_found, too_busy
 from qverify_farm.service.farm import add_audit
-from qverify_farm.service.replies import documented
+from qverify_farm.service.row_replies import counts_of_runs, job_reply, run_reply
 from qverify_farm.service.schemas.runs import (
     Cancel,
     Changed,
@@ -26,14 +27,13 @@ from qverify_farm.service.schemas.runs import (
     Verification,
 )
 from qverify_farm.service.schemas.texts import ID, IdPath, Limit, Offset, TitleQuery
-from qverify_farm.service.shown_rows import counts_of_runs, shown_job, shown_run
 from qverify_farm.service.submissions import queued_jobs, submit_suite, submit_verification
 from qverify_farm.service.triage_submissions import submit_triage
 from qverify_farm.store.runs import cancel_run, counts_of, reopen_run
 from qverify_farm.store.states import RUNNING
 from qverify_farm.store.tables import Job, Project, SuiteRun
 
-router = APIRouter(tags=["runs"], responses=documented())
+router = APIRouter(tags=["runs"], responses=error_responses())
 State = Literal["running", "done", "cancelled"]
 Kind = Literal["suite", "verify", "triage", "bad-case"]
 Verdict = Literal["PASSED", "FAILED", "INCONCLUSIVE"]
@@ -41,24 +41,25 @@ JobState = Literal["queued", "running", "done", "cancelled"]
 
 
 @router.post("/verifications", status_code=201, dependencies=[SUBMITTER], summary="Submit the main job")
-def post_verification(scope: Scoped, asked: Verification) -> Submitted:
+def post_verification(scope: Scoped, body: Verification) -> Submitted:
     """One job for each board."""
-    return submit_verification(scope, asked)
+    return submit_verification(scope, body)
 
 
 @router.post("/suites", status_code=201, dependencies=[SUBMITTER], summary="Submit a suite")
-def post_suite(scope: Scoped, asked: SuiteDefinition) -> Submitted:
-    """A suite whose jobs the caller has expanded; its files were put before."""
-    return submit_suite(scope, asked)
+def post_suite(scope: Scoped, body: SuiteDefinition) -> Submitted:
+    """The client has expanded the suite into jobs and uploaded its files before."""
+    return submit_suite(scope, body)
 
 
 @router.post("/triages", status_code=201, dependencies=[SUBMITTER], summary="Submit a triage or a bad case")
-def post_triage(scope: Scoped, asked: Triage) -> Submitted:
-    """The ladder on this host, without a board: models, what went in, and the board's dump, outputs or capture."""
-    return submit_triage(scope, asked)
+def post_triage(scope: Scoped, body: Triage) -> Submitted:
+    """Runs the triage ladder on this host, without a board, from the models, the inputs, and the board's dump, outputs or
+    capture."""
+    return submit_triage(scope, body)
 
 
-@router.get("/runs", summary="Runs, the newest first")
+@router.get("/runs", summary="Runs, newest first")
 def list_runs(
     scope: Scoped,
     state: State | None = None,
@@ -67,7 +68,7 @@ def list_runs(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Runs:
-    """suite: the name of the runs' suite."""
+    """suite: the name of a suite, to list only its runs."""
     query = select(SuiteRun).where(SuiteRun.project == scope.project)
     if state is not None:
         query = query.where(SuiteRun.state == state)
@@ -78,17 +79,17 @@ def list_runs(
     with scope.farm.database.read() as session:
         rows = session.scalars(query.order_by(SuiteRun.created.desc(), SuiteRun.id).limit(limit).offset(offset)).all()
         counts = counts_of_runs(session, [row.id for row in rows])
-    return Runs(runs=[shown_run(row, scope.project_name, counts[row.id]) for row in rows])
+    return Runs(runs=[run_reply(row, scope.project_name, counts[row.id]) for row in rows])
 
 
 @router.get("/runs/{run}", summary="A run")
 def get_run(scope: Scoped, run: IdPath) -> RunShort:
-    """Its state, its verdict, and how many jobs are in which state."""
+    """Its state, its verdict, and the number of jobs in each state."""
     with scope.farm.database.read() as session:
         row = session.get(SuiteRun, run)
         if row is None or row.project != scope.project:
             raise not_found("run", run)
-        return shown_run(row, scope.project_name, counts_of(session, run))
+        return run_reply(row, scope.project_name, counts_of(session, run))
 
 
 @router.get("/runs/{run}/jobs", summary="A run's jobs")
@@ -100,7 +101,7 @@ def list_jobs(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Jobs:
-    """In their order."""
+    """In the order of the suite."""
     find_run(scope, run)
     query = select(Job).where(Job.run == run)
     if state is not None:
@@ -109,35 +110,35 @@ def list_jobs(
         query = query.where(Job.verdict == verdict)
     with scope.farm.database.read() as session:
         rows = session.scalars(query.order_by(Job.number).limit(limit).offset(offset)).all()
-    return Jobs(jobs=[shown_job(row) for row in rows])
+    return Jobs(jobs=[job_reply(row) for row in rows])
 
 
-@router.post("/runs/{run}/cancel", dependencies=[SUBMITTER], summary="Cancel what has not ended")
-def post_cancel(scope: Scoped, run: IdPath, asked: Cancel) -> Changed:
-    """What is done stays."""
+@router.post("/runs/{run}/cancel", dependencies=[SUBMITTER], summary="Cancel a run's unfinished jobs")
+def post_cancel(scope: Scoped, run: IdPath, body: Cancel) -> Changed:
+    """Finished jobs keep their results."""
     find_run(scope, run)
     with scope.farm.database.write() as session:
-        why = f"cancelled by {scope.caller.name}" + (f": {asked.why}" if asked.why else "")
+        why = f"cancelled by {scope.caller.name}" + (f": {body.why}" if body.why else "")
         changed = cancel_run(session, run, why, time.time())
         if changed:
-            add_audit(session, scope.caller, scope.request, "run.cancel", scope.project, run=run, why=asked.why)
+            add_audit(session, scope.caller, scope.request, "run.cancel", scope.project, run=run, why=body.why)
     scope.farm.wake()
     return Changed(changed=changed)
 
 
-@router.post("/runs/{run}/resume", dependencies=[SUBMITTER], summary="Queue its cancelled jobs again")
+@router.post("/runs/{run}/resume", dependencies=[SUBMITTER], summary="Queue a run's cancelled jobs again")
 def post_resume(scope: Scoped, run: IdPath) -> Changed:
-    """Jobs that have a verdict keep it."""
+    """Jobs with a verdict keep it."""
     find_run(scope, run)
     with scope.farm.database.write() as session:
         row = session.get_one(SuiteRun, run, with_for_update=True)
-        before, was = queued_jobs(session, scope.project), row.state
+        queued_before, old_state = queued_jobs(session, scope.project), row.state
         jobs = reopen_run(session, row)
         quota = session.get_one(Project, scope.project).quota_jobs
         session.flush()
-        if queued_jobs(session, scope.project) > max(quota, before):
+        if queued_jobs(session, scope.project) > max(quota, queued_before):
             raise too_busy(f"the project's quota of {quota} queued jobs is full", 60)
-        changed = was != RUNNING and row.state == RUNNING
+        changed = old_state != RUNNING and row.state == RUNNING
         if changed:
             add_audit(session, scope.caller, scope.request, "run.resume", scope.project, run=run)
     scope.farm.wake()
@@ -146,19 +147,19 @@ def post_resume(scope: Scoped, run: IdPath) -> Changed:
 
 @router.get("/runs/{run}/differences", summary="What changed since another run")
 def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(pattern=ID)]) -> Differences:
-    """Jobs by their names. since: the run before."""
-    before, after = _results(scope, since), _results(scope, run)
+    """Jobs are matched by name. since: the earlier run."""
+    earlier, after = _results(scope, since), _results(scope, run)
     different, same = [], 0
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
+    for name in sorted(earlier.keys() | after.keys()):
+        old, new = earlier.get(name), after.get(name)
         if old and new and (old.verdict, old.blame_node) == (new.verdict, new.blame_node):
             same += 1
             continue
-        either = new or old
+        present = new or old
         different.append(
             Difference(
                 name=name,
-                board=either.board if either else None,
+                board=present.board if present else None,
                 before=old.verdict if old else None,
                 after=new.verdict if new else None,
                 before_blame=old.blame_node if old else "",
@@ -167,12 +168,12 @@ def get_differences(scope: Scoped, run: IdPath, since: Annotated[str, Query(patt
                 after_report=new.report if new else "",
             )
         )
-    if len(different) > MOST_DIFFERENT:
-        raise ApiError(422, f"{len(different)} jobs differ", wanted=f"at most {MOST_DIFFERENT}")
+    if len(different) > MAX_DIFFERENT:
+        raise ApiError(422, f"{len(different)} jobs differ", wanted=f"at most {MAX_DIFFERENT}")
     return Differences(same=same, different=different)
 
 
-MOST_DIFFERENT = 20_000
+MAX_DIFFERENT = 20_000
 
 
 def _results(scope: Scope, run: str) -> dict[str, Job]:
@@ -182,7 +183,7 @@ def _results(scope: Scope, run: str) -> dict[str, Job]:
 
 
 def find_run(scope: Scope, run: str) -> SuiteRun:
-    """Returns a run of the project. ApiError 404 for any other."""
+    """Returns a run of the project. Raises ApiError 404 for any other."""
     with scope.farm.database.read() as session:
         row = session.get(SuiteRun, run)
     if row is None or row.project != scope.project:

@@ -1,4 +1,4 @@
-"""What is told of boards, artifacts, events, webhooks, projects, tokens and the service itself, and asked of them."""
+"""The requests and replies about boards, artifacts, events, webhooks, projects, tokens and the service itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from qverify_farm.service.schemas.texts import Asked, Id, Name, Text
+from qverify_farm.service.schemas.texts import Id, Name, RequestBody, Text
 
 Role = Literal["viewer", "submitter", "admin"]
 
@@ -23,7 +23,7 @@ class Artifacts(BaseModel):
 
 
 class BoardShort(BaseModel):
-    """job: None also where it is another project's."""
+    """job: also None if it belongs to another project."""
 
     name: str
     host: str
@@ -43,7 +43,8 @@ class Boards(BaseModel):
 
 
 class QueueState(BaseModel):
-    """waiting, running: jobs. unserved: jobs for which no board is usable. boards: how many are in each state."""
+    """waiting, running: numbers of jobs. unserved: the number of waiting jobs for which no board is usable. boards: the number of
+    boards in each state."""
 
     waiting: int
     running: int
@@ -51,7 +52,7 @@ class QueueState(BaseModel):
     boards: dict[str, int]
 
 
-class Drain(Asked):
+class Drain(RequestBody):
     reason: Text = ""
 
 
@@ -67,8 +68,8 @@ class Events(BaseModel):
     events: list[EventShort]
 
 
-class NewWebhook(Asked):
-    """suite: of whose verdicts it is told; "" for every suite of the project."""
+class NewWebhook(RequestBody):
+    """suite: the suite for which the webhook is called; "" for every suite of the project."""
 
     url: Annotated[str, Field(max_length=2000, pattern=r"^https?://[!-~]+$")]
     suite: Annotated[Text, Field(max_length=200)] = ""
@@ -90,21 +91,21 @@ class Webhooks(BaseModel):
     webhooks: list[WebhookShort]
 
 
-class NewProject(Asked):
+class NewProject(RequestBody):
     name: Name
     quota_bytes: Annotated[int, Field(ge=0, le=1 << 53)] = 50 << 30
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] = 90.0
 
 
-class ProjectChange(Asked):
+class ProjectChange(RequestBody):
     quota_bytes: Annotated[int, Field(ge=0, le=1 << 53)] | None = None
     quota_jobs: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     keep_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = None
 
 
 class ProjectShort(BaseModel):
-    """bytes: of its artifacts. queued: jobs that wait or run."""
+    """bytes: the size of its artifacts. queued: the number of jobs that wait or run."""
 
     id: Id
     name: str
@@ -120,8 +121,8 @@ class Projects(BaseModel):
     projects: list[ProjectShort]
 
 
-class NewToken(Asked):
-    """project: None for one of all projects. days: until it expires, None for never."""
+class NewToken(RequestBody):
+    """project: None for all projects. days: the time until it expires; None for never."""
 
     name: Name
     role: Role
@@ -149,7 +150,7 @@ class Tokens(BaseModel):
 
 
 class WhoAmI(BaseModel):
-    """project: None for all projects. local: no token is needed on this host, since there is none."""
+    """project: None for all projects. local: true if no token is needed on this host, since none exists."""
 
     name: str
     role: str
@@ -173,7 +174,7 @@ class Audit(BaseModel):
 
 
 class Swept(BaseModel):
-    """What the retention removed. bytes: of artifacts."""
+    """The numbers of what the retention removed. bytes: the size of the removed artifacts."""
 
     runs: int
     events: int
@@ -202,5 +203,5 @@ class Ready(BaseModel):
     checks: dict[str, Check]
 
 
-class Session(Asked):
+class Session(RequestBody):
     token: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]

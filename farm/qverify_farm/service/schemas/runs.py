@@ -1,4 +1,4 @@
-"""What a submission says, and what is told of runs and jobs."""
+"""The requests that submit runs, and the replies about runs and jobs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from qverify_farm.service.schemas.texts import (
-    Asked,
     FilePath,
     Id,
     InputsText,
     OptionValue,
+    RequestBody,
     Sha256,
     Text,
     Title,
@@ -19,9 +19,11 @@ from qverify_farm.service.schemas.texts import (
 
 Files = Annotated[
     dict[FilePath, Sha256],
-    Field(max_length=100_000, description="the files that jobs see, by relative path: SHA-256 of bytes put before"),
+    Field(max_length=100_000, description="the SHA-256 of each file that jobs see, uploaded before, by relative path"),
 ]
-Labels = Annotated[dict[Text, Text], Field(max_length=32, description="the caller's own: firmware, toolchain")]
+Labels = Annotated[
+    dict[Text, Text], Field(max_length=32, description="set by the caller, such as firmware or toolchain")
+]
 Options = Annotated[
     dict[Text, OptionValue], Field(max_length=100, description="keywords of qverify.verify that a job may have")
 ]
@@ -32,8 +34,8 @@ Boards = Annotated[
 Timeout = Annotated[float, Field(gt=0, le=604_800, allow_inf_nan=False, description="seconds")]
 
 
-class Submission(Asked):
-    """What every submission has."""
+class Submission(RequestBody):
+    """The fields of every submission."""
 
     files: Files
     labels: Labels = Field(default_factory=dict)
@@ -42,7 +44,7 @@ class Submission(Asked):
 
 
 class Verification(Submission):
-    """The main job, one for each board: models and inputs name paths of `files`."""
+    """The main job, run on each board. models and inputs are paths of `files`."""
 
     name: Title | None = None
     models: Annotated[list[FilePath], Field(min_length=1, max_length=8)]
@@ -54,8 +56,8 @@ class Verification(Submission):
     keep_capture: bool = False
 
 
-class SuiteJob(Asked):
-    """One job of a suite, as `qverify suite plan` makes it of suite.toml. files: paths, a folder ends with /."""
+class SuiteJob(RequestBody):
+    """One job of a suite, as `qverify suite plan` lists it. files: paths of `files`; a folder ends with /."""
 
     name: Annotated[Title, Field(max_length=500)]
     model: Title
@@ -70,7 +72,7 @@ class SuiteJob(Asked):
 
 
 class SuiteDefinition(Submission):
-    """A suite, expanded into its jobs, with its files' digests."""
+    """A suite, expanded into its jobs, with the digests of its files."""
 
     name: Title
     jobs: Annotated[list[SuiteJob], Field(min_length=1, max_length=100_000)]
@@ -81,8 +83,8 @@ class SuiteDefinition(Submission):
 
 
 class Triage(Submission):
-    """The ladder from the float model to the board's dump or capture; no board is touched. app_output, dump, capture:
-    paths of `files`; a folder ends with /. kind bad-case: it came from the field, and the inbox lists it."""
+    """The triage ladder from the float model to the board's dump or capture; no board is used. app_output, dump, capture: paths
+    of `files`; a folder ends with /. The kind bad-case is for cases from the field, which the inbox lists."""
 
     name: Title | None = None
     kind: Literal["triage", "bad-case"] = "triage"
@@ -98,7 +100,7 @@ class Triage(Submission):
 
 
 class RunShort(BaseModel):
-    """A run, without its jobs. counts: jobs by state and by verdict."""
+    """A run without its jobs. counts: the number of jobs in each state and with each verdict."""
 
     id: Id
     name: str
@@ -122,7 +124,7 @@ class Runs(BaseModel):
 
 
 class JobShort(BaseModel):
-    """A job and its first complete result. report, capture: SHA-256 of artifacts, or ""."""
+    """A job and its first complete result. report, capture: the SHA-256 of the artifact, or ""."""
 
     id: Id
     run: Id
@@ -164,7 +166,7 @@ class AttemptShort(BaseModel):
 
 class JobWhole(JobShort):
     attempts: list[AttemptShort]
-    results: list[ResultFile] = Field(default_factory=list, description="other artifacts that it made: bundles, pages")
+    results: list[ResultFile] = Field(default_factory=list, description="the stored report and capture, for download")
 
 
 class ResultFile(BaseModel):
@@ -175,25 +177,25 @@ class ResultFile(BaseModel):
 
 
 class Submitted(BaseModel):
-    """id: of the run."""
+    """id: the id of the run."""
 
     id: Id
     jobs: int
 
 
-class Cancel(Asked):
+class Cancel(RequestBody):
     why: Text = ""
 
 
 class Changed(BaseModel):
-    """changed: whether there was anything to change. jobs: that wait now."""
+    """changed: whether the request changed anything. jobs: the number of affected jobs."""
 
     changed: bool
     jobs: int = 0
 
 
 class HistoryRow(BaseModel):
-    """A job that is done, with what was said of its run."""
+    """A finished job, with facts about its run."""
 
     job: Id
     run: Id
@@ -202,7 +204,7 @@ class HistoryRow(BaseModel):
     model: str
     board: str | None
     verdict: str | None
-    baseline: str | None = Field(description="the verdict that it is expected to have")
+    baseline: str | None = Field(description="the expected verdict, if there is a baseline")
     why: str
     blame_side: str
     blame_node: str
@@ -219,7 +221,7 @@ class History(BaseModel):
 
 
 class NodePoint(BaseModel):
-    """What a run's report says of one tensor. metrics: numbers of one pair of sides."""
+    """The metrics of a tensor for one pair of sides, from the report of a job."""
 
     job: Id
     run: Id
@@ -236,7 +238,7 @@ class NodeHistory(BaseModel):
 
 
 class Difference(BaseModel):
-    """A job of two runs of which the results differ, or that only one has."""
+    """A job with different results in two runs, or that only one of the runs has."""
 
     name: str
     board: str | None
@@ -265,8 +267,8 @@ class Baselines(BaseModel):
     baselines: list[BaselineRow]
 
 
-class BaselineOf(Asked):
-    """run: whose results are taken as the baseline of its suite."""
+class BaselineOf(RequestBody):
+    """run: the run with the results that become the baseline of its suite."""
 
     run: Id
 

@@ -1,5 +1,5 @@
-"""The types of texts and numbers in requests: each has a largest size, and none holds what a database or a page of text
-cannot take."""
+"""The types of texts and numbers in requests. Each has a maximum size, and none permits characters that a database or a page
+cannot represent."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qverify_farm.service.tokens import NAME
 
 
 def plain(text: str) -> str:
+    """Returns the text. Raises ValueError if it has control characters or line ends."""
     if not text.isprintable():
         raise ValueError("wanted text without control characters and line ends")
     return text
@@ -27,22 +28,26 @@ Title = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(plain
 Text = Annotated[str, Field(max_length=500), AfterValidator(plain)]
 FilePath = Annotated[str, Field(min_length=1, max_length=400), AfterValidator(plain)]
 InputsText = Annotated[str, Field(max_length=100_000), AfterValidator(plain)]
-Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
-Whole = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
+FiniteNumber = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+BoundedInt = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
 OptionText = Annotated[str, Field(max_length=2000), AfterValidator(plain)]
-One = bool | Whole | Number | OptionText
-OptionValue = One | Annotated[list[One], Field(max_length=1000)] | Annotated[dict[Text, One], Field(max_length=100)]
+SingleValue = bool | BoundedInt | FiniteNumber | OptionText
+OptionValue = (
+    SingleValue
+    | Annotated[list[SingleValue], Field(max_length=1000)]
+    | Annotated[dict[Text, SingleValue], Field(max_length=100)]
+)
 
 IdPath = Annotated[str, Path(pattern=ID)]
 Sha256Path = Annotated[str, Path(pattern=SHA256)]
 NamePath = Annotated[str, Path(pattern=NAME)]
 TitleQuery = Annotated[str, Query(max_length=500), AfterValidator(plain)]
-NeededQuery = Annotated[str, Query(min_length=1, max_length=500), AfterValidator(plain)]
-Limit = Annotated[int, Query(ge=1, le=1000, description="rows, at most")]
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="rows left out at the beginning")]
+RequiredQuery = Annotated[str, Query(min_length=1, max_length=500), AfterValidator(plain)]
+Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of rows")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="number of rows to skip")]
 
 
-class Asked(BaseModel):
-    """A body of a request: a field that nobody knows is a mistake, not ignored."""
+class RequestBody(BaseModel):
+    """The base of all request bodies. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""What a suite's report is written as: a name in FORMATS, a file each."""
+"""The formats of a suite's report. Each name in FORMATS is a module with a function render()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OTHER_NAMES = {"md": "markdown", "xml": "junit"}
 
 
 def renderer(name: str) -> Callable[[SuiteReport], str]:
-    """Returns the function that makes the text of this format."""
+    """Returns the function that renders a report in this format."""
     module = import_module(f"{__name__}.{OTHER_NAMES.get(name, name)}")
     render: Callable[[SuiteReport], str] = module.render
     return render

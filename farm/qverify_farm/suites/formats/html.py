@@ -1,4 +1,4 @@
-"""One page of a whole suite, without scripts and without anything from elsewhere."""
+"""A suite's report as one HTML page, without scripts and without external resources."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from html import escape
 
 from qverify.printable import visible
 
-from qverify_farm.suites.formats.rows import (
-    flaky,
+from qverify_farm.suites.formats.report_lines import (
+    duration_s,
+    flaky_lines,
+    format_time,
     headline,
     reason,
-    took,
-    trends,
+    trend_lines,
     verdict_words,
-    when,
     worst_first,
 )
 from qverify_farm.suites.suite_report import PastRun, SuiteReport
 
-MOST_FACTS = 100
-LONG = 40  # characters, from which a cell has a width of its own
+MAX_FACTS = 100
+LONG_CELL = 40  # characters, from which a cell has a width of its own
 STYLE = """
 :root{color-scheme:light dark;--bad:#b3261e;--good:#1b6e3c;--odd:#8a5a00;--line:#8884}
 body{font:15px/1.45 system-ui,sans-serif;margin:1.5rem auto;max-width:75rem;padding:0 1rem}
@@ -38,7 +38,12 @@ def render(report: SuiteReport) -> str:
     """Returns the page."""
     report = visible(report)
     title = escape(f"{report.verdict}: {report.name}")
-    parts = [_facts(report), _lines("What changed", [*trends(report), *flaky(report)]), _jobs(report), _boards(report)]
+    parts = [
+        _facts(report),
+        _lines("What changed", [*trend_lines(report), *flaky_lines(report)]),
+        _jobs(report),
+        _boards(report),
+    ]
     parts.append(_past(report.past))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -51,10 +56,14 @@ def render(report: SuiteReport) -> str:
 
 
 def _facts(report: SuiteReport) -> str:
-    facts = {"run": report.id, "submitted": f"{when(report.created)} by {report.submitter}"}
-    facts |= {"ended": when(report.ended), "took": f"{took(report):.0f} s" if report.ended else "", **report.labels}
+    facts = {"run": report.id, "submitted": f"{format_time(report.created)} by {report.submitter}"}
+    facts |= {
+        "ended": format_time(report.ended),
+        "took": f"{duration_s(report):.0f} s" if report.ended else "",
+        **report.labels,
+    }
     facts["qverify"] = report.qverify
-    shown = [(key, value) for key, value in facts.items() if value][:MOST_FACTS]
+    shown = [(key, value) for key, value in facts.items() if value][:MAX_FACTS]
     return f"<dl>{''.join(f'<dt>{escape(key)}</dt><dd>{escape(value)}</dd>' for key, value in shown)}</dl>"
 
 
@@ -66,24 +75,24 @@ def _lines(title: str, lines: Sequence[str]) -> str:
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
     body = "".join(f"<tr>{_cells(row, numbers)}</tr>" for row in rows)
-    names = "".join(f'<th scope="col"{_right(at, numbers)}>{name}</th>' for at, name in enumerate(head))
+    names = "".join(f'<th scope="col"{_right(column, numbers)}>{name}</th>' for column, name in enumerate(head))
     table = f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
     return f'<h2>{title}</h2><div class="wide" tabindex="0" role="region" aria-label="{title}">{table}</div>'
 
 
 def _cells(row: Sequence[str], numbers: Sequence[int]) -> str:
-    return "".join(f"<td{_class(cell, at, numbers)}>{escape(cell)}</td>" for at, cell in enumerate(row))
+    return "".join(f"<td{_class(cell, column, numbers)}>{escape(cell)}</td>" for column, cell in enumerate(row))
 
 
-def _class(cell: str, at: int, numbers: Sequence[int]) -> str:
-    if len(cell) > LONG:
+def _class(cell: str, column: int, numbers: Sequence[int]) -> str:
+    if len(cell) > LONG_CELL:
         return ' class="why"'
-    known = cell in ("PASSED", "FAILED", "INCONCLUSIVE", "queued", "running", "cancelled")
-    return f' class="{cell}"' if known else _right(at, numbers)
+    is_word = cell in ("PASSED", "FAILED", "INCONCLUSIVE", "queued", "running", "cancelled")
+    return f' class="{cell}"' if is_word else _right(column, numbers)
 
 
-def _right(at: int, numbers: Sequence[int]) -> str:
-    return ' class="n"' if at in numbers else ""
+def _right(column: int, numbers: Sequence[int]) -> str:
+    return ' class="n"' if column in numbers else ""
 
 
 def _jobs(report: SuiteReport) -> str:
@@ -114,7 +123,7 @@ def _past(past: Sequence[PastRun]) -> str:
     rows = [
         (
             run.verdict or "",
-            when(run.created),
+            format_time(run.created),
             str(run.passed),
             str(run.failed),
             str(run.inconclusive),

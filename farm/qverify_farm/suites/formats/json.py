@@ -1,4 +1,4 @@
-"""A suite's report as JSON, of the schema that `qverify suite schema` prints."""
+"""A suite's report as JSON, in the schema that `qverify suite schema` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit's XML of a whole suite: a test suite for each model, a case for each job. INCONCLUSIVE is an error."""
+"""A suite's report as JUnit XML: a test suite for each model, a test case for each job. INCONCLUSIVE is an error."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import xml.etree.ElementTree as xml
 from qverify.printable import visible
 
 from qverify_farm.store.states import INCONCLUSIVE
-from qverify_farm.suites.formats.rows import flaky, headline, reason, took, trends
+from qverify_farm.suites.formats.report_lines import duration_s, flaky_lines, headline, reason, trend_lines
 from qverify_farm.suites.suite_report import JobRow, SuiteReport
 
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def render(report: SuiteReport) -> str:
-    """Returns the document. A job that has not ended is an error, too; a run without jobs has one of its own."""
+    """Returns the document. A job that has not ended is an error, too. A run without jobs has one test case with an error."""
     report = visible(report)
-    suites = xml.Element("testsuites", name=_text(report.name), time=f"{took(report):.3f}")
+    suites = xml.Element("testsuites", name=_text(report.name), time=f"{duration_s(report):.3f}")
     models = dict.fromkeys(job.model for job in report.jobs)
     for model in models:
         suites.append(_suite(model, [job for job in report.jobs if job.model == model]))
@@ -32,7 +32,7 @@ def render(report: SuiteReport) -> str:
         _count(suite)
     for name in ("tests", "failures", "errors"):
         suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    lines = [headline(report), *trends(report), *flaky(report)]
+    lines = [headline(report), *trend_lines(report), *flaky_lines(report)]
     xml.SubElement(suites[-1], "system-out").text = _text("\n".join(lines))
     xml.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(suites, encoding="unicode")}\n'
@@ -44,22 +44,22 @@ def _suite(model: str, jobs: list[JobRow]) -> xml.Element:
         case = xml.SubElement(
             suite, "testcase", classname=_text(model), name=_text(job.name), time=f"{job.seconds:.3f}"
         )
-        _mark(case, job)
+        _add_result(case, job)
     _count(suite)
     return suite
 
 
-def _mark(case: xml.Element, job: JobRow) -> None:
+def _add_result(case: xml.Element, job: JobRow) -> None:
     if job.verdict == "PASSED":
         return
     if job.change == "known":
         xml.SubElement(case, "skipped", message=_text(f"FAILED as its baseline: {reason(job)}"))
         return
     tag = "failure" if job.verdict == "FAILED" else "error"
-    said = _text(reason(job) or f"{job.verdict or job.state}, on {job.board or 'no board'}")
+    message = _text(reason(job) or f"{job.verdict or job.state}, on {job.board or 'no board'}")
     change = f" ({job.change})" if job.change else ""
-    mark = xml.SubElement(case, tag, message=said + change, type=job.verdict or INCONCLUSIVE)
-    mark.text = said
+    mark = xml.SubElement(case, tag, message=message + change, type=job.verdict or INCONCLUSIVE)
+    mark.text = message
 
 
 def _count(suite: xml.Element) -> None:
@@ -69,5 +69,5 @@ def _count(suite: xml.Element) -> None:
 
 
 def _text(text: str) -> str:
-    """Returns the text without characters that XML cannot hold."""
+    """Returns the text with U+FFFD in place of characters that XML does not allow."""
     return NOT_XML.sub("\ufffd", text)

@@ -1,34 +1,36 @@
-// Without this script every page works: it only shows news without a reload, and makes fields take dropped files.
+// Every page works without this script. It shows changes without a reload, and lets users drop files on fields.
 "use strict";
 
-const PAUSE_MS = 500; // between two looks
+const PAUSE_MS = 500; // between two updates
 
+/** Updates the page's main part whenever the server reports an event. */
 function follow(main) {
   const source = new EventSource(main.dataset.live);
-  let waits = null;
-  const look = async () => {
-    waits = null;
-    const inside = document.activeElement;
-    if (inside && inside !== main && main.contains(inside) && inside.matches("input, select, textarea, iframe")) return;
+  let timer = null;
+  const update = async () => {
+    timer = null;
+    const focusedElement = document.activeElement;
+    if (focusedElement && focusedElement !== main && main.contains(focusedElement) && focusedElement.matches("input, select, textarea, iframe")) return;
     const reply = await fetch(location.href, { credentials: "same-origin" }).catch(() => null);
     if (!reply || !reply.ok) return;
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
-    const fresh = page.getElementById("main");
-    if (!fresh) return;
-    const focused = inside && main.contains(inside) ? inside.getAttribute("href") : null;
-    main.replaceChildren(...fresh.childNodes);
+    const newMain = page.getElementById("main");
+    if (!newMain) return;
+    const focusedLink = focusedElement && main.contains(focusedElement) ? focusedElement.getAttribute("href") : null;
+    main.replaceChildren(...newMain.childNodes);
     document.title = page.title;
-    if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+    if (focusedLink) main.querySelector(`a[href="${CSS.escape(focusedLink)}"]`)?.focus();
     const verdict = main.querySelector("h1 .verdict");
     if (verdict) document.getElementById("status").textContent = verdict.textContent;
-    if (!fresh.dataset.live) source.close();
+    if (!newMain.dataset.live) source.close();
   };
-  const news = () => { waits ??= setTimeout(look, PAUSE_MS); };
-  for (const kind of ["message", "run", "job", "board"]) source.addEventListener(kind, news);
-  news();
+  const scheduleUpdate = () => { timer ??= setTimeout(update, PAUSE_MS); };
+  for (const kind of ["message", "run", "job", "board"]) source.addEventListener(kind, scheduleUpdate);
+  scheduleUpdate();
 }
 
-function take(field) {
+/** Lets users drop files on a file field. */
+function acceptDrops(field) {
   const input = field.querySelector("input[type=file]");
   const over = (on) => (event) => { event.preventDefault(); field.classList.toggle("over", on); };
   field.addEventListener("dragover", over(true));
@@ -41,4 +43,4 @@ function take(field) {
 
 const main = document.getElementById("main");
 if (main.dataset.live) follow(main);
-document.querySelectorAll(".drop").forEach(take);
+document.querySelectorAll(".drop").forEach(acceptDrops);

@@ -1,4 +1,4 @@
-"""The lines that every format of a suite's report says, once."""
+"""The texts that the formats of a suite's report share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANK = {"FAILED": 0, "INCONCLUSIVE": 1, None: 2, "PASSED": 3}
 
 
 def headline(report: SuiteReport) -> str:
-    """Returns the verdict and the numbers of jobs, one line."""
+    """Returns one line with the verdict and the numbers of jobs."""
     counts = report.counts
     parts = [count(len(report.jobs), "job")]
     parts += [f"{counts[name]} {name}" for name in ("PASSED", "FAILED", "INCONCLUSIVE") if counts[name]]
@@ -22,28 +22,28 @@ def headline(report: SuiteReport) -> str:
 
 
 def worst_first(report: SuiteReport) -> list[JobRow]:
-    """Returns the jobs, the worst first, otherwise in the suite's order."""
+    """Returns the jobs sorted by verdict, the worst first, otherwise in the suite's order."""
     return sorted(report.jobs, key=lambda job: RANK[job.verdict])
 
 
 def blame(job: JobRow) -> str:
-    """Returns whom a job's verdict makes responsible, or the first nodes that failed."""
+    """Returns the side and the node that a job's verdict blames, or the first nodes that failed."""
     where = job.blame_node or ", ".join(job.nodes[:3])
     return " at ".join(part for part in (job.blame_side, where) if part)
 
 
 def verdict_words(job: JobRow) -> str:
-    """Returns a job's verdict, or its state where it has none."""
+    """Returns a job's verdict, or its state if it has no verdict."""
     return job.verdict or job.state
 
 
 def reason(job: JobRow) -> str:
-    """Returns blame and why, one line."""
+    """Returns one line with the blame and the reason."""
     return ": ".join(part for part in (blame(job), job.why) if part)
 
 
-def trends(report: SuiteReport) -> list[str]:
-    """Returns what changed against the last runs, a line each."""
+def trend_lines(report: SuiteReport) -> list[str]:
+    """Returns the changes compared with earlier runs, a line for each kind."""
     if not report.past and not any(job.change == "known" for job in report.jobs):
         return []
     lines = []
@@ -52,12 +52,12 @@ def trends(report: SuiteReport) -> list[str]:
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             lines.append(f"{change}: {'; '.join(names[:5])}{more}")
-    return lines or [f"nothing changed since {when(report.past[0].created)}"]
+    return lines or [f"nothing changed since {format_time(report.past[0].created)}"]
 
 
-def flaky(report: SuiteReport) -> list[str]:
+def flaky_lines(report: SuiteReport) -> list[str]:
     """Returns the flaky nodes and boards, a line each."""
-    lines = [f"flaky: {one.job} on {one.board}: {_results(one)}" for one in report.flaky_nodes]
+    lines = [f"flaky: {node.job} on {node.board}: {_results(node)}" for node in report.flaky_nodes]
     return lines + [
         f"flaky board: {row.board}: {row.inconclusive} of {count(row.attempts, 'attempt')} without a verdict; {row.why}"
         for row in report.boards
@@ -65,16 +65,16 @@ def flaky(report: SuiteReport) -> list[str]:
     ]
 
 
-def _results(one: FlakyNode) -> str:
-    results = ", ".join(f"{number} x {result}" for result, number in one.results.items())
-    return f"{results}; nodes that differ: {', '.join(one.nodes[:5])}" if one.nodes else results
+def _results(node: FlakyNode) -> str:
+    results = ", ".join(f"{number} x {result}" for result, number in node.results.items())
+    return f"{results}; nodes that differ: {', '.join(node.nodes[:5])}" if node.nodes else results
 
 
-def when(seconds: float | None) -> str:
-    """Returns a time as 2026-01-31 23:59 UTC, "" for none."""
+def format_time(seconds: float | None) -> str:
+    """Returns a time in seconds since 1970 as "2026-01-31 23:59 UTC", or "" for None."""
     return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def took(report: SuiteReport) -> float:
-    """Returns the seconds of the run, 0 where it has not ended or the clock was set back meanwhile."""
+def duration_s(report: SuiteReport) -> float:
+    """Returns the duration of a run in seconds; 0 if it has not ended, or if the clock was set back meanwhile."""
     return max(0.0, report.ended - report.started) if report.ended and report.started else 0.0

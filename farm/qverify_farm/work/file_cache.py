@@ -1,4 +1,5 @@
-"""The files of jobs on a worker's disk: fetched once by digest, checked, and laid out as each job sees them."""
+"""The files of jobs on a worker's disk: each is fetched once by its digest, checked, and placed at the path at which a job
+expects it."""
 
 from __future__ import annotations
 
@@ -21,13 +22,15 @@ from qverify_farm.errors import ArtifactError
 from qverify_farm.store.artifacts import Artifacts
 from qverify_farm.work.job_task import StoredFile
 
-MOST_TREES = 64  # that stay laid out for the next job of the same files
-MOST_PATH = 400
-LIMIT_BYTES = 20 << 30
+MAX_TREES = 64  # folders kept for later jobs with the same files
+MAX_PATH_LENGTH = 400
+DEFAULT_LIMIT_BYTES = 20 << 30
 
 
 @dataclass(slots=True)
 class _Tree:
+    """A folder with the files of jobs. `users` is the number of jobs that use it now; `lock` protects `laid_out`."""
+
     folder: Path
     users: int = 0
     laid_out: bool = False
@@ -35,24 +38,25 @@ class _Tree:
 
 
 class FileCache:
-    """A folder with files by digest, of any number of processes at once, at most limit_bytes of them; the least recently
-    used are removed first. What a job uses is linked into a folder of this process and stays until it is done."""
+    """A cache folder with files by digest, which several processes may share. It has at most limit_bytes; the least recently
+    used files are removed first. The files of a job are linked into a folder of this process, where they stay until the job
+    is done."""
 
-    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES):
-        """Raises UsageError for a folder that jobs could not name."""
+    def __init__(self, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES):
+        """Raises UsageError for a folder with a comma or a colon in its path, which -i could not name."""
         if "," in str(folder.absolute()) or ":" in str(folder.absolute()):
             raise UsageError(f"{folder}: a cache folder's path has no comma and no colon; name another")
         self._files, self._limit = folder.absolute() / "files", limit_bytes
         self._files.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._trees_folder, self._own_lock = _own_folder(folder.absolute() / "trees")
+        self._trees_folder, self._trees_lock = _make_trees_folder(folder.absolute() / "trees")
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
         self._lock, self._since_sweep = threading.Lock(), limit_bytes  # the first file sweeps
-        self._checked: dict[str, tuple[int, int]] = {}
+        self._checked_states: dict[str, tuple[int, int]] = {}
 
     @contextlib.contextmanager
     def tree(self, files: Sequence[StoredFile], artifacts: Artifacts) -> Iterator[Path]:
-        """Yields the folder in which the files have their paths, to be read only. UsageError for paths that do not fit,
-        ArtifactError for bytes that are missing or others."""
+        """Yields a folder that contains the files at their paths; the caller must not change it. Raises UsageError for paths
+        that check_paths refuses, and ArtifactError if an artifact is missing or damaged."""
         key = hashlib.sha256(json.dumps(sorted((f.path, f.sha256) for f in files)).encode()).hexdigest()[:32]
         with self._lock:
             tree = self._trees.setdefault(key, _Tree(self._trees_folder / key))
@@ -67,21 +71,21 @@ class FileCache:
         finally:
             with self._lock:
                 tree.users -= 1
-                self._forget_trees(MOST_TREES)
+                self._forget_trees(MAX_TREES)
 
     def close(self) -> None:
-        """Removes what is laid out."""
+        """Removes the folders of this process."""
         with self._lock:
             self._forget_trees(0)
         shutil.rmtree(self._trees_folder, ignore_errors=True)
-        if self._own_lock >= 0:
+        if self._trees_lock >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self._trees_folder}.lock")
-            os.close(self._own_lock)
-            self._own_lock = -1
+            os.close(self._trees_lock)
+            self._trees_lock = -1
 
-    def _forget_trees(self, most: int) -> None:
-        for key in [key for key, tree in self._trees.items() if not tree.users][: max(0, len(self._trees) - most)]:
+    def _forget_trees(self, max_trees: int) -> None:
+        for key in [key for key, tree in self._trees.items() if not tree.users][: max(0, len(self._trees) - max_trees)]:
             shutil.rmtree(self._trees.pop(key).folder, ignore_errors=True)
 
     def _lay_out(self, folder: Path, files: Sequence[StoredFile], artifacts: Artifacts) -> None:
@@ -98,9 +102,9 @@ class FileCache:
             raise
 
     def _place(self, file: StoredFile, target: Path, artifacts: Artifacts) -> None:
-        """Links the file's bytes, or copies them where the two file systems have no links between them."""
+        """Links the file to its target, or copies it if the target is on another file system."""
         for _ in range(3):
-            source = artifacts.path_of(file.sha256) or self._fetched(file, artifacts)
+            source = artifacts.path_of(file.sha256) or self._fetch(file, artifacts)
             try:
                 if source.stat().st_size != file.size:
                     raise ArtifactError(
@@ -111,31 +115,32 @@ class FileCache:
                 except OSError:
                     shutil.copyfile(source, target)
                 return
-            except FileNotFoundError:  # removed by another process meanwhile
+            except FileNotFoundError:  # another process has just removed it
                 continue
         raise ArtifactError(
             f"{file.path}: its bytes were removed while they were read; the cache of this host is too small"
         )
 
-    def _fetched(self, file: StoredFile, artifacts: Artifacts) -> Path:
-        """Returns the path of the file's bytes in this cache, fetched where they are missing or damaged."""
+    def _fetch(self, file: StoredFile, artifacts: Artifacts) -> Path:
+        """Returns the path of the file in this cache. The file is fetched if it is missing or damaged."""
         path = self._files / file.sha256[:2] / file.sha256
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
             state = (status.st_size, status.st_ino)
-            if self._checked.get(file.sha256) == state or _digest_of(path) == file.sha256:
+            if self._checked_states.get(file.sha256) == state or _digest_of(path) == file.sha256:
                 os.utime(path)
-                self._checked[file.sha256] = state
+                self._checked_states[file.sha256] = state
                 return path
         path.parent.mkdir(exist_ok=True)
         artifacts.copy_to(file.sha256, path)
         self._sweep(file.size)
         return path
 
-    def _sweep(self, more: int) -> None:
-        """Removes the least recently used files, as many as the limit asks for; not after every small file."""
+    def _sweep(self, added_bytes: int) -> None:
+        """Removes the least recently used files if the cache exceeds its limit. To save time, this is done only after a
+        twentieth of the limit has been added."""
         with self._lock:
-            self._since_sweep += more
+            self._since_sweep += added_bytes
             if self._since_sweep < self._limit // 20:
                 return
             self._since_sweep = 0
@@ -143,14 +148,14 @@ class FileCache:
 
 
 def sweep(folder: Path, pattern: str, limit_bytes: int, newer_than: float = float("inf")) -> None:
-    """Removes the files and folders that match, least recently used (by their times) first, until those that are left
-    have at most limit_bytes; what was used after newer_than (seconds since 1970) stays."""
-    found = []
+    """Removes the files and folders that match the pattern, least recently used (modified) first, until the rest have at most
+    limit_bytes. An entry that was used after newer_than (seconds since 1970) is kept."""
+    entries = []
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
-            found.append((path.stat().st_mtime, _size_of(path), path))
-    total = sum(size for _, size, _ in found)
-    for used, size, path in sorted(found, key=lambda one: one[0]):
+            entries.append((path.stat().st_mtime, _size_of(path), path))
+    total = sum(size for _, size, _ in entries)
+    for used, size, path in sorted(entries, key=lambda entry: entry[0]):
         if total <= limit_bytes or used > newer_than:
             return
         total -= size
@@ -161,12 +166,16 @@ def sweep(folder: Path, pattern: str, limit_bytes: int, newer_than: float = floa
 
 
 def check_paths(paths: Sequence[str]) -> None:
-    """Raises UsageError unless all are relative, with forward slashes, inside their folder, each once, and none a folder
-    of another."""
+    """Raises UsageError unless all paths are relative, have forward slashes, stay inside their folder, are different, and
+    none is a folder of another."""
     folders, names = set[str](), set[str]()
     for path in paths:
         parts = path.split("/")
-        if any(part in ("", ".", "..") for part in parts) or len(path) > MOST_PATH or any(c in path for c in "\0\\,:"):
+        if (
+            any(part in ("", ".", "..") for part in parts)
+            or len(path) > MAX_PATH_LENGTH
+            or any(c in path for c in "\0\\,:")
+        ):
             raise UsageError(
                 f"file {path[:100]!r}: wanted a relative path with forward slashes, without .., commas and colons"
             )
@@ -178,25 +187,25 @@ def check_paths(paths: Sequence[str]) -> None:
         raise UsageError(f"file {min(both)[:100]!r}: also a folder of another file")
 
 
-def _own_folder(parent: Path) -> tuple[Path, int]:
-    """Returns a new folder for this process alone, and the descriptor that locks it; removes those of processes that have
-    ended."""
+def _make_trees_folder(parent: Path) -> tuple[Path, int]:
+    """Makes a folder for this process and returns it with the descriptor of its lock. Removes the folders of processes that
+    have ended."""
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for other in parent.glob("*.lock"):
+    for lock_path in parent.glob("*.lock"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(other, LOCK_FLAGS & ~os.O_CREAT)
+            descriptor = os.open(lock_path, LOCK_FLAGS & ~os.O_CREAT)
             try:
                 if lock_file(descriptor):
-                    shutil.rmtree(other.with_suffix(""), ignore_errors=True)
-                    other.unlink()
+                    shutil.rmtree(lock_path.with_suffix(""), ignore_errors=True)
+                    lock_path.unlink()
             finally:
                 os.close(descriptor)
     while True:
-        name = parent / secrets.token_hex(8)
-        descriptor = os.open(f"{name}.lock", LOCK_FLAGS, 0o600)
-        if lock_file(descriptor) and os.path.exists(f"{name}.lock"):
-            name.mkdir()
-            return name, descriptor
+        folder = parent / secrets.token_hex(8)
+        descriptor = os.open(f"{folder}.lock", LOCK_FLAGS, 0o600)
+        if lock_file(descriptor) and os.path.exists(f"{folder}.lock"):
+            folder.mkdir()
+            return folder, descriptor
         os.close(descriptor)  # another process just removed it
 
 
@@ -207,5 +216,5 @@ def _digest_of(path: Path) -> str:
 
 def _size_of(path: Path) -> int:
     if path.is_dir():
-        return sum(one.stat().st_size for one in path.iterdir())
+        return sum(entry.stat().st_size for entry in path.iterdir())
     return path.stat().st_size

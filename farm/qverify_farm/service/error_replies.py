@@ -1,4 +1,4 @@
-"""Replies that are no success, and the documents that OpenAPI shows of them."""
+"""Error replies, and their documentation in OpenAPI."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from qverify_farm.errors import ArtifactError, StoreFullError
-from qverify_farm.service.errors import MOST_WRONG, ApiError, ErrorReply, too_busy
+from qverify_farm.service.errors import MAX_WRONG_FIELDS, ApiError, ErrorReply, too_busy
 
-WHAT = {
+DESCRIPTIONS = {
     400: "the request cannot be read",
     401: "no token, or one that is unknown, expired or revoked",
     403: "the token's role may not do this",
     404: "there is nothing of this name that the caller may see",
     405: "not a method of this address",
     408: "the request took too long",
-    409: "it does not fit what is there",
+    409: "it conflicts with the present state",
     413: "larger than a limit or a quota allows",
     416: "no such range of bytes",
     422: "a field is wrong",
@@ -29,22 +29,24 @@ WHAT = {
     503: "the service is busy, or its database is not reached; Retry-After says when again",
     507: "the artifact store is full",
 }
-USUAL = (400, 401, 403, 404, 405, 408, 413, 422, 429, 503)
+USUAL_ERRORS = (400, 401, 403, 404, 405, 408, 413, 422, 429, 503)
 
 
-def documented(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Returns what OpenAPI shows of a route's errors: the usual ones, and these."""
-    return {status: {"model": ErrorReply, "description": WHAT[status]} for status in sorted({*USUAL, *more})}
+def error_responses(*more: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the `responses` of a route for OpenAPI: the usual errors and these."""
+    return {
+        status: {"model": ErrorReply, "description": DESCRIPTIONS[status]} for status in sorted({*USUAL_ERRORS, *more})
+    }
 
 
 def error_reply(error: ApiError, request: str) -> Response:
-    """Returns the reply that says what is wrong."""
+    """Returns the reply for an error. request: the request's id."""
     body = ErrorReply(error=error.body, request=request)
     return JSONResponse(body.model_dump(), error.status, headers=error.headers)
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Has every exception of a route made a reply of the one shape."""
+    """Registers a handler that turns every exception of a route into an error reply."""
 
     async def reply(request: Request, error: Exception) -> Response:
         return error_reply(api_error(error), getattr(request.state, "request_id", ""))
@@ -54,13 +56,13 @@ def handle_errors(app: FastAPI) -> None:
 
 
 def api_error(error: Exception) -> ApiError:
-    """Returns an exception as the API tells it."""
+    """Returns the API error for an exception."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):
-        what = WHAT.get(error.status_code, str(error.detail))
+        what = DESCRIPTIONS.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, what, got=error.detail, headers=error.headers)
     if isinstance(error, StoreFullError):
         return ApiError(507, "the artifact store is full", got=error, next="ask the administrator for room")
@@ -76,14 +78,15 @@ def api_error(error: Exception) -> ApiError:
 
 
 def _invalid(error: RequestValidationError) -> ApiError:
-    """Returns 422, or 400 for a body that is no JSON, with the first wrong field, and the others in its words."""
-    wrong = error.errors()[:MOST_WRONG]
-    first = wrong[0]
+    """Returns an error 422, or 400 for a body that is not JSON. It describes the first wrong field, and lists the others in
+    `next`."""
+    errors = error.errors()[:MAX_WRONG_FIELDS]
+    first = errors[0]
     if first["type"] == "json_invalid":
         return ApiError(400, "the body is no JSON", where=_where(first), got=first.get("ctx", {}).get("error", ""))
-    more = "; ".join(f"{_where(one)}: {one['msg']}" for one in wrong[1:])
-    given = first.get("input")
-    got = repr(given)[:80] if isinstance(given, (str, int, float, bool)) or given is None else ""
+    more = "; ".join(f"{_where(item)}: {item['msg']}" for item in errors[1:])
+    value = first.get("input")
+    got = repr(value)[:80] if isinstance(value, (str, int, float, bool)) or value is None else ""
     return ApiError(
         422,
         "a field is wrong" if not more else f"{len(error.errors())} fields are wrong",
@@ -94,5 +97,5 @@ def _invalid(error: RequestValidationError) -> ApiError:
     )
 
 
-def _where(one: dict[str, Any]) -> str:
-    return ".".join(str(part) for part in one["loc"])
+def _where(item: dict[str, Any]) -> str:
+    return ".".join(str(part) for part in item["loc"])

@@ -1,26 +1,28 @@
-"""What the dispatcher knows, and what each message, look and turn makes of it: a batch to write. No thread, no waiting."""
+"""The dispatcher's knowledge of runs, jobs and boards. Each event changes it and adds to the batch of database changes.
+There is no thread and no waiting here."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from qverify_farm.dispatcher.batch import Batch, Ended, Written
+from qverify_farm.dispatcher.batch import Batch, BatchResult, EndedAttempt
 from qverify_farm.dispatcher.lab import Lab, LabBoard
 from qverify_farm.dispatcher.outcomes import RunningJob, outcome_of
 from qverify_farm.dispatcher.run_states import RunState
 from qverify_farm.engines.engine import ReachedBoard
+from qverify_farm.scheduling.board_filter import BoardFilter
 from qverify_farm.scheduling.queue import QueuedJob
 from qverify_farm.scheduling.scheduler import Scheduler
-from qverify_farm.scheduling.wanted import Wanted
-from qverify_farm.store.jobs import Waiting
+from qverify_farm.store.jobs import WaitingJob
 from qverify_farm.store.states import DONE, FAILED, QUEUED
 from qverify_farm.work.job_task import JobResult
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """now: monotonic seconds, for durations. wall: seconds since 1970, to show; it may jump."""
+    """A moment on two clocks: `now` in monotonic seconds, for durations; `wall` in seconds since 1970, for display, which
+    may jump."""
 
     now: float
     wall: float
@@ -28,15 +30,23 @@ class Moment:
 
 @dataclass(slots=True)
 class _Running:
-    """A job that holds a board, as the outcome's rules see it and as the scheduler does."""
+    """A job that holds a board: `facts` for the rules of outcomes.py, and `queued` for the scheduler."""
 
     facts: RunningJob
     queued: QueuedJob
 
 
 @dataclass(slots=True)
-class Turns:
-    """batch: what is not written yet. to_cancel: jobs whose attempts the engine must end after that."""
+class DispatcherState:
+    """The state of a dispatcher.
+
+    Attributes:
+        runs: The runs that have not ended, by id.
+        running: The jobs that hold a board, by id.
+        batch: The changes that are not yet in the database.
+        to_cancel: Ids of the jobs that the engine must cancel once the batch is written.
+        closing: The dispatcher is shutting down.
+    """
 
     scheduler: Scheduler = field(default_factory=Scheduler)
     lab: Lab = field(default_factory=Lab)
@@ -45,61 +55,63 @@ class Turns:
     batch: Batch = field(default_factory=Batch)
     to_cancel: list[str] = field(default_factory=list)
     closing: bool = False
-    _run_of: dict[str, str] = field(default_factory=dict)  # of waiting jobs
-    _wanted: dict[tuple[str, ...], Wanted] = field(default_factory=dict)
-    _unserved: dict[Wanted, float] = field(default_factory=dict)  # since when no board that fits is usable
+    _run_of: dict[str, str] = field(default_factory=dict)  # run id of each waiting job
+    _filters: dict[tuple[str, ...], BoardFilter] = field(default_factory=dict)
+    _unserved: dict[BoardFilter, float] = field(default_factory=dict)  # since when no matching board has been usable
 
-    def add_run(self, run: RunState, jobs: list[Waiting]) -> None:
+    def add_run(self, run: RunState, jobs: list[WaitingJob]) -> None:
         """Takes on a run with its waiting jobs."""
         self.runs[run.id] = run
         for job in jobs:
-            wanted = self._wanted.setdefault(job.wanted, Wanted.of(job.wanted))
-            self._wait(QueuedJob(job.id, job.submitter, wanted, job.priority, job.created, job.number, job.tried), run)
+            board_filter = self._filters.setdefault(job.wanted, BoardFilter.of(job.wanted))
+            queued = QueuedJob(job.id, job.submitter, board_filter, job.priority, job.created, job.number, job.tried)
+            self._enqueue(queued, run)
         if run.has_ended:
             self.batch.ended_runs.add(run.id)
 
-    def _wait(self, job: QueuedJob, run: RunState) -> None:
+    def _enqueue(self, job: QueuedJob, run: RunState) -> None:
         self.scheduler.add(job)
         self._run_of[job.id] = run.id
         run.waiting.add(job.id)
 
     def update_boards(self, reached: Mapping[str, ReachedBoard], drained: Mapping[str, bool], at: Moment) -> None:
-        """Notes which boards there are now."""
+        """Notes which boards are reachable and drained now."""
         for board in self.lab.update(reached, drained):
             self.board_changed(board, at)
 
     def board_changed(self, board: LabBoard, at: Moment) -> None:
-        """Tells the scheduler and the database what is new of a board."""
+        """Passes a board's changes to the scheduler and to the batch."""
         self.scheduler.set_board(board.name, board.tags, board.usable)
         self.batch.change_board(board.name, **board.row(at.now, at.wall))
 
     def take_check(self, name: str, why_not: str, at: Moment) -> None:
-        """Notes what a health check gave."""
+        """Notes the result of a health check. why_not: why it failed, or "" if it passed."""
         board = self.lab.boards[name]
         self.lab.after_check(board, why_not, at.now)
         self.board_changed(board, at)
 
     def take_result(self, result: JobResult, sizes: Mapping[str, int], at: Moment) -> None:
-        """Notes how an attempt ended; one that is not the job's present attempt is dropped."""
-        held = self.running.get(result.job)
-        if held is None or held.facts.attempt != result.attempt:
+        """Notes the result of an attempt. The result is dropped unless the attempt is the job's present one. sizes: bytes
+        of the report and the capture, by digest."""
+        running = self.running.get(result.job)
+        if running is None or running.facts.attempt != result.attempt:
             return
         del self.running[result.job]
-        job, run = held.facts, self.runs[held.facts.run]
+        job, run = running.facts, self.runs[running.facts.run]
         outcome = outcome_of(job, result, self.closing)
-        self.batch.ended.append(Ended(job, result, outcome, sizes))
+        self.batch.ended.append(EndedAttempt(job, result, outcome, sizes))
         self.scheduler.release(job.id, result.board_seconds)
         run.running.discard(job.id)
-        self._after_board(self.lab.boards[job.board], result, run, at)
+        self._free_board(self.lab.boards[job.board], result, run, at)
         if outcome.state == QUEUED:
-            tried = held.queued.tried | {job.board} if outcome.tried else held.queued.tried
-            held.queued.tried = tried
-            self._wait(held.queued, run)
+            tried = running.queued.tried | {job.board} if outcome.tried else running.queued.tried
+            running.queued.tried = tried
+            self._enqueue(running.queued, run)
         elif outcome.state == DONE and outcome.verdict == FAILED and run.fail_fast and not run.cancelled:
             self.cancel_run(run.id, f"fail-fast: {job.name} FAILED", tell=True)
         self._end_if_ended(run)
 
-    def _after_board(self, board: LabBoard, result: JobResult, run: RunState, at: Moment) -> None:
+    def _free_board(self, board: LabBoard, result: JobResult, run: RunState, at: Moment) -> None:
         board.job = None
         if result.ending == "finished":
             self.lab.after_result(board, result.verdict, result.why, result.of_board, run.quarantine, at.now)
@@ -111,7 +123,8 @@ class Turns:
         self.board_changed(board, at)
 
     def cancel_run(self, run_id: str, why: str, *, tell: bool) -> None:
-        """Cancels what of a run has not ended. tell: the database does not know yet."""
+        """Cancels the jobs of a run that have not ended. tell: the cancellation is not yet in the database and must be
+        written."""
         run = self.runs.get(run_id)
         if run is None or run.cancelled:
             return
@@ -128,31 +141,31 @@ class Turns:
         self._end_if_ended(run)
 
     def left_s(self, now: float) -> float:
-        """Returns the seconds until the next run's time is up, at least 0; infinite where none has a timeout."""
+        """Returns the seconds until the next run times out, at least 0; infinity if no run has a timeout."""
         deadlines = [run.deadline for run in self.runs.values() if run.deadline is not None and not run.cancelled]
         return max(0.0, min(deadlines, default=float("inf")) - now)
 
     def time_out(self, at: Moment) -> None:
-        """Cancels the runs whose time is up."""
+        """Cancels the runs that have exceeded their timeout."""
         for run in list(self.runs.values()):
             if run.deadline is not None and at.now >= run.deadline and not run.cancelled:
                 self.cancel_run(run.id, f"timeout of the suite: {run.definition['timeout_s']:g} s", tell=True)
 
     def give_up_unserved(self, at: Moment) -> None:
-        """Ends jobs, INCONCLUSIVE, that waited too long while no board that fits them was usable."""
-        wanted_now = self.scheduler.queue.wanted()
-        for gone in self._unserved.keys() - set(wanted_now):
-            del self._unserved[gone]
-        for wanted in wanted_now:
-            names = self.scheduler.fitting(wanted)
+        """Ends, as INCONCLUSIVE, the jobs that have waited too long while no board that fits them was usable."""
+        filters = self.scheduler.queue.board_filters()
+        for unused in self._unserved.keys() - set(filters):
+            del self._unserved[unused]
+        for board_filter in filters:
+            names = self.scheduler.fitting(board_filter)
             if any(self.lab.boards[name].usable for name in names):
-                self._unserved.pop(wanted, None)
+                self._unserved.pop(board_filter, None)
                 continue
-            waited = at.now - self._unserved.setdefault(wanted, at.now)
-            for job in [job for group in self.scheduler.queue.of(wanted).values() for job in group]:
+            waited = at.now - self._unserved.setdefault(board_filter, at.now)
+            for job in [job for group in self.scheduler.queue.of(board_filter).values() for job in group]:
                 run = self.runs[self._run_of[job.id]]
                 if waited >= run.board_wait_s:
-                    self._give_up(job, run, f"no board for {waited:.0f} s: {self._why_none(names)}")
+                    self._give_up(job, run, f"no board for {waited:.0f} s: {self._why_unusable(names)}")
 
     def _give_up(self, job: QueuedJob, run: RunState, why: str) -> None:
         self.scheduler.remove(job.id)
@@ -161,16 +174,16 @@ class Turns:
         self.batch.given_up[job.id] = why
         self._end_if_ended(run)
 
-    def _why_none(self, names: Collection[str]) -> str:
-        said = [f"{name}: {self.lab.boards[name].reason or 'not usable'}" for name in sorted(names)[:3]]
-        return "; ".join(said) or "no worker reaches one that fits"
+    def _why_unusable(self, names: Collection[str]) -> str:
+        reasons = [f"{name}: {self.lab.boards[name].reason or 'not usable'}" for name in sorted(names)[:3]]
+        return "; ".join(reasons) or "no worker reaches one that fits"
 
     def _end_if_ended(self, run: RunState) -> None:
         if run.has_ended:
             self.batch.ended_runs.add(run.id)
 
     def assign(self, at: Moment) -> None:
-        """Gives free boards their next jobs."""
+        """Assigns the next jobs to free boards."""
         for job, name in self.scheduler.assign(at.now):
             run = self.runs[self._run_of.pop(job.id)]
             run.waiting.discard(job.id)
@@ -182,34 +195,36 @@ class Turns:
             board.job = job.id
             self.batch.change_board(name, **board.row(at.now, at.wall))
 
-    def after_write(self, written: Written) -> None:
-        """Forgets what is written: runs that ended, and jobs that were cancelled before they began."""
-        done, self.batch = self.batch, Batch()
-        for run_id in done.ended_runs:  # one that has jobs again, by another's hand, is found at the next look
+    def after_write(self, result: BatchResult) -> None:
+        """Starts a new batch after the present one was written. Forgets the runs that ended and the jobs that did not
+        begin."""
+        batch, self.batch = self.batch, Batch()
+        for run_id in batch.ended_runs:  # a run that another process gave jobs again is found at the next look
             del self.runs[run_id]
-        for facts in written.gone:
-            self._not_begun(facts)
-        for facts in written.unreached:
-            self._not_begun(facts, waits=True)
+        for facts in result.gone:
+            self._take_back(facts)
+        for facts in result.unreached:
+            self._take_back(facts, waits=True)
 
     def drop_begun(self) -> None:
-        """Takes back what was assigned and is not written: it waits in the database."""
+        """Takes back the assignments that are not yet written; in the database these jobs are still queued."""
         begun, self.batch.begun = self.batch.begun, []
         for facts in begun:
-            self._not_begun(facts)
+            self._take_back(facts)
 
-    def _not_begun(self, facts: RunningJob, waits: bool = False) -> None:
-        held = self.running.pop(facts.id)
+    def _take_back(self, facts: RunningJob, waits: bool = False) -> None:
+        """Frees the board of a job that was assigned but did not begin. waits: the job is queued again."""
+        running = self.running.pop(facts.id)
         self.scheduler.release(facts.id, 0.0)
         self.lab.boards[facts.board].job = None
         self.batch.change_board(facts.board, state=self.lab.boards[facts.board].state, job=None)
         run = self.runs[facts.run]
         run.running.discard(facts.id)
         if waits:
-            self._wait(held.queued, run)
+            self._enqueue(running.queued, run)
         self._end_if_ended(run)
 
     def unserved(self) -> int:
-        """Returns how many jobs wait while no board that fits them is usable."""
-        queued = self.scheduler.queue
-        return sum(len(group) for wanted in self._unserved for group in queued.of(wanted).values())
+        """Returns the number of jobs that wait while no board that fits them is usable."""
+        queue = self.scheduler.queue
+        return sum(len(group) for board_filter in self._unserved for group in queue.of(board_filter).values())

@@ -1,0 +1,77 @@
+"""Converts rows of the database into the API's replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from qverify_farm.service.schemas.lab import BoardShort
+from qverify_farm.service.schemas.runs import AttemptShort, JobShort, RunShort
+from qverify_farm.service.triage_engine import TRIAGE_WANTED, is_lane
+from qverify_farm.store.tables import Attempt, Board, Job, SuiteRun
+
+JOB_FIELDS = [name for name in JobShort.model_fields]
+RUN_FIELDS = [name for name in RunShort.model_fields if name not in ("project", "counts")]
+ATTEMPT_FIELDS = [name for name in AttemptShort.model_fields]
+
+
+def job_values(job: Job) -> dict[str, Any]:
+    """Returns the fields of JobShort. For a triage, which runs in a lane instead of on a board, the board is left out."""
+    values = {name: getattr(job, name) for name in JOB_FIELDS}
+    if TRIAGE_WANTED in job.wanted:
+        values |= {"board": None, "wanted": []}
+    return values
+
+
+def job_reply(job: Job) -> JobShort:
+    return JobShort(**job_values(job))
+
+
+def attempt_reply(attempt: Attempt) -> AttemptShort:
+    board = "" if is_lane(attempt.board) else attempt.board
+    return AttemptShort(**({name: getattr(attempt, name) for name in ATTEMPT_FIELDS} | {"board": board}))
+
+
+def run_reply(run: SuiteRun, project: str, counts: Mapping[str, int]) -> RunShort:
+    """Returns the reply for a run. project: the name of its project."""
+    return RunShort(project=project, counts=dict(counts), **{name: getattr(run, name) for name in RUN_FIELDS})
+
+
+def counts_of_runs(session: Session, runs: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Returns, for each run, the number of jobs in each state and with each verdict."""
+    counts: dict[str, dict[str, int]] = {run: {} for run in runs}
+    rows = session.execute(
+        select(Job.run, Job.state, Job.verdict, func.count())
+        .where(Job.run.in_(counts))
+        .group_by(Job.run, Job.state, Job.verdict)
+    )
+    for run, state, verdict, number in rows:
+        run_counts = counts[run]
+        run_counts[state] = run_counts.get(state, 0) + number
+        if verdict is not None:
+            run_counts[verdict] = run_counts.get(verdict, 0) + number
+    return counts
+
+
+def board_reply(board: Board, visible_jobs: set[str] | None) -> BoardShort:
+    """Returns the reply for a board. visible_jobs: ids of the jobs that the caller may see, or None for all. The id, the verdict
+    and the messages of other jobs are left out."""
+    may_see_job = visible_jobs is None or board.job in visible_jobs
+    reason = board.reason if visible_jobs is None else board.reason.partition("; the last: ")[0]
+    may_see_last_job = visible_jobs is None or board.last_job in visible_jobs
+    return BoardShort(
+        name=board.name,
+        host=board.host,
+        tags=dict(board.tags or {}),
+        state=board.state,
+        drained=board.drained,
+        reason=reason,
+        since=board.since,
+        job=board.job if may_see_job else None,
+        last_verdict=board.last_verdict if may_see_last_job else None,
+        next_check=board.next_check,
+        facts=dict(board.facts or {}),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections import Counter
 
 from qverify_farm.store.tables import Attempt, Job
@@ -28,7 +29,10 @@ def test_results_that_are_missing_or_repeated_are_counted() -> None:
 def test_only_child_processes_are_found() -> None:
     with subprocess.Popen(["sleep", "19.19"]) as sleeping:
         try:
-            assert sleeping.pid in below(os.getpid(), "sleep\x20") and sleeping.pid in below(os.getpid(), "")
+            end = time.monotonic() + 10
+            while sleeping.pid not in below(os.getpid(), "sleep\x20"):  # a new process shows its words a moment later
+                assert time.monotonic() < end
+            assert sleeping.pid in below(os.getpid(), "")
             assert below(os.getpid(), "no such word") == [] and below(sleeping.pid, "") == []
         finally:
             sleeping.kill()

@@ -74,8 +74,8 @@ class FaultyUnit:
         rng = generator(1000 + seed)
         inputs = {n: random_like(v, rng) for n, v in case.inputs.items()}
         now, before = self.others(seed), self.others(seed - 1)
-        new = replace(case, inputs=inputs, board=now.get, previous=before.get, kept={}, raw=None)
-        return replace(new, recorded=np.asarray((self.within or self.alone)(new)), kept={})
+        new = replace(case, inputs=inputs, board=now.get, previous=before.get, cache={}, raw=None)
+        return replace(new, recorded=np.asarray((self.within or self.alone)(new)), cache={})
 
     def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
         self._live()
@@ -100,7 +100,7 @@ def unit(way: Way, shape: tuple[int, ...] = (1, 3, 5, 7), dtype: str = "int8", *
     x = random_like(np.zeros(shape, dtype), generator(40))
     small = Small("reshape", (), (dtype, 0.1, 0), shape, x=(x, 0.1, 0))
     case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", x, **more)
-    return replace(case, recorded=np.asarray(way(case)), kept={})
+    return replace(case, recorded=np.asarray(way(case)), cache={})
 
 
 def cause(said: str, way: Way, bits: float = 3.0, **more: Any) -> Candidate:
@@ -114,4 +114,4 @@ def decided(
 
 
 def flipped(bit: int) -> Way:
-    return lambda case: case.made ^ case.made.dtype.type(1 << bit)
+    return lambda case: case.healthy ^ case.healthy.dtype.type(1 << bit)

@@ -85,7 +85,7 @@ def test_a_fault_of_another_type_or_shape_is_none() -> None:
 
 def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
     def one_right(case: Case) -> Any:
-        made = case.made.copy()
+        made = case.healthy.copy()
         made[0, 3] = case.recorded[0, 3]
         return made
 
@@ -94,7 +94,7 @@ def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
         made[0, 0] ^= 1
         return made
 
-    trial = trial_of(giving(lambda case: case.made), giving(one_right_one_wrong))
+    trial = trial_of(giving(lambda case: case.healthy), giving(one_right_one_wrong))
     assert trial.families == {"made up": 0.9} and trial.partial == {}
     trial = trial_of(giving(one_right, bits=3.14), giving(one_right, bits=2))
     (best,) = trial.partial.values()
@@ -105,7 +105,7 @@ def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
 
 def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
     fault = giving(lambda case: case.recorded)
-    (found,) = trial_of(fault, giving(lambda case: case.made), giving(lambda case: case.made)).exact
+    (found,) = trial_of(fault, giving(lambda case: case.healthy), giving(lambda case: case.healthy)).exact
     assert found.cause == Fault("made up", "said", 1.6)  # one of three: log2(3)
     assert found.cause.taken == 0
     (found,) = trial_of(giving(lambda case: case.recorded, bits=2.34)).exact
@@ -117,7 +117,7 @@ def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
 
 def test_a_family_that_takes_too_long_is_left() -> None:
     trial = trial_of()
-    faults = [giving(lambda case: case.made)] * 3
+    faults = [giving(lambda case: case.healthy)] * 3
     trial.finished.clear()
     trial.page(Family(*faults, each=lambda: setattr(trial, "deadline", time.monotonic() - 1)))
     assert trial.not_tried == ["made up, all or part of it: the time limit was reached"] and trial.tried == 1

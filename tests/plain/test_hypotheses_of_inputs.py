@@ -123,7 +123,7 @@ def test_one_channel_of_many_is_found_from_the_outputs(at: int, how: str) -> Non
         ways["after"] = unit.x[:, at + 1]
     recorded = unit.out(channel(x, at, ways[how]))
     case = small_case(unit.small, recorded)
-    assert np.array_equal(case.made, unit.out(x))
+    assert np.array_equal(case.healthy, unit.out(x))
     texts = {"zero point": f"left out: {ZX} there", "zero": "left out: 0 there",
              "before": f"repeats channel {at - 1}", "after": f"repeats channel {at + 1}"}  # fmt: skip
     wanted = {f"channel {at} of the input {texts[w]}": unit.out(channel(x, at, v)) for w, v in ways.items()}
@@ -271,7 +271,7 @@ def test_a_search_without_time_tries_nothing() -> None:
 
 def _tried(page: Page, case: Case) -> int:
     """The faults that a page yields, or those that it looked at where these are more."""
-    return max(len(list(page.variants(case))), case.looked_at)
+    return max(len(list(page.variants(case))), case.number_tried)
 
 
 def test_a_search_says_which_family_it_tries() -> None:

@@ -25,7 +25,7 @@ def word(value: float) -> int:
 def give(family: str, small: Small, recorded: Array) -> list[str]:
     """What the family's faults that give these bytes say."""
     case = small_case(small, np.asarray(recorded))
-    assert np.array_equal(bits(case.made), bits(small.healthy))  # type: ignore[attr-defined]
+    assert np.array_equal(bits(case.healthy), bits(small.healthy))  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         return [v.said for v in PAGES[family].variants(case) if np.array_equal(bits(v.make(case)), bits(case.recorded))]
 

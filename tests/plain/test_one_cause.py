@@ -121,8 +121,8 @@ def test_healthy_nodes_where_the_cause_changes_nothing_agree():
     plain = [healthy(seed) for seed in (7, 8)]
     for case in plain:
         case.graph.constants["b"][:] = 0
-        case.kept.clear()
-        case.recorded = case.made
+        case.cache.clear()
+        case.recorded = case.healthy
     assert nodes.compare(*plain) == [True]
     assert nodes.found["conv3"].scope == f"{ONE_MODEL}; it predicts that 2 other conv nodes agree, and they do"
     assert verdict(nodes.found["conv3"]).endswith(nodes.found["conv3"].scope)

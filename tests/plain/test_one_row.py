@@ -43,7 +43,7 @@ def changes(case: Case) -> list[Change]:
     spec = replace(case.graph.spec("x"), zero_point=(3,))
     weights = {"w": case.graph.constants["w"][::-1].copy()}
     return [
-        *(case.words(**words) for words in WORDS),
+        *(case.change_words(**words) for words in WORDS),
         Change(inputs=other),
         Change(constants=weights),
         Change(specs={"x": spec}),
@@ -56,9 +56,9 @@ def test_a_row_is_that_of_the_whole_output(group: int) -> None:
     for number in range(8):
         case = case_of(Conv(group=group))
         change = changes(case)[number]
-        whole = case.again(change)
+        whole = case.recompute(change)
         for at in range(9):
-            row = _computed_row(replace(case, kept={}, states={}), change, at)
+            row = _computed_row(replace(case, cache={}, states={}), change, at)
             assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at]), (number, at)
 
 
@@ -68,8 +68,8 @@ def test_a_row_of_strided_and_dilated_windows(stride: int, dilation: int) -> Non
     rows, columns = ((n + 2 - 2 * dilation - 1) // stride + 1 for n in (9, 11))
     tensors = {**case.graph.tensors, "y": replace(case.spec, shape=(1, 10, rows, columns), aligned_shape=())}
     of = replace(case, graph=replace(case.graph, tensors=tensors))
-    change = of.words(stride_h=stride, stride_w=stride, dilation_h=dilation, dilation_w=dilation)
-    whole = of.again(change)
+    change = of.change_words(stride_h=stride, stride_w=stride, dilation_h=dilation, dilation_w=dilation)
+    whole = of.recompute(change)
     for at in range(rows):
         row = _computed_row(of, change, at)
         assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at])
@@ -87,7 +87,9 @@ def test_only_what_fails_where_the_board_is_wrong_is_contradicted() -> None:
     assert not is_contradicted(case, true)
     assert is_contradicted(case, other) and is_contradicted(case, none)
     assert not is_contradicted(case, other.__call__) and not is_contradicted(case_of(c), other)  # nothing differs
-    assert not is_contradicted(case, Recomputed(lambda case: case.words(stride_h=0)))  # it is left to the whole output
+    assert not is_contradicted(
+        case, Recomputed(lambda case: case.change_words(stride_h=0))
+    )  # it is left to the whole output
     assert not is_contradicted(case, Recomputed(lambda case: Change(inputs={"x": case.inputs["x"][0]})))
 
 
@@ -142,11 +144,11 @@ def test_several_sums_of_each_element_are_requantized_at_once(rounding: str) -> 
             "rq": replace(case.graph.spec("rq"), dtype="int32", shape=(2, 10), aligned_shape=()),
         }
         graph = replace(case.graph, rounding=rounding, constants={**case.graph.constants, "rq": words}, tensors=tensors)
-        case = replace(case, graph=graph, kept={}, states={})
+        case = replace(case, graph=graph, cache={}, states={})
     e = elements(case, np.arange(0, 990, 7))
     sums = np.stack([e.acc, e.acc // 2, -e.acc])
     assert np.array_equal(e.requantized(sums), np.stack([e.requantized(one) for one in sums]))
-    assert np.array_equal(e.requantized(e.acc), case.made.reshape(-1)[e.places])
+    assert np.array_equal(e.requantized(e.acc), case.healthy.reshape(-1)[e.places])
     assert sample(case) is not None
 
 
@@ -170,4 +172,4 @@ def test_what_was_forced_bit_for_bit_is_not_computed_again() -> None:
     for names, known in ((frozenset({"y"}), True), (frozenset(), False)):
         evidence = NodeEvidence({}, graph, {"x": c.x}, exact=names)
         (case,) = _other_cases(evidence, [blamed], (values.get, values.get))
-        assert ("made" in case.kept) is known and np.array_equal(case.made, values["y"])
+        assert ("healthy" in case.cache) is known and np.array_equal(case.healthy, values["y"])

@@ -21,7 +21,7 @@ Find = Callable[[str], Array | None]
 SMALL_INTEGERS = ("int32", "int64", "bool")  # indices and conditions: any noise would be out of range
 
 
-def nothing(_: str) -> Array | None:
+def find_nothing(_: str) -> Array | None:
     """Returns None: the lookup of a case without further tensors."""
     return None
 
@@ -38,7 +38,7 @@ class Change:
     rounding: str = ""
 
     @property
-    def of_graph(self) -> bool:
+    def changes_graph(self) -> bool:
         """Whether anything besides the inputs changes."""
         return bool(self.constants or self.specs or self.nodes or self.rounding)
 
@@ -55,10 +55,10 @@ class Case:
     inputs: Mapping[str, Array]
     output: str
     recorded: Array
-    board: Find = nothing
-    previous: Find = nothing
+    board: Find = find_nothing
+    previous: Find = find_nothing
     raw: bytes | None = None
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)
     states: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -72,40 +72,40 @@ class Case:
         return self.unit.nodes[-1]
 
     @property
-    def made(self) -> Array:
+    def healthy(self) -> Array:
         """The simulator's output from the same inputs."""
-        return self.once("made", lambda: self.again(Change()))
+        return self.compute_once("healthy", lambda: self.recompute(Change()))
 
     @property
     def differing(self) -> Array:
         """Flat indices of the elements whose bytes differ, ascending."""
-        return self.once("differing", lambda: np.flatnonzero(bits(self.made) != bits(self.recorded)))
+        return self.compute_once("differing", lambda: np.flatnonzero(bits(self.healthy) != bits(self.recorded)))
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
+    def compute_once(self, name: str, make: Callable[[], Any]) -> Any:
         """Returns make(), computed at the first call with this name and then kept."""
-        if name not in self.kept:
-            self.kept[name] = make()
-        return self.kept[name]
+        if name not in self.cache:
+            self.cache[name] = make()
+        return self.cache[name]
 
     def count_tried(self, number: int = 1, texts: Iterable[str] = ()) -> None:
         """Counts faults that a hypothesis looked at and did not yield because they do not fit: they were tried, too."""
-        self.kept["tried"] = self.kept.get("tried", 0) + number
-        if "texts" in self.kept:
-            self.kept["texts"].update(texts)
+        self.cache["tried"] = self.cache.get("tried", 0) + number
+        if "texts" in self.cache:
+            self.cache["texts"].update(texts)
 
     def note_texts(self) -> set[str]:
         """Returns a set that gets the texts of the faults that count_tried counts from now on."""
-        return self.once("texts", lambda: set[str]())
+        return self.compute_once("texts", lambda: set[str]())
 
     @property
-    def looked_at(self) -> int:
+    def number_tried(self) -> int:
         """The number of faults that were looked at and may not have been yielded."""
-        return int(self.kept.get("tried", 0))
+        return int(self.cache.get("tried", 0))
 
-    def again(self, change: Change) -> Array:
+    def recompute(self, change: Change) -> Array:
         """Returns the output with this change. Raises what the op raises for words or shapes that do not fit."""
         graph = self.graph
-        if change.of_graph:
+        if change.changes_graph:
             graph = replace(
                 graph,
                 tensors={**graph.tensors, **change.specs},
@@ -116,12 +116,12 @@ class Case:
         for node in self.unit.nodes:
             state = ops.prepare(node, self.graph) if node.name not in self.states else self.states[node.name]
             self.states[node.name] = state
-            if change.of_graph:
+            if change.changes_graph:
                 node, state = change.nodes.get(node.name, node), None
             values |= ops.simulate_node(graph, node, values, state)
         return values[self.output]
 
-    def words(self, **changed: int) -> Change:
+    def change_words(self, **changed: int) -> Change:
         """Returns the change that gives the last node other parameter words."""
         words = {**ops.words(self.last), **changed}
         return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
@@ -129,7 +129,7 @@ class Case:
     def on_inputs(self, inputs: Mapping[str, Array]) -> Case:
         """Returns the same unit on other inputs, run by itself: no other tensor is known. Its output was not recorded;
         recorded stays as it was."""
-        return replace(self, inputs=inputs, board=nothing, previous=nothing, kept={}, raw=None)
+        return replace(self, inputs=inputs, board=find_nothing, previous=find_nothing, cache={}, raw=None)
 
     def on_noise(self, seed: int) -> Case:
         """Returns the same unit on random inputs, those of integers legal for their node; all other tensors are random,
@@ -137,7 +137,12 @@ class Case:
         inputs = {name: self._noise_for(name, value, seed) for name, value in self.inputs.items()}
         lookup = partial(_noise_of, self, seed)
         return replace(
-            self, inputs=inputs, board=partial(lookup, "board"), previous=partial(lookup, "previous"), kept={}, raw=None
+            self,
+            inputs=inputs,
+            board=partial(lookup, "board"),
+            previous=partial(lookup, "previous"),
+            cache={},
+            raw=None,
         )
 
     def _noise_for(self, name: str, values: Array, seed: int) -> Array:

@@ -18,13 +18,13 @@ FAR = 4.0  # standard deviations from what chance gives
 
 def difference_bits(case: Case) -> float:
     """Returns the information, in bits, of which elements differ and which values are there."""
-    return case.once("evidence", lambda: _in_all(case))
+    return case.compute_once("evidence", lambda: _in_all(case))
 
 
 def _in_all(case: Case) -> float:
     """The places, and for each the surprise of its step among the steps there are: 1 LSB everywhere says little."""
     n, places = case.recorded.size, case.differing
-    steps = bits(case.recorded)[places].astype(np.int64) - bits(case.made)[places].astype(np.int64)
+    steps = bits(case.recorded)[places].astype(np.int64) - bits(case.healthy)[places].astype(np.int64)
     distinct, counts = np.unique(steps, return_counts=True)
     share = counts / len(places)
     values = float(-(counts * np.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
@@ -46,11 +46,11 @@ def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bo
 def copied_bits(case: Case, places: Array) -> float:
     """Returns the evidence, in bits, of the recorded elements at places as copies of others. The rarer their values are
     among the computed elements, the more evidence they give."""
-    values, counts = np.unique(bits(case.made), return_counts=True)
+    values, counts = np.unique(bits(case.healthy), return_counts=True)
     copied = bits(case.recorded)[places]
     at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
-    known = np.minimum(np.log2((case.made.size + 1) / counts[at]), most)
+    known = np.minimum(np.log2((case.healthy.size + 1) / counts[at]), most)
     return float(np.where(values[at] == copied, known, most).sum())
 
 
@@ -65,7 +65,7 @@ def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:
 def unrelated(case: Case, free: Array) -> bool:
     """Returns whether the recorded elements at free equal the computed ones, and correlate with them, only by
     chance."""
-    recorded, made = case.recorded.reshape(-1)[free], case.made.reshape(-1)[free]
+    recorded, made = case.recorded.reshape(-1)[free], case.healthy.reshape(-1)[free]
     count = len(made)
     values, of_made = np.unique(made, return_counts=True)
     by_chance = sum(n * float((recorded == v).mean()) for v, n in zip(values, of_made, strict=True))

@@ -138,7 +138,7 @@ def reads_other_tensors(case: Case, candidate: Candidate) -> frozenset[str]:
 
         return look
 
-    traced = replace(case, board=noted(case.board), previous=noted(case.previous), kept=dict(case.kept))
+    traced = replace(case, board=noted(case.board), previous=noted(case.previous), cache=dict(case.cache))
     predict(traced, candidate)
     return frozenset(names - set(case.inputs))
 
@@ -227,7 +227,7 @@ class _Series:
         self._judge(case, tensor_digest(case.recorded), self._predictions(case), "network", seed)
 
     def _judge(self, case: Case, board: str, predictions: list[Array | None], kind: str, seed: int) -> None:
-        result, healthy = self.result, tensor_digest(case.made)
+        result, healthy = self.result, tensor_digest(case.healthy)
         stood, fell = list[Candidate](), list[Candidate]()
         first: Array | None = None
         for candidate, output in zip(result.standing, predictions, strict=True):
@@ -236,7 +236,7 @@ class _Series:
             (stood if held else fell).append(candidate)
         changed = 0
         if first is not None:
-            shown = replace(case, recorded=first, kept={"made": case.made})
+            shown = replace(case, recorded=first, cache={"healthy": case.healthy})
             changed = int(shown.differing.size)
             self.values |= {int(value) for value in (bits(first).min(), bits(first).max())}
             difference = shown.differing.tobytes() + bits(first)[shown.differing].tobytes()
@@ -283,7 +283,7 @@ def _telling(case: Case, predictions: list[Array | None]) -> tuple[int, int]:
     """Returns how many different outputs are predicted, and in how many elements the first differs from a healthy
     one."""
     outputs = [p for p in predictions if p is not None]
-    first = int((bits(outputs[0]) != bits(case.made)).sum()) if outputs else 0
+    first = int((bits(outputs[0]) != bits(case.healthy)).sum()) if outputs else 0
     return len({tensor_digest(p) for p in outputs}), first
 
 

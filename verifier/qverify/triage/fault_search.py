@@ -16,7 +16,7 @@ from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
-from qverify.triage.hypotheses import FaultVariant, Page, pages_of
+from qverify.triage.hypotheses import FaultVariant, HypothesisPage, pages_of
 from qverify.triage.one_row import is_contradicted
 from qverify.triage.output_parts import restrict
 
@@ -106,7 +106,7 @@ class _FaultTrial:
         self.partial: dict[str, Partial] = {}
         self.numbers: dict[str, int] = {}  # of the variants that partial names, in the order in which they came
         self.number = 0
-        self.by_a_row: list[tuple[int, Page, FaultVariant]] = []
+        self.by_a_row: list[tuple[int, HypothesisPage, FaultVariant]] = []
         self.families: dict[str, float] = {}
         self.not_tried: list[str] = []
         self.finished: set[str] = set()
@@ -119,13 +119,13 @@ class _FaultTrial:
         self.wrong: Array | None = None
         self.texts: set[str] | None = None  # of the variants, where they are wanted
 
-    def page(self, page: Page) -> None:
+    def page(self, page: HypothesisPage) -> None:
         if page.NAME in self.finished:
             return
         if why := self._over():
             self.not_tried.append(f"{page.NAME}: {why}")
             return
-        exact, tried, looked_at = [], 0, self.case.looked_at
+        exact, tried, looked_at = [], 0, self.case.number_tried
         try:
             for variant in page.variants(self.case):
                 if why := self._over():
@@ -140,7 +140,7 @@ class _FaultTrial:
         except DOES_NOT_FIT as error:
             self.not_tried.append(f"{page.NAME}: {type(error).__name__}: {error}")
             self.finished.add(page.NAME)
-        tried = max(tried, self.case.looked_at - looked_at)
+        tried = max(tried, self.case.number_tried - looked_at)
         self.tried += tried
         for variant in exact:
             choice = (variant.bits or log2(tried)) + variant.part_bits
@@ -154,7 +154,7 @@ class _FaultTrial:
         over = self.exact and time.process_time() > self.enough
         return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if over else ""
 
-    def _judged(self, page: Page, variant: FaultVariant) -> list[FaultVariant]:
+    def _judged(self, page: HypothesisPage, variant: FaultVariant) -> list[FaultVariant]:
         """Returns the fault where it gives every byte, or where it gives every differing one, the fault in parts of the
         output that give every byte; records how near it comes."""
         self.number += 1
@@ -169,7 +169,7 @@ class _FaultTrial:
             return []
         return self._compared(self.number, page, variant)
 
-    def _compared(self, number: int, page: Page, variant: FaultVariant) -> list[FaultVariant]:
+    def _compared(self, number: int, page: HypothesisPage, variant: FaultVariant) -> list[FaultVariant]:
         try:
             output = variant.make(self.case)
         except DOES_NOT_FIT:  # words or shapes that this fault cannot have on this unit
@@ -188,7 +188,7 @@ class _FaultTrial:
         self.wrong[self.differing] = True
         return restrict(self.case, variant, output, self.wrong)
 
-    def _note_partial(self, number: int, page: Page, variant: FaultVariant, predicted: Array) -> None:
+    def _note_partial(self, number: int, page: HypothesisPage, variant: FaultVariant, predicted: Array) -> None:
         of_all = np.count_nonzero(predicted) / predicted.size
         self.families[page.NAME] = max(self.families.get(page.NAME, 0.0), of_all)
         best = self.partial.get(page.NAME)
@@ -248,7 +248,7 @@ def _grouped(case: Case, exact: list[Candidate]) -> list[list[Candidate]]:
             (*digests, _digest(candidate.variant, other)) if counts[digests] > 1 else digests
             for digests, candidate in zip(given, exact, strict=True)
         ]
-        healthy = (*healthy, tensor_digest(other.made))
+        healthy = (*healthy, tensor_digest(other.healthy))
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for digests, candidate in zip(given, exact, strict=True):
         groups.setdefault((candidate.variant.said,) if digests == healthy else digests, []).append(candidate)

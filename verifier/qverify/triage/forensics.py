@@ -163,7 +163,7 @@ def _left(groups: list[list[Candidate]], standing: list[Candidate]) -> list[list
 def _described(search: FaultSearch) -> FaultExplanation:
     case = search.case
     return FaultExplanation(
-        describe_difference(case.made, case.recorded, case.spec),
+        describe_difference(case.healthy, case.recorded, case.spec),
         partial=search.partial,
         families=search.families,
         tried=search.tried,

@@ -158,7 +158,7 @@ def real_spec(name: str, value: Array) -> TensorSpec:
 
 
 @dataclass(slots=True)
-class Outputs:
+class OutputComparison:
     """The final outputs of two stages, added frame by frame. names: a's output to b's."""
 
     a: str

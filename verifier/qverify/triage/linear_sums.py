@@ -72,7 +72,7 @@ class Linear:
 
 def linear(case: Case) -> Linear | None:
     """Returns the accumulator of the last node, or None where it has none of its own."""
-    return case.once("linear", lambda: _linear(case))
+    return case.compute_once("linear", lambda: _linear(case))
 
 
 def _linear(case: Case) -> Linear | None:
@@ -109,7 +109,7 @@ def accumulator(case: Case, change: Change | None = None) -> Array:
         nodes={**change.nodes, node.name: replace(node, words=(*node.words[:-2], *WIDE_LIMITS))},
         rounding="pow2-floor",
     )
-    return case.again(wide)
+    return case.recompute(wide)
 
 
 def real_scale(case: Case, rq: Array, wide: bool) -> Array:

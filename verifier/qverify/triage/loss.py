@@ -161,7 +161,7 @@ def make_switches(paired: FloatPairs, floats: GraphView, graph: Graph) -> list[S
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentResult:
+class OutputLoss:
     """The final outputs with some tensors quantized, compared with none quantized. worst: the worst output that a
     cosine can judge, if there is one, with its cosine and SQNR. harm: what results are ranked by: its cosine, 1.0 where
     no output can be judged. mean: the mean cosine of all outputs; those that cannot be judged count as 1.0."""
@@ -173,7 +173,7 @@ class ExperimentResult:
     mean: float
 
 
-class Experiment:
+class LossExperiment:
     """Runs the switched model and compares its outputs with its own float run, over the frames. steps: of the quantized
     final outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs:
     their number."""
@@ -186,7 +186,7 @@ class Experiment:
         self.runs += 1
         return self.switched.run(feed, frozenset(on))
 
-    def measure(self, on: Iterable[str]) -> ExperimentResult:
+    def measure(self, on: Iterable[str]) -> OutputLoss:
         """Returns the result with the tensors of `on` quantized."""
         distances: dict[str, Distance] = {}
         for feed, plain in zip(self.frames, self._float, strict=True):
@@ -197,7 +197,7 @@ class Experiment:
         judged = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
         worst = min(judged or cosines, key=lambda n: (cosines[n], n))
         mean = (sum(cosines[n] for n in judged) + len(cosines) - len(judged)) / len(cosines)
-        return ExperimentResult(
+        return OutputLoss(
             worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if judged else 1.0, mean
         )
 
@@ -207,7 +207,7 @@ def _number(cosine: float) -> float:
 
 
 def quantize_one_at_a_time(
-    experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
+    experiment: LossExperiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
 ) -> None:
     """Fills `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes
     first."""

@@ -21,14 +21,17 @@ class Recomputed:
     change: Callable[[Case], Change]
 
     def __call__(self, case: Case) -> Array:
-        return case.again(self.change(case))
+        return case.recompute(self.change(case))
 
 
 def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
     """Returns whether one row of the output, under the fault, has another byte than recorded where the board is not
     healthy: then the fault gives neither every byte nor, in a part of the output, every differing one. False where
     there is no cheap look."""
-    if not isinstance(make, Recomputed) or (row := case.once("row looked at", lambda: _chosen_row(case))) is None:
+    if (
+        not isinstance(make, Recomputed)
+        or (row := case.compute_once("row looked at", lambda: _chosen_row(case))) is None
+    ):
         return False
     try:
         made = _computed_row(case, make.change(case), row.at)
@@ -57,7 +60,7 @@ def _chosen_row(case: Case) -> _Row | None:
         return None
     rows = np.unravel_index(case.differing, shape)[2]
     at = int(np.bincount(rows).argmax())
-    recorded, made = (bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.made))
+    recorded, made = (bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.healthy))
     return _Row(at, recorded, recorded != made)
 
 
@@ -85,5 +88,5 @@ def _computed_row(case: Case, change: Change, at: int) -> Array | None:
     }
     constants = {**graph.constants, **change.constants}
     graph = replace(graph, tensors=tensors, constants=constants, rounding=change.rounding or graph.rounding)
-    state = None if change.of_graph else case.once("state of a row", lambda: ops.prepare(node, graph))
+    state = None if change.changes_graph else case.compute_once("state of a row", lambda: ops.prepare(node, graph))
     return ops.simulate_node(graph, node, {**case.inputs, **change.inputs, name: values}, state)[case.output]

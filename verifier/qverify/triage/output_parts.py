@@ -44,7 +44,7 @@ class OutputPart:
 def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array) -> list[FaultVariant]:
     """Returns the variant in those parts of the output that leave it right and give every recorded byte. output: of the
     variant. differing: flat bool, where the recorded bytes are not the healthy ones; the variant gives all of these."""
-    changes = (bits(output) != bits(case.made)).reshape(output.shape)
+    changes = (bits(output) != bits(case.healthy)).reshape(output.shape)
     inside = differing.reshape(output.shape)
     fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
     return [
@@ -62,16 +62,16 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
 def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
     """Returns the output under the fault in the part. The last fault's output is kept, since its parts are made one
     after another."""
-    kept: tuple[FaultVariant, Array] | None = case.kept.get("made for parts")
+    kept: tuple[FaultVariant, Array] | None = case.cache.get("made for parts")
     if kept is None or kept[0] is not of:
-        kept = case.kept["made for parts"] = (of, of.make(case))
-    return np.where(part.mask(case), kept[1], case.made)
+        kept = case.cache["made for parts"] = (of, of.make(case))
+    return np.where(part.mask(case), kept[1], case.healthy)
 
 
 def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
     """Yields the parts that contain every element of inside and none of outside, the simple ones first. A few elements
     tell which parts to look at, as there are hundreds, and thousands of pairs."""
-    parts = case.once("parts", lambda: _weighed(list(_parts(case))))
+    parts = case.compute_once("parts", lambda: _weighed(list(_parts(case))))
     within, without = _looked_up_once(case, parts, inside), _looked_up(case, parts, _some(outside))
     covering, clear = within.all(1), ~without.any(1)
     single = [parts[i] for i in np.flatnonzero(covering & clear)]
@@ -96,9 +96,9 @@ def _some(where: Array) -> Array:
 
 def _looked_up_once(case: Case, parts: list[OutputPart], inside: Array) -> Array:
     """Returns _looked_up for some of inside, which is nearly always that of the variant before."""
-    kept: tuple[Array, Array] | None = case.kept.get("looked up inside")
+    kept: tuple[Array, Array] | None = case.cache.get("looked up inside")
     if kept is None or not np.array_equal(kept[0], inside):
-        kept = case.kept["looked up inside"] = (inside.copy(), _looked_up(case, parts, _some(inside)))
+        kept = case.cache["looked up inside"] = (inside.copy(), _looked_up(case, parts, _some(inside)))
     return kept[1]
 
 
@@ -106,7 +106,7 @@ def _looked_up(case: Case, parts: list[OutputPart], places: Array) -> Array:
     """Returns which of these elements each part contains: bool [parts, places]."""
     at = np.unravel_index(places, case.spec.shape)
     found = np.empty((len(parts), len(places)), bool)
-    along, others = case.once("masks of parts", lambda: _masks(case, parts))
+    along, others = case.compute_once("masks of parts", lambda: _masks(case, parts))
     for axis, (rows, table) in along.items():
         found[rows] = table[:, at[axis]]
     for row, mask in others.items():
@@ -266,8 +266,8 @@ def _by_value(case: Case) -> Iterator[OutputPart]:
         yield OutputPart("where the value before rounding is positive", lambda c: _steps(c) > 0, 3.0)
     if case.spec.quantized and len(case.spec.zero_point) == 1:
         zero = case.spec.zero_point[0]
-        yield OutputPart("where the output lies below its zero point", lambda c: c.made < zero, 3.0)
-        yield OutputPart("where the output lies above its zero point", lambda c: c.made > zero, 3.0)
+        yield OutputPart("where the output lies below its zero point", lambda c: c.healthy < zero, 3.0)
+        yield OutputPart("where the output lies above its zero point", lambda c: c.healthy > zero, 3.0)
 
 
 def _accumulator(case: Case) -> Array:

@@ -31,7 +31,7 @@ class PreRounding:
 def pre_rounding(case: Case) -> PreRounding | None:
     """Returns the output before rounding; None for an op that rounds nothing or whose output is not quantized per
     tensor."""
-    return case.once("unrounded", lambda: _pre_rounding(case))
+    return case.compute_once("unrounded", lambda: _pre_rounding(case))
 
 
 def _pre_rounding(case: Case) -> PreRounding | None:
@@ -42,7 +42,7 @@ def _pre_rounding(case: Case) -> PreRounding | None:
         return None
     words = ops.words(case.last)
     low, high = limits(case.spec)
-    fine = case.again(change).astype(np.float64) / 2**FINER
+    fine = case.recompute(change).astype(np.float64) / 2**FINER
     return PreRounding(fine, case.spec.zero_point[0], words.get("act_min", low), words.get("act_max", high))
 
 

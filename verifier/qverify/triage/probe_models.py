@@ -121,9 +121,9 @@ def _probe(case: Case, plan: _Plan) -> ProbeModel:
     check_graph(graph)
     unit = next(u for u in units(graph) if u.name == case.unit.name)
     inputs = {n: index[n] if n in index else _tiled(case.inputs[n], graph.spec(n).shape) for n in unit.inputs}
-    made = replace(case, graph=graph, unit=unit, inputs=inputs, kept={}, states={}, raw=None)
+    made = replace(case, graph=graph, unit=unit, inputs=inputs, cache={}, states={}, raw=None)
     made = made.on_inputs(inputs)
-    made = replace(made, recorded=made.made, kept={})
+    made = replace(made, recorded=made.healthy, cache={})
     if made.recorded.shape != made.spec.shape:
         raise NoProbe("the output has another shape than its record")
     return ProbeModel(made, _describe_shape(made), plan.alike)

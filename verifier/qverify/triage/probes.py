@@ -164,7 +164,7 @@ class _Trial:
         self._check_time()
         case = model.case.on_inputs(draw_inputs(model.case, kind, SEED))
         recorded = board.run_probe(self.case, model, case, kind, SEED)
-        case = replace(case, recorded=recorded, kept={})
+        case = replace(case, recorded=recorded, cache={})
         healthy = not case.differing.size
         judge = self._judge_healthy if healthy else self._judge_differing
         with np.errstate(all="ignore"):
@@ -295,7 +295,7 @@ def _entry(case: Case, model: ProbeModel, kind: str, stood: int, fell: int) -> E
         SEED,
         {n: tensor_digest(v) for n, v in case.inputs.items()},
         tensor_digest(case.recorded),
-        tensor_digest(case.made),
+        tensor_digest(case.healthy),
         case.recorded.size,
         int(case.differing.size),
         stood,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from qverify.report.triage_document import WhatIf, WhatIfStep
 from qverify.triage.ladder import RungGate
-from qverify.triage.loss import Experiment, ExperimentResult
+from qverify.triage.loss import LossExperiment, OutputLoss
 
 CANDIDATES, MOST = 8, 4  # tensors tried; tensors left at 16 bit at once
 
 
 def what_if(
-    experiment: Experiment, ranked: list[str], gate: RungGate, tell: Callable[[int, int], None] | None = None
+    experiment: LossExperiment, ranked: list[str], gate: RungGate, tell: Callable[[int, int], None] | None = None
 ) -> WhatIf:
     """Searches the tensors to leave at 16 bit. ranked: all switched tensors, the most sensitive first. float32 stands
     for 16 bit over the float tensor's range, from which it differs by less than 2^-16 of that range. Stops when the
@@ -24,7 +24,7 @@ def what_if(
     search = WhatIf(candidates, MOST, len(experiment.frames), 0, _step([], best))
     search.holds = _passes(gate, best)
     while not search.holds and len(left) < min(MOST, len(candidates)):
-        tried: list[tuple[str, ExperimentResult]] = []
+        tried: list[tuple[str, OutputLoss]] = []
         for name in (c for c in candidates if c not in left):
             tried.append((name, experiment.measure([t for t in ranked if t not in (*left, name)])))
             if tell is not None:
@@ -39,9 +39,9 @@ def what_if(
     return search
 
 
-def _step(tensors: list[str], outcome: ExperimentResult) -> WhatIfStep:
+def _step(tensors: list[str], outcome: OutputLoss) -> WhatIfStep:
     return WhatIfStep(list(tensors), outcome.worst, outcome.cosine)
 
 
-def _passes(gate: RungGate, outcome: ExperimentResult) -> bool:
+def _passes(gate: RungGate, outcome: OutputLoss) -> bool:
     return outcome.harm >= (gate.limit if gate.kind == "cosine" else 0.9999)

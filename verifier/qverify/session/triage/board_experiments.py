@@ -101,7 +101,7 @@ class BoardExperiments:
             recorded=values[case.output],
             board=partial(_find, values),
             previous=partial(_find, before),
-            kept={},
+            cache={},
             raw=None,
         )
 

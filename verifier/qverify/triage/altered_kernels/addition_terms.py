@@ -20,7 +20,7 @@ F = np.float32
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AdditionTerms:
     """The operands of an addition, the one with the scale of its own first, as the kernel takes them. a, b: their
     integers; ratios: float64; folded: the constant that folds all zero points, 0 in the float64 form. exact: the
     kernel is the float32 form."""
@@ -38,7 +38,7 @@ class Terms:
     dtype: str
 
 
-def terms(case: Case) -> Terms | None:
+def terms(case: Case) -> AdditionTerms | None:
     """Returns the terms of an addition; None in the integer rounding modes."""
     rq = case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype.kind != "f":
@@ -52,7 +52,7 @@ def terms(case: Case) -> Terms | None:
     exact = rq.dtype == np.float32
     if exact:
         ratios = np.array([float(rq[0]), float(rq[1])])
-    return Terms(
+    return AdditionTerms(
         a, b, za, zb, case.spec.zero_point[0], (float(ratios[0]), float(ratios[1])),
         F(rq[2]) if exact else F(0), words["act_min"], words["act_max"], exact, case.spec.dtype,
     )  # fmt: skip
@@ -62,11 +62,11 @@ def _operand(case: Case, name: str) -> Array:
     return case.inputs[name] if name in case.inputs else case.graph.constants[name]
 
 
-def finish(of: Terms, steps: Array, rounded: Round = np.rint) -> Array:
+def finish(of: AdditionTerms, steps: Array, rounded: Round = np.rint) -> Array:
     return np.clip(rounded(steps), of.low, of.high).astype(of.dtype)
 
 
-def centred(of: Terms, dtype: type) -> tuple[Array, Array]:
+def centred(of: AdditionTerms, dtype: type) -> tuple[Array, Array]:
     real_a: Array
     real_b: Array
     real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
@@ -77,7 +77,7 @@ def f32(value: Any) -> Array:
     return np.asarray(value, np.float32)
 
 
-def folded_sum(of: Terms) -> Array:
+def folded_sum(of: AdditionTerms) -> Array:
     r1, r2 = of.ratios
     if not of.exact:
         return (

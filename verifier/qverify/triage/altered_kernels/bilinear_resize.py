@@ -175,7 +175,7 @@ def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
     size = case.spec.shape[-1] * case.spec.shape[-2]
     plane = int(case.differing[len(case.differing) // 2]) // size
     part = slice(plane * size, (plane + 1) * size)
-    differs = bits(case.recorded)[part] != bits(case.made)[part]
+    differs = bits(case.recorded)[part] != bits(case.healthy)[part]
     return bool((bits(finished(case, flat(of, plane))) == bits(case.recorded)[part])[differs].all())
 
 

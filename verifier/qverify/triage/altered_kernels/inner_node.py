@@ -22,7 +22,7 @@ BORDERS = ("quantize", "dequantize")
 def inner_case(case: Case) -> Case | None:
     """Returns the case of that node alone, the unit's own case where it is one node; None where more than one node is
     left, or a border has a scale for each channel. recorded of another case is what a healthy node computes."""
-    found: Case | None = case.once("inner case", lambda: _inner(case))
+    found: Case | None = case.compute_once("inner case", lambda: _inner(case))
     return found
 
 

@@ -56,21 +56,23 @@ def _input(case: Case, name: str) -> str:
 def correct_value(case: Case, place: MemorySource) -> Array:
     """Returns the tensor's value without the fault."""
     if place.kind == "output":
-        return case.made
+        return case.healthy
     return case.inputs[place.name] if place.kind == "input" else case.graph.constants[place.name]
 
 
 def is_permutation(case: Case) -> bool:
     """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are
     tried."""
-    return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
+    return case.compute_once(
+        "only moved", lambda: bool((np.sort(bits(case.healthy)) == np.sort(bits(case.recorded))).all())
+    )
 
 
 def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """Returns a function that computes the output with that tensor transformed; transform keeps shape and dtype."""
 
     if place.kind == "output":
-        return lambda case: np.ascontiguousarray(transform(case.made))
+        return lambda case: np.ascontiguousarray(transform(case.healthy))
 
     def change(case: Case) -> Change:
         changed = {place.name: np.ascontiguousarray(transform(correct_value(case, place)))}

@@ -69,7 +69,7 @@ F = np.float32
 
 
 @dataclass(slots=True)
-class Terms:
+class ProductTerms:
     """Some output elements [E] with their terms [E, K] in the order of the kernel: channels, kernel rows, kernel columns.
     a: elements of the input, 0 in the padding. b: of the weights or of the second matrix. Of floats: float64. Of integers:
     int64 as stored; the zero points are zero_a and zero_b. c: what is added, beta included, or None. inside: False in the
@@ -129,7 +129,7 @@ class Terms:
         return y if c is None else y + c.astype(F)
 
 
-Fault = Callable[[Terms], Array]
+Fault = Callable[[ProductTerms], Array]
 
 
 def _once(products: Array) -> Array:
@@ -150,7 +150,7 @@ def product_case(case: Case, wanted: tuple[str, ...]) -> Case | None:
     return inner if function_of(inner) in ("", *SUMMED) else None
 
 
-def terms_at(case: Case, of: Layout, at: Array) -> Terms:
+def terms_at(case: Case, of: Layout, at: Array) -> ProductTerms:
     """Returns the output elements at these flat places with their terms."""
     outputs = (len(of.left), of.left.shape[1], of.right.shape[1])
     b, q, p = np.unravel_index(at, outputs)
@@ -162,7 +162,7 @@ def terms_at(case: Case, of: Layout, at: Array) -> Terms:
         values, zeros = values[::-1], zeros[::-1]
     c = None if of.c is None else of.c[b, q, p]
     finish = of.finish if of.count is None else partial(_divided, count=of.count[p])
-    return Terms(
+    return ProductTerms(
         case,
         values[0],
         values[1],
@@ -194,12 +194,12 @@ def fault_variant(
     case.count_tried(1, (said,))
     inner = inner_case(case)
     assert inner is not None
-    sample = case.once("product sample", lambda: _sample(case))
+    sample = case.compute_once("product sample", lambda: _sample(case))
     if not len(sample):
         yield FaultVariant(said, partial(_make, fault=fault, of=of), cost)
         return
     try:
-        matrices = case.once("product layout", lambda: layout(inner)) if of is layout else of(inner)
+        matrices = case.compute_once("product layout", lambda: layout(inner)) if of is layout else of(inner)
         made = finished(case, fault(terms_at(inner, matrices, sample)))
     except DOES_NOT_FIT:
         return

@@ -32,7 +32,7 @@ def operands(case: Case, node: Node) -> list[Array]:
 
 
 def _values(case: Case) -> dict[str, Array]:
-    return dict(case.once("unit values", lambda: _computed(case, {})))
+    return dict(case.compute_once("unit values", lambda: _computed(case, {})))
 
 
 def with_kernels(case: Case, kernels: Mapping[str, Kernel]) -> Array:

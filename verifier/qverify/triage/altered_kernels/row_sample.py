@@ -25,7 +25,7 @@ MOST_ROWS, MOST_ELEMENTS = 3, 96
 def row_sample(case: Case) -> Case | None:
     """Returns the case of a few rows that differ, or None where the unit does not work by rows of its last axis, or not
     by elements, or has few. The rows are tensors [rows, depth]; recorded are the board's."""
-    found: Case | None = case.once("row sample", lambda: _sample(case))
+    found: Case | None = case.compute_once("row sample", lambda: _sample(case))
     return found
 
 

@@ -80,7 +80,7 @@ def copy_of(case: Case) -> SeparableCopy | None:
     of = inner_case(case)
     if of is None or of.last.op not in MOVED_OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
         return None
-    found: SeparableCopy | None = case.once("separable copy", lambda: _MAKERS[of.last.op](of))
+    found: SeparableCopy | None = case.compute_once("separable copy", lambda: _MAKERS[of.last.op](of))
     return found
 
 
@@ -132,7 +132,7 @@ def copy_variant(
     if beyond == "nothing" and outside.any():
         return []
     if beyond == "unknown" and outside.any():
-        differs = bits(case.recorded) != bits(case.made)
+        differs = bits(case.recorded) != bits(case.healthy)
         if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():
             return []
         text = f"{said}; {np.count_nonzero(outside)} elements are read from beyond the tensor"

@@ -118,4 +118,4 @@ def _tap(case: Case, k: int, w: Array) -> Array:
         },
         rounding="pow2-floor",
     )
-    return case.again(change).repeat(len(w) // groups, 1)
+    return case.recompute(change).repeat(len(w) // groups, 1)

@@ -66,7 +66,7 @@ def depth(case: Case) -> int:
 
 def reads_padding(case: Case) -> Array:
     """Returns flat for every element of the output whether one of its summands is padding or a gap: bool."""
-    return case.once("reads padding", lambda: _reads_padding(case))
+    return case.compute_once("reads padding", lambda: _reads_padding(case))
 
 
 def _reads_padding(case: Case) -> Array:

@@ -168,7 +168,7 @@ def requantization(case: Case) -> Linear | None:
     """Returns the last node's accumulator and requantization; an average_pool's without the accumulator."""
     if case.last.op != "average_pool":
         return linear(case)
-    return case.once("pool requantization", lambda: _of_pool(case))
+    return case.compute_once("pool requantization", lambda: _of_pool(case))
 
 
 def _of_pool(case: Case) -> Linear:
@@ -199,7 +199,7 @@ def has_bias(case: Case) -> bool:
 
 def sample(case: Case) -> SummedElements | None:
     """Returns some differing elements; None where the unit's last node is not linear."""
-    return case.once("sampled elements", lambda: _sample(case))
+    return case.compute_once("sampled elements", lambda: _sample(case))
 
 
 def _sample(case: Case) -> SummedElements | None:
@@ -236,8 +236,10 @@ def fitting_alike(
     few = sample(case)
     if few is None or not len(few.places):
         return
-    more = case.once(f"more elements {in_parts}", lambda: _more(case, in_parts, case.differing))
-    others = case.once(f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size)))
+    more = case.compute_once(f"more elements {in_parts}", lambda: _more(case, in_parts, case.differing))
+    others = case.compute_once(
+        f"other elements {in_parts}", lambda: _more(case, in_parts, np.arange(case.recorded.size))
+    )
     parts = list[FaultVariant]()
     for texts, way in ways:
         case.count_tried(len(texts), texts)
@@ -269,7 +271,7 @@ def _agree(e: SummedElements, way: Way) -> bool:
 
 def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
     """Returns the healthy output with the touched elements as the way computes them."""
-    output = np.ascontiguousarray(e.case.made).reshape(-1)[e.places]
+    output = np.ascontiguousarray(e.case.healthy).reshape(-1)[e.places]
     if touched.any():
         output[touched] = way(elements(e.case, e.places[touched]))
     return output
@@ -277,7 +279,7 @@ def at_touched(e: SummedElements, touched: Array, way: Way) -> Array:
 
 def _shared(case: Case, way: Way, in_parts: bool) -> Array:
     """Returns whole(), kept for the other faults of the same way."""
-    made = case.once(
+    made = case.compute_once(
         f"whole {id(way)}", lambda: (way, whole(case, way, in_parts))
     )  # kept, so that no other way has its id
     return np.asarray(made[1])

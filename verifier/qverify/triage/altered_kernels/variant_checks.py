@@ -38,7 +38,7 @@ def inner_again(case: Case, change: Change) -> Array:
     """Returns the unit's output with a change at its inner node alone."""
     of = inner_case(case)
     assert of is not None
-    return finished(case, of.again(change)).reshape(case.spec.shape)
+    return finished(case, of.recompute(change)).reshape(case.spec.shape)
 
 
 def operand(case: Case, name: str) -> Array:

@@ -39,7 +39,7 @@ class FaultVariant:
     may_fit: Callable[[Case], bool] | None = None
 
 
-class Page(Protocol):
+class HypothesisPage(Protocol):
     """A file of this folder. variants: yields nothing where the family does not apply to the unit. It is lazy, since
     examining the recorded elements takes time."""
 
@@ -50,34 +50,34 @@ class Page(Protocol):
 
 
 @cache
-def pages() -> tuple[Page, ...]:
+def pages() -> tuple[HypothesisPage, ...]:
     """Returns all pages in the order of their files' names, the late ones last. ImportError, naming the page, where its
     OPS are not ops."""
-    pages = [cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants"))]
+    pages = [cast(HypothesisPage, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants"))]
     for page in pages:
         check_ops(page)
     return tuple(sorted(pages, key=_late))
 
 
-def pages_of(case: Case) -> tuple[Page, ...]:
+def pages_of(case: Case) -> tuple[HypothesisPage, ...]:
     """Returns the pages that apply to the case's unit, in the order in which they are tried: those that state its ops,
     then those of any op, then what sums products one by one."""
     return _pages_of(frozenset(node.op for node in case.unit.nodes))
 
 
 @cache
-def _pages_of(stems: frozenset[str]) -> tuple[Page, ...]:
+def _pages_of(stems: frozenset[str]) -> tuple[HypothesisPage, ...]:
     some = [page for page in pages() if (own := ops_of(page)) is None or stems.intersection(own)]
     return tuple(sorted(some, key=lambda page: (_late(page) > 1, ops_of(page) is None)))
 
 
-def ops_of(page: Page) -> Collection[str] | None:
+def ops_of(page: HypothesisPage) -> Collection[str] | None:
     """Returns the ops a page applies to; None where it states none, since it applies to any."""
     stems: Collection[str] | None = getattr(page, "OPS", None)
     return stems
 
 
-def check_ops(page: Page) -> None:
+def check_ops(page: HypothesisPage) -> None:
     """Raises ImportError where a page states OPS that are not a collection of ops' names."""
     stated = ops_of(page)
     if stated is None:
@@ -90,5 +90,5 @@ def check_ops(page: Page) -> None:
         )
 
 
-def _late(page: Page) -> int:
+def _late(page: HypothesisPage) -> int:
     return int(getattr(page, "LATE", 0))

@@ -124,7 +124,7 @@ def _may_fit(case: Case, way: Callable[[SummedElements], Array]) -> bool:
     few = sample(case)
     if few is None:
         return True
-    healthy, recorded = (values.reshape(-1)[few.places] for values in (case.made, case.recorded))
+    healthy, recorded = (values.reshape(-1)[few.places] for values in (case.healthy, case.recorded))
     if (few.requantized(few.acc) != healthy).any():
         return True
     return bool(2 * np.count_nonzero(few.requantized(way(few)) == recorded) >= len(few.places))

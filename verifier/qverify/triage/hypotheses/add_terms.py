@@ -10,7 +10,16 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.float32 import fma32
-from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.addition_terms import (
+    AdditionTerms,
+    F,
+    Round,
+    centred,
+    f32,
+    finish,
+    folded_sum,
+    terms,
+)
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
@@ -34,40 +43,40 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
 
 
-def _gives(way: Callable[[Terms], Array], sample: Terms, recorded: Array) -> bool:
+def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorded: Array) -> bool:
     try:
         return bool((bits(way(sample)) == recorded).all())
     except ValueError:
         return False
 
 
-def _few(of: Terms, case: Case) -> Array:
+def _few(of: AdditionTerms, case: Case) -> Array:
     return np.linspace(0, len(case.differing) - 1, min(len(case.differing), 256)).astype(np.int64)
 
 
-def _chosen(of: Terms, case: Case, where: Array) -> Terms:
+def _chosen(of: AdditionTerms, case: Case, where: Array) -> AdditionTerms:
     shape = case.spec.shape
     a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (of.a, of.b))
     return replace(of, a=a, b=b)
 
 
-def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
+def _whole(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
     of = terms(case)
     assert of is not None
     return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
 
 
-Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]
 
 
-def _ways(of: Terms) -> Ways:
+def _ways(of: AdditionTerms) -> Ways:
     yield from _apart(of)
     yield from _sums(of)
     yield from _scales(of)
     yield from _fixed_point(of)
 
 
-def _apart(of: Terms) -> Ways:
+def _apart(of: AdditionTerms) -> Ways:
     """Each term is rounded by itself."""
     rare = 0.0
     for said, first in TO_INTEGER.items():
@@ -98,7 +107,7 @@ def _apart(of: Terms) -> Ways:
     yield 3.0, text, partial(_rounded_apart, first=_saturated, second=_saturated)
 
 
-def _names(of: Terms) -> tuple[str, str]:
+def _names(of: AdditionTerms) -> tuple[str, str]:
     return ("first (outer)", "second (inner)") if of.exact else ("first", "second")
 
 
@@ -106,13 +115,13 @@ def _saturated(v: Array) -> Array:
     return np.clip(np.rint(v), -128, 127)
 
 
-def _rounded_apart(of: Terms, first: Round | None, second: Round | None) -> Array:
+def _rounded_apart(of: AdditionTerms, first: Round | None, second: Round | None) -> Array:
     p, q = centred(of, F if of.exact else np.float64)
     p, q = first(p) if first else p, second(q) if second else q
     return finish(of, np.rint(p + q) + of.zero)
 
 
-def _sums(of: Terms) -> Ways:
+def _sums(of: AdditionTerms) -> Ways:
     """The sum is computed or rounded in another way."""
     yield (
         1.0,
@@ -165,7 +174,7 @@ def _sums(of: Terms) -> Ways:
     yield from _fixed(of)
 
 
-def _fixed(of: Terms) -> Ways:
+def _fixed(of: AdditionTerms) -> Ways:
     """Partial results of few bits, and operands, zero points or scales that are not those meant."""
     for k in range(1, 17):
         for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
@@ -197,11 +206,11 @@ def _fixed(of: Terms) -> Ways:
     yield 3.0, "both operands are read with the scale of the second", partial(_one_scale, which=1)
 
 
-def _folded(of: Terms, rounded: Round) -> Array:
+def _folded(of: AdditionTerms, rounded: Round) -> Array:
     return finish(of, folded_sum(of).astype(np.float64), rounded)
 
 
-def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
+def _unfused(of: AdditionTerms, inner: bool = True, outer: bool = True) -> Array:
     a, b, r1, r2 = of.a.astype(F), of.b.astype(F), f32(of.ratios[0]), f32(of.ratios[1])
     if not of.exact:
         return _plain(of, F, np.rint)
@@ -210,12 +219,14 @@ def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
     return finish(of, total)
 
 
-def _plain(of: Terms, dtype: type, rounded: Round) -> Array:
+def _plain(of: AdditionTerms, dtype: type, rounded: Round) -> Array:
     p, q = centred(of, dtype)
     return finish(of, rounded(p + q) + of.zero)
 
 
-def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None) -> Array:
+def _narrow(
+    of: AdditionTerms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None
+) -> Array:
     if of.exact:
         folded = constant(np.asarray(of.folded)) if constant else np.asarray(of.folded)
         second = fma32(of.b.astype(F), f32(of.ratios[1]), np.asarray(folded, F))
@@ -227,7 +238,7 @@ def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, c
     return finish(of, np.asarray(total(value)) if total else value)
 
 
-def _resigned(of: Terms, which: int, sign: str) -> Array:
+def _resigned(of: AdditionTerms, which: int, sign: str) -> Array:
     value = (of.a, of.b)[which]
     if value.dtype.itemsize > 1:
         raise ValueError("not of 8 bits")
@@ -238,37 +249,37 @@ def _resigned(of: Terms, which: int, sign: str) -> Array:
     return _folded(replace(of, a=changed) if which == 0 else replace(of, b=changed), np.rint)
 
 
-def _exchanged(of: Terms) -> Array:
+def _exchanged(of: AdditionTerms) -> Array:
     p = (of.a.astype(np.int64) - of.zb) * of.ratios[1] + (of.b.astype(np.int64) - of.za) * of.ratios[0]
     return finish(of, np.rint(p) + of.zero)
 
 
-def _negated(of: Terms) -> Array:
+def _negated(of: AdditionTerms) -> Array:
     p, q = centred(of, np.float64)
     return finish(of, np.rint(p - q) + of.zero)
 
 
-def _clipped_early(of: Terms) -> Array:
+def _clipped_early(of: AdditionTerms) -> Array:
     p, q = centred(of, np.float64)
     return finish(of, np.clip(np.rint(p + q), of.low, of.high) + of.zero)
 
 
-def _moved(of: Terms, by: int) -> Array:
+def _moved(of: AdditionTerms, by: int) -> Array:
     p, q = centred(of, np.float64)
     return finish(of, np.rint(p + q) + of.zero + by)
 
 
-def _without_zero(of: Terms, which: int) -> Array:
+def _without_zero(of: AdditionTerms, which: int) -> Array:
     p, q = centred(of, np.float64)
     return finish(of, np.rint(p + q + (of.za, of.zb)[which] * of.ratios[which]) + of.zero)
 
 
-def _one_scale(of: Terms, which: int) -> Array:
+def _one_scale(of: AdditionTerms, which: int) -> Array:
     total = (of.a.astype(np.int64) - of.za + of.b.astype(np.int64) - of.zb) * of.ratios[which]
     return finish(of, np.rint(total) + of.zero)
 
 
-def _scales(of: Terms) -> Ways:
+def _scales(of: AdditionTerms) -> Ways:
     """The two scale ratios have fewer bits; the zero points are handled exactly."""
     for which, said in (
         ((0, 1), "both scale ratios"),
@@ -293,13 +304,13 @@ def _scales(of: Terms) -> Ways:
                     )
 
 
-def _by_scales(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
+def _by_scales(of: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
     size = [narrow(np.abs(np.asarray(r))) * np.sign(r) if k in which else r for k, r in enumerate(of.ratios)]
     p = (of.a.astype(np.int64) - of.za) * np.float64(size[0]) + (of.b.astype(np.int64) - of.zb) * np.float64(size[1])
     return finish(of, np.rint(p) + of.zero)
 
 
-def _fixed_point(of: Terms) -> Ways:
+def _fixed_point(of: AdditionTerms) -> Ways:
     """Integer multipliers of k bits after the point, and one shift at the end."""
     for k in range(4, 21):
         for word, scale in (("rounded", half_up), ("cut", np.floor)):
@@ -310,7 +321,7 @@ def _fixed_point(of: Terms) -> Ways:
                 yield 2.5, apart, partial(_shifted, k=k, scale=scale, half=half, apart=True)
 
 
-def _shifted(of: Terms, k: int, scale: Round, half: bool, apart: bool) -> Array:
+def _shifted(of: AdditionTerms, k: int, scale: Round, half: bool, apart: bool) -> Array:
     m = [int(scale(np.abs(r) * 2.0**k)) * (1 if r > 0 else -1) for r in of.ratios]
     p, q = (of.a.astype(np.int64) - of.za) * m[0], (of.b.astype(np.int64) - of.zb) * m[1]
     more = 1 << k - 1 if half else 0

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.float32 import fma32
-from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.addition_terms import (
+    AdditionTerms,
+    F,
+    Round,
+    centred,
+    f32,
+    finish,
+    folded_sum,
+    terms,
+)
 from qverify.triage.altered_kernels.narrow_steps import NARROW, half_up, places, significant
 from qverify.triage.altered_kernels.rounding_rules import RULES
 from qverify.triage.case import Array, Case, bits
@@ -30,7 +39,7 @@ PARTS = {  # of rq: the ratio of the outer operand, of the inner one, the consta
     "both ratios, but not the constant F,": (0, 1),
     "the ratio r1 of the first (outer) operand and the constant F": (0, 2),
 }
-Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -46,13 +55,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
 
 
-def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
+def _whole(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
     of = terms(case)
     assert of is not None
     return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
 
 
-def _ways(case: Case, of: Terms) -> Ways:
+def _ways(case: Case, of: AdditionTerms) -> Ways:
     for width in (*range(6, 17), 24):
         half = 1 << width - 1
         ranges = {
@@ -78,7 +87,7 @@ def _ways(case: Case, of: Terms) -> Ways:
         yield from _of_others(case)
 
 
-def _before_zero(of: Terms, narrow: Round, rule: Round) -> Array:
+def _before_zero(of: AdditionTerms, narrow: Round, rule: Round) -> Array:
     if of.exact:
         steps = folded_sum(of).astype(np.float64) - of.zero
     else:
@@ -87,7 +96,7 @@ def _before_zero(of: Terms, narrow: Round, rule: Round) -> Array:
     return finish(of, narrow(rule(steps)) + of.zero)
 
 
-def _relu_before(of: Terms, which: str, limited: bool) -> Array:
+def _relu_before(of: AdditionTerms, which: str, limited: bool) -> Array:
     a = np.maximum(of.a, np.array(of.za, of.a.dtype)) if "a" in which else of.a
     b = np.maximum(of.b, np.array(of.zb, of.b.dtype)) if "b" in which else of.b
     info = np.iinfo(of.dtype)
@@ -128,12 +137,12 @@ def _rounded_ratios() -> Ways:
                     )
 
 
-def _with(of: Terms, r1: Any, r2: Any, folded: Any) -> Array:
+def _with(of: AdditionTerms, r1: Any, r2: Any, folded: Any) -> Array:
     inner = fma32(of.b.astype(F), f32(r2), f32(folded))
     return finish(of, fma32(of.a.astype(F), f32(r1), inner))
 
 
-def _ratios(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
+def _ratios(of: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
     r = [
         float(np.ravel(narrow(np.abs(np.asarray(v))))[0]) * np.sign(v) if k in which else v
         for k, v in enumerate(of.ratios)
@@ -156,6 +165,6 @@ def _of_others(case: Case) -> Ways:
             yield 2.0 + (at != own - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
 
 
-def _mixed(of: Terms, rq: Array, parts: tuple[int, ...]) -> Array:
+def _mixed(of: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:
     own = (of.ratios[0], of.ratios[1], of.folded)
     return _with(of, *(rq[k] if k in parts else own[k] for k in range(3)))

@@ -68,7 +68,7 @@ def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: s
 
 
 def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:
-    moved = np.ascontiguousarray(move(case.made, fill=0))
+    moved = np.ascontiguousarray(move(case.healthy, fill=0))
     return np.where(free, case.recorded.reshape(-1), moved.reshape(-1)).reshape(moved.shape)
 
 
@@ -106,5 +106,5 @@ def _raw(case: Case, raw: bytes) -> Array:
     """Returns the computed elements with the board's own padding around them, read as if there were no padding."""
     spec = case.spec
     whole = np.frombuffer(raw, spec.numpy_dtype).reshape(spec.aligned_shape).copy()
-    whole[tuple(slice(0, n) for n in spec.shape)] = case.made
+    whole[tuple(slice(0, n) for n in spec.shape)] = case.healthy
     return whole.reshape(-1)[: spec.elements].reshape(spec.shape)

@@ -37,7 +37,7 @@ def _width(case: Case) -> int:
 def _everywhere(case: Case) -> Iterator[FaultVariant]:
     """Yields faults of a bus line that is stuck or inverted."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
-    moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
+    moved = np.bitwise_or.reduce(bits(case.healthy)[case.differing] ^ bits(case.recorded)[case.differing])
     for bit in range(
         _width(case) if case.last.op != "arg_max" else 0
     ):  # an index is a search's result, not stored bits
@@ -59,7 +59,7 @@ def _on_bits(values: Array, way: Callable[[Array, int], Array], bit: int) -> Arr
 
 
 def _on_output(case: Case, way: Callable[[Array, int], Array], bit: int) -> Array:
-    return _on_bits(case.made, way, bit)
+    return _on_bits(case.healthy, way, bit)
 
 
 def _cleared(values: Array, bit: int) -> Array:
@@ -78,7 +78,7 @@ def _single(case: Case) -> Iterator[FaultVariant]:
     if case.differing.size != 1 or case.recorded.size < FEWEST:
         return
     place = int(case.differing[0])
-    moved = int(bits(case.made)[place] ^ bits(case.recorded)[place])
+    moved = int(bits(case.healthy)[place] ^ bits(case.recorded)[place])
     if moved.bit_count() == 1:
         bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
         cost = log2(case.recorded.size * _width(case))
@@ -88,7 +88,7 @@ def _single(case: Case) -> Iterator[FaultVariant]:
 
 
 def _at_element(case: Case, place: int, bit: int) -> Array:
-    return _flipped(case.made, place, bit)
+    return _flipped(case.healthy, place, bit)
 
 
 def _flipped(values: Array, place: int, bit: int) -> Array:
@@ -99,7 +99,7 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
 
 def _few(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
-    made, recorded = bits(case.made), bits(case.recorded)
+    made, recorded = bits(case.healthy), bits(case.recorded)
     moved = made[case.differing] ^ recorded[case.differing]
     count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
     if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
@@ -115,7 +115,7 @@ def _as_steps(case: Case) -> float:
     differ that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
-    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
+    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))
     n, k = case.recorded.size, case.differing.size
     steps = log2_choices(n, k) + k * log2(2 * int(np.abs(made - recorded).max()))
     return steps - (MARGIN if k * SPARSE > n else 0)
@@ -127,7 +127,7 @@ def _of_value(made: Array, recorded: Array) -> bool:
 
 
 def _exchanged(case: Case, places: Array, moved: Array) -> Array:
-    changed = bits(case.made).copy()
+    changed = bits(case.healthy).copy()
     changed[places] ^= moved
     return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
 
@@ -178,4 +178,4 @@ def _of_table(case: Case) -> Iterator[FaultVariant]:
 
 
 def _entry(case: Case, name: str, entry: int, bit: int) -> Array:
-    return case.again(Change(constants={name: _flipped(case.graph.constants[name], entry, bit)}))
+    return case.recompute(Change(constants={name: _flipped(case.graph.constants[name], entry, bit)}))

@@ -67,5 +67,5 @@ def _read(case: Case, at: int, index: Array) -> Array:
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
     whole = value.reshape(-1)[index].reshape(case.spec.shape)
     if name in case.graph.constants:
-        return case.again(Change(constants={name: whole}))
-    return case.again(Change(inputs={name: whole}))
+        return case.recompute(Change(constants={name: whole}))
+    return case.recompute(Change(inputs={name: whole}))

@@ -116,7 +116,7 @@ def _judged(
     """Returns the fault; what it reads beyond the operand, nothing predicts."""
     if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
         return where_it_differs(case, text, make, cost)
-    differs, free = bits(case.recorded) != bits(case.made), beyond.reshape(-1)
+    differs, free = bits(case.recorded) != bits(case.healthy), beyond.reshape(-1)
     same = bits(make(case)) == bits(case.recorded)
     if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
         return []

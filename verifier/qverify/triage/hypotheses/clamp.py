@@ -66,5 +66,5 @@ class _Clamped:
 
     def __call__(self, case: Case) -> Array:
         if "act_min" in ops.words(case.last):
-            return case.again(case.words(act_min=self.low, act_max=self.high))
-        return np.clip(case.made, self.low, self.high)
+            return case.recompute(case.change_words(act_min=self.low, act_max=self.high))
+        return np.clip(case.healthy, self.low, self.high)

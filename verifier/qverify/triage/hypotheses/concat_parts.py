@@ -156,7 +156,7 @@ def _written(case: Case, of: str) -> tuple[Array, Array]:
 def _by_offsets(case: Case) -> Iterator[FaultVariant]:
     for of, said in OFFSETS.items():
         output, left = _written(case, of)
-        differs = bits(case.recorded) != bits(case.made)
+        differs = bits(case.recorded) != bits(case.healthy)
         if not (bits(output) == bits(case.recorded))[differs & ~left].all():
             continue
         values = np.unique(bits(case.recorded)[left])

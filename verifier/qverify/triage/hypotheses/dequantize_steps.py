@@ -125,4 +125,4 @@ def _copy(case: Case, way: Real) -> Array:
             real = way(case.inputs[name].astype(np.int64), scale, zero.astype(np.int64)).astype(F)
             inputs[name] = float32.quantize(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.again(Change(inputs=inputs, specs=specs))
+    return case.recompute(Change(inputs=inputs, specs=specs))

@@ -118,7 +118,7 @@ def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array
     wide = replace(
         case,
         graph=replace(case.graph, tensors={**case.graph.tensors, case.output: _channels_of(case, len(w))}),
-        kept={},
+        cache={},
         states={},
     )
     words = (*node.words[:10], len(w), *node.words[11:])

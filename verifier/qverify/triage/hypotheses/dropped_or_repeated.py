@@ -57,7 +57,7 @@ def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
 
 
 def _filled(case: Case, box: Box, value: Any) -> Array:
-    output = case.made.copy()
+    output = case.healthy.copy()
     output[box] = value
     return output
 
@@ -79,9 +79,9 @@ def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> It
 
 
 def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
-    output, (start, stop, _) = case.made.copy(), box[axis].indices(case.made.shape[axis])
+    output, (start, stop, _) = case.healthy.copy(), box[axis].indices(case.healthy.shape[axis])
     source = (*box[:axis], slice(start + by, stop + by), *box[axis + 1 :])
-    output[box] = case.made[source]
+    output[box] = case.healthy[source]
     return output
 
 
@@ -104,8 +104,8 @@ def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
-    output = case.made.copy()
-    output[box] = case.made[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
+    output = case.healthy.copy()
+    output[box] = case.healthy[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
     return output
 
 
@@ -135,8 +135,8 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
-    output = case.made.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
+    output = case.healthy.copy()
+    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
     moved[start:-1] = own[start + 1 :]
     if fill is not None:
         moved[-1] = fill
@@ -144,8 +144,8 @@ def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
 
 
 def _inserted(case: Case, axis: int, start: int) -> Array:
-    output = case.made.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
+    output = case.healthy.copy()
+    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
     moved[start + 1 :] = own[start:-1]
     return output
 
@@ -168,6 +168,6 @@ def _runs(case: Case) -> Iterator[FaultVariant]:
 
 
 def _run(case: Case, first: int, last: int, value: Any) -> Array:
-    output = case.made.copy().reshape(-1)
+    output = case.healthy.copy().reshape(-1)
     output[first:last] = value
     return output.reshape(case.spec.shape)

@@ -14,7 +14,15 @@ from qverify import ops
 from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.arithmetic.windows import plane_shape, taps_between
-from qverify.triage.altered_kernels.product_terms import SUMS, Array, Layout, Terms, fault_variant, layout, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    SUMS,
+    Array,
+    Layout,
+    ProductTerms,
+    fault_variant,
+    layout,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows
@@ -42,7 +50,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     if inner.last.op == "average_pool_float":
         yield from _counts(case)
-    of = case.once("product layout", lambda: layout(inner))
+    of = case.compute_once("product layout", lambda: layout(inner))
     if of.function == "mean" or of.count is not None:
         yield from _means(case)
     if inner.last.op == "reduce_float":
@@ -69,7 +77,7 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(case, said, _healthy, partial(_recounted, way=way))
 
 
-def _healthy(terms: Terms) -> Array:
+def _healthy(terms: ProductTerms) -> Array:
     return terms.rounded(terms.products)
 
 
@@ -128,38 +136,38 @@ def _means(case: Case) -> Iterator[FaultVariant]:
     )
 
 
-def _count(terms: Terms) -> Array:
+def _count(terms: ProductTerms) -> Array:
     assert terms.finish is not None
     return np.asarray(np.rint(1.0 / terms.finish(np.ones(len(terms.a)))))
 
 
-def _total(terms: Terms) -> Array:
+def _total(terms: ProductTerms) -> Array:
     total: Array = np.add.accumulate(terms.products, 1)[:, -1]
     return total
 
 
-def _sum_first(terms: Terms) -> Array:
+def _sum_first(terms: ProductTerms) -> Array:
     return _total(terms).astype(F) / _count(terms).astype(F)
 
 
-def _by_reciprocal(terms: Terms) -> Array:
+def _by_reciprocal(terms: ProductTerms) -> Array:
     return (_total(terms) * (F(1) / _count(terms).astype(F))).astype(F)
 
 
-def _sum_by_reciprocal(terms: Terms) -> Array:
+def _sum_by_reciprocal(terms: ProductTerms) -> Array:
     return _total(terms).astype(F) * (F(1) / _count(terms).astype(F))
 
 
-def _by_narrow(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _by_narrow(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     return (_total(terms) * narrow(1.0 / _count(terms))).astype(F)
 
 
-def _each(terms: Terms) -> Array:
+def _each(terms: ProductTerms) -> Array:
     each = (terms.products / _count(terms)[:, None]).astype(F)
     return np.add.accumulate(each, 1, dtype=F)[:, -1]
 
 
-def _of_means(terms: Terms, axis: int) -> Array:
+def _of_means(terms: ProductTerms, axis: int) -> Array:
     if len(terms.shape) != 3:
         raise ValueError("no window")
     shape = (len(terms.a), *terms.shape[1:])
@@ -221,7 +229,7 @@ def _float32(rows: Array) -> Array:
     return np.add.accumulate(rows, 1, dtype=F)[:, -1]
 
 
-def _other(terms: Terms, way: Order) -> Array:
+def _other(terms: ProductTerms, way: Order) -> Array:
     return np.asarray(way(_rows(terms.case)[terms.places[2]])).astype(F)
 
 
@@ -266,25 +274,25 @@ def _rounded(values: Array) -> Array:
     return values.astype(F).astype(np.float64)
 
 
-def _pairs(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _pairs(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     total = terms.products[:, 0]
     for k in range(1, terms.products.shape[1]):
         total = narrow((total + terms.products[:, k]) / 2)
     return total.astype(F)
 
 
-def _moving(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _moving(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     total = terms.products[:, 0]
     for k in range(1, terms.products.shape[1]):
         total = narrow(total + (terms.products[:, k] - total) / (k + 1))
     return total.astype(F)
 
 
-def _divides(terms: Terms, divisor: int | None) -> Array:
+def _divides(terms: ProductTerms, divisor: int | None) -> Array:
     count = terms.products.shape[1]
     by = 1 if divisor is None else divisor if divisor == 2 else count + divisor
     return (_total(terms) / by).astype(F)
 
 
-def _mean_of_sum(terms: Terms) -> Array:
+def _mean_of_sum(terms: ProductTerms) -> Array:
     return (_total(terms) / terms.products.shape[1]).astype(F)

@@ -15,7 +15,7 @@ from qverify.triage.altered_kernels.product_terms import (
     FLOATS,
     SUMS,
     Array,
-    Terms,
+    ProductTerms,
     fault_variant,
     layout,
     product_case,
@@ -59,7 +59,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None or not _small(case, inner):
         return
-    of = case.once("product layout", lambda: layout(inner))
+    of = case.compute_once("product layout", lambda: layout(inner))
     depth = of.left.shape[-1]
     for said, way in _ways(depth, 1 < of.shape[0] < depth):
         yield from fault_variant(case, said, partial(_sum, way=way))
@@ -78,11 +78,11 @@ def _small(case: Case, inner: Case) -> bool:
     if case is not inner:
         return True
     at = case.differing[:64]
-    terms = terms_at(inner, case.once("product layout", lambda: layout(inner)), at)
+    terms = terms_at(inner, case.compute_once("product layout", lambda: layout(inner)), at)
     size = np.abs(terms.products).sum(1) * abs(terms.alpha) + (0 if terms.c is None else np.abs(terms.c))
     if terms.finish is not None:
         return True
-    far = np.abs(case.recorded.reshape(-1)[at].astype(np.float64) - case.made.reshape(-1)[at])
+    far = np.abs(case.recorded.reshape(-1)[at].astype(np.float64) - case.healthy.reshape(-1)[at])
     return bool((far <= SMALL * size).mean() > 0.5)
 
 
@@ -165,7 +165,7 @@ def _describe(way: Way) -> str:
     )
 
 
-def _sum(terms: Terms, way: Way) -> Array:
+def _sum(terms: ProductTerms, way: Way) -> Array:
     products = _ordered(terms, way.order)
     if way.products is not None:
         products = way.products(products)
@@ -182,7 +182,7 @@ def _sum(terms: Terms, way: Way) -> Array:
     return _ended(terms, total, way)
 
 
-def _ordered(terms: Terms, order: str) -> Array:
+def _ordered(terms: ProductTerms, order: str) -> Array:
     products = terms.products
     if order == "reverse":
         return products[:, ::-1]
@@ -233,7 +233,7 @@ def _combined(parts: Array, way: Way) -> Array:
     return parts[:, 0]
 
 
-def _ended(terms: Terms, total: Array, way: Way) -> Array:
+def _ended(terms: ProductTerms, total: Array, way: Way) -> Array:
     c = terms.c
     if terms.finish is not None:
         return way.narrow(terms.finish(total.astype(np.float64))).astype(F)
@@ -256,14 +256,14 @@ def _ended(terms: Terms, total: Array, way: Way) -> Array:
 def _blocks(case: Case, depth: int) -> list[tuple[str, int]]:
     inner = product_case(case, OPS)
     assert inner is not None
-    shape = case.once("product layout", lambda: layout(inner)).shape
+    shape = case.compute_once("product layout", lambda: layout(inner)).shape
     found = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
     if len(shape) == 3:
         found = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *found]
     return [(said, n) for said, n in found if n < depth] + [("product", 1)]
 
 
-def _by_blocks(terms: Terms, size: int, narrow: Narrow) -> Array:
+def _by_blocks(terms: ProductTerms, size: int, narrow: Narrow) -> Array:
     products, total = terms.products, np.zeros(len(terms.a))
     for at in range(0, products.shape[1], size):
         total = narrow(total + narrow(products[:, at : at + size].sum(1)))

@@ -104,7 +104,7 @@ def _changed(e: SummedElements, panel: int, slow: bool, change: Change) -> Array
     s = e.summands
     there = (one_by_one(e.case, e.places, panel) == slow) & s.read
     if not there.any():
-        return np.ascontiguousarray(e.case.made).reshape(-1)[e.places]
+        return np.ascontiguousarray(e.case.healthy).reshape(-1)[e.places]
     x = np.where(there, change(s.x, np.array(s.zero_x)), s.centred_x)
     products = x * s.centred_w
     return e.requantized(products.reshape(len(products), -1).sum(1) + (e.bias if bias_of(e.case).any() else 0))

@@ -50,7 +50,7 @@ def _same_size(case: Case) -> bool:
 
 def _starts_right(case: Case, step: str) -> bool:
     """Returns whether the outputs that are computed first are right."""
-    made, recorded = as_planes(case.made), as_planes(case.recorded)
+    made, recorded = as_planes(case.healthy), as_planes(case.recorded)
     same = (made == recorded).all((0, 1))
     return bool({"row": same[0], "element": same[0, 0], "column": same[:, 0], "row backward": same[-1]}[step].all())
 
@@ -103,7 +103,7 @@ def _places(step: str, height: int, width: int) -> Iterator[tuple[slice, slice]]
 
 def _weights(case: Case) -> Array:
     """Returns the weights less their zero points, [channels, kernel rows, kernel columns]."""
-    return np.asarray(case.once("centred weights", lambda: _centred_weights(case)))
+    return np.asarray(case.compute_once("centred weights", lambda: _centred_weights(case)))
 
 
 def _centred_weights(case: Case) -> Array:

@@ -41,7 +41,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _taken(case: Case, name: str, axis: int, index: Array) -> Array:
-    return case.again(Change(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
+    return case.recompute(Change(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
 
 
 def _batches(n: int) -> Iterator[tuple[int, str, Index]]:

@@ -49,11 +49,11 @@ def _made(case: Case, way: Way) -> Array:
     info = np.iinfo(table.dtype.name) if table.dtype.kind in "iu" else None
     if info is not None:
         changed = np.clip(changed, info.min, info.max)
-    return case.again(Change(constants={name: changed.astype(table.dtype)}))
+    return case.recompute(Change(constants={name: changed.astype(table.dtype)}))
 
 
 def _tail(case: Case, way: Way, tail: int) -> Array:
-    output = case.made.reshape(-1).copy()
+    output = case.healthy.reshape(-1).copy()
     output[-tail:] = _made(case, way).reshape(-1)[-tail:]
     return output.reshape(case.spec.shape)
 

@@ -81,8 +81,8 @@ def _moved(case: Case, at: int, move: Move) -> Array:
     name, value = _value(case, at)
     moved = np.ascontiguousarray(move(value.reshape(-1, *value.shape[-2:]))).reshape(value.shape)
     if name in case.graph.constants:
-        return case.again(Change(constants={name: moved}))
-    return case.again(Change(inputs={name: moved}))
+        return case.recompute(Change(constants={name: moved}))
+    return case.recompute(Change(inputs={name: moved}))
 
 
 def _batches(case: Case) -> Iterator[FaultVariant]:
@@ -109,7 +109,7 @@ def _batched(case: Case, at: int, index: Array) -> Array:
     """Returns the output when batch i of the output uses matrix index[i] of an operand: one product for each matrix
     that is used."""
     rows = int(np.prod(case.spec.shape[-2:]))
-    output = case.made.reshape(-1, rows).copy()
+    output = case.healthy.reshape(-1, rows).copy()
     for used in np.unique(index):
         batches = np.flatnonzero(index == used)
         made = _moved(case, at, partial(_only, used=int(used)))

@@ -38,17 +38,17 @@ def _alike(case: Case, first: str, second: str) -> bool:
 
 
 def _twice(case: Case, first: str, second: str) -> Array:
-    return case.again(Change(inputs={first: case.inputs[second]}))
+    return case.recompute(Change(inputs={first: case.inputs[second]}))
 
 
 def _exchanged(case: Case, first: str, second: str) -> Array:
-    return case.again(Change(inputs={first: case.inputs[second], second: case.inputs[first]}))
+    return case.recompute(Change(inputs={first: case.inputs[second], second: case.inputs[first]}))
 
 
 def _ordered(case: Case, order: tuple[str, ...]) -> Array:
     node = replace(case.last, inputs=order)
-    return case.again(Change(nodes={node.name: node}))
+    return case.recompute(Change(nodes={node.name: node}))
 
 
 def _other(case: Case, name: str) -> Array:
-    return replace(case, output=name, kept={}).made
+    return replace(case, output=name, cache={}).healthy

@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     shape = case.recorded.shape
     names = axis_names(len(shape))
     chosen = case.differing[np.linspace(0, len(case.differing) - 1, min(SAMPLES, len(case.differing))).astype(int)]
-    wanted, made = bits(case.recorded)[chosen], bits(case.made).reshape(shape)
+    wanted, made = bits(case.recorded)[chosen], bits(case.healthy).reshape(shape)
     for axis, size in enumerate(shape):
         for said, order in _orders(size) if size > 1 else ():
             where = list(np.unravel_index(chosen, shape))
@@ -54,4 +54,4 @@ def _orders(size: int) -> Iterator[tuple[str, Array]]:
 
 
 def _taken(case: Case, axis: int, order: Array) -> Array:
-    return np.ascontiguousarray(case.made.take(order, axis))
+    return np.ascontiguousarray(case.healthy.take(order, axis))

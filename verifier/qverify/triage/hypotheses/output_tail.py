@@ -18,7 +18,7 @@ LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    recorded, made, seen = bits(case.recorded), bits(case.made), set()
+    recorded, made, seen = bits(case.recorded), bits(case.healthy), set()
     for name, shape, axis in _axes(case.spec.shape):
         wanted, own = recorded.reshape(shape), made.reshape(shape)
         size = shape[axis]
@@ -74,4 +74,4 @@ def _sources(size: int, n: int, tail: int) -> dict[str, Callable[[Array], Array]
 
 
 def _taken(case: Case, shape: tuple[int, ...], axis: int, index: Array) -> Array:
-    return np.ascontiguousarray(case.made.reshape(shape).take(index, axis)).reshape(case.spec.shape)
+    return np.ascontiguousarray(case.healthy.reshape(shape).take(index, axis)).reshape(case.spec.shape)

@@ -139,5 +139,5 @@ def _filled(case: Case, value: float) -> Array:
     of = inner_case(case)
     assert of is not None
     outside = (needed_copy(case).addresses() < OUTSIDE // 2).reshape(of.spec.shape)
-    filled = np.where(outside, np.array(value).astype(of.spec.numpy_dtype), of.made)
+    filled = np.where(outside, np.array(value).astype(of.spec.numpy_dtype), of.healthy)
     return finished(case, filled).reshape(case.spec.shape)

@@ -51,7 +51,7 @@ def _padded(case: Case, value: int) -> Change:
     x = case.inputs[name]
     top, left, bottom, right = (words[p] for p in PADS)
     widths = [(0, 0), (0, 0)] + ([(top, bottom)] if x.ndim == 4 else []) + [(left, right)]
-    change = case.words(**dict.fromkeys(PADS, 0))
+    change = case.change_words(**dict.fromkeys(PADS, 0))
     filled = np.pad(x, widths, constant_values=value) if x.dtype.kind == "f" else _filled(x, widths, value)
     return replace(change, inputs={name: filled})
 
@@ -64,7 +64,7 @@ def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:
 
 
 def _with_value(case: Case, value: int) -> Array:
-    return case.again(_padded(case, value))
+    return case.recompute(_padded(case, value))
 
 
 def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
@@ -78,4 +78,4 @@ def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
 
 
 def _words(case: Case, **changed: int) -> Array:
-    return case.again(case.words(**changed))
+    return case.recompute(case.change_words(**changed))

@@ -77,8 +77,8 @@ def _made(case: Case, pads: tuple[str, ...], way: str) -> Array:
         where = plane + r[:, None] * width + c
     good = inside & (where >= 0) & (where < x.size)
     padded = np.where(good, x.reshape(-1)[np.clip(where, 0, x.size - 1)], x.dtype.type(fill))
-    change = case.words(**dict.fromkeys(PADS, 0))
-    return case.again(replace(change, inputs={name: np.ascontiguousarray(padded)}))
+    change = case.change_words(**dict.fromkeys(PADS, 0))
+    return case.recompute(replace(change, inputs={name: np.ascontiguousarray(padded)}))
 
 
 def _within(places: Array, size: int, way: str) -> Array:

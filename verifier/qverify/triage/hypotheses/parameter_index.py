@@ -163,7 +163,7 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
     if "bias" in parts:
         acc = acc - e.bias + bias_of(e.case)[other]
     if "sum" in parts:
-        sums = e.case.once("weight sums", lambda: _weight_sums(e.case))
+        sums = e.case.compute_once("weight sums", lambda: _weight_sums(e.case))
         zero_x = e.case.graph.spec(e.case.last.inputs[0] or "").zero_point[0]
         acc = acc + zero_x * (sums[e.channel] - sums[other])
     if "zero" in parts:

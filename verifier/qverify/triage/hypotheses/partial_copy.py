@@ -65,10 +65,10 @@ def _tells(case: Case, count: int, cost: float) -> bool:
 
 
 def _filled(case: Case, count: int, value: Array) -> Array:
-    output = case.made.reshape(-1).copy()
+    output = case.healthy.reshape(-1).copy()
     output[count:] = value
     return output.reshape(case.spec.shape)
 
 
 def _left(case: Case, free: Array) -> Array:
-    return np.where(free, case.recorded.reshape(-1), case.made.reshape(-1)).reshape(case.spec.shape)
+    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)

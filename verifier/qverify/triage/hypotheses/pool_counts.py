@@ -58,7 +58,7 @@ _CARRIED: dict[str, Callable[[Array], Array]] = {
 
 def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -> Array:
     case = e.case
-    every = case.once("pooled elements", lambda: _sums_and_counts(case))
+    every = case.compute_once("pooled elements", lambda: _sums_and_counts(case))
     changed = PooledElements(case, e.places)
     if counted:
         changed.__dict__["divisor"] = over(every[1]).reshape(-1)[e.places]

@@ -16,7 +16,7 @@ from qverify.triage.altered_kernels.product_terms import (
     QUANTIZED,
     Array,
     Layout,
-    Terms,
+    ProductTerms,
     fault_variant,
     layout,
     operand,
@@ -112,12 +112,12 @@ def _with_channels(case: Case, index: Index, names: tuple[str, ...]) -> Layout:
     return of
 
 
-def layout_bias(index: Index) -> Callable[[Terms], Array]:
+def layout_bias(index: Index) -> Callable[[ProductTerms], Array]:
     """Returns the healthy sum: the fault is in the matrices."""
     return _healthy
 
 
-def _healthy(terms: Terms) -> Array:
+def _healthy(terms: ProductTerms) -> Array:
     return terms.rounded(terms.products)
 
 
@@ -131,12 +131,12 @@ def _with_bias(case: Case, index: Index) -> Layout:
     return replace(of, c=np.broadcast_to(c, of.c.shape))
 
 
-def _factor(terms: Terms, factor: float) -> Array:
+def _factor(terms: ProductTerms, factor: float) -> Array:
     assert terms.c is not None
     return terms.rounded(terms.products, terms.c * factor)
 
 
-def _apart(terms: Terms) -> Array:
+def _apart(terms: ProductTerms) -> Array:
     assert terms.c is not None
     total = replace(terms, alpha=1.0).summed(terms.products, None).astype(np.float64) * terms.alpha
     return (total + terms.c).astype(F) + F(0)
@@ -202,7 +202,7 @@ def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(case, said, _healthy, partial(_with_matrix, way=way))
 
 
-def _all_by_alpha(terms: Terms) -> Array:
+def _all_by_alpha(terms: ProductTerms) -> Array:
     assert terms.c is not None
     if terms.alpha == 1.0:
         raise ValueError("no alpha")
@@ -210,17 +210,17 @@ def _all_by_alpha(terms: Terms) -> Array:
     return (terms.alpha * (total + terms.c)).astype(F) + F(0)
 
 
-def _without_alpha(terms: Terms) -> Array:
+def _without_alpha(terms: ProductTerms) -> Array:
     return replace(terms, alpha=1.0).rounded(terms.products)
 
 
-def _all_by_beta(terms: Terms, beta: float) -> Array:
+def _all_by_beta(terms: ProductTerms, beta: float) -> Array:
     assert terms.c is not None
     total = replace(terms, alpha=1.0).summed(terms.products, None).astype(np.float64)
     return (beta * (terms.alpha * total + terms.c / beta)).astype(F) + F(0)
 
 
-def _exchanged(terms: Terms, beta: float) -> Array:
+def _exchanged(terms: ProductTerms, beta: float) -> Array:
     assert terms.c is not None
     return replace(terms, alpha=beta, c=terms.c / beta * terms.alpha).rounded(terms.products)
 

@@ -14,7 +14,7 @@ from qverify.triage.altered_kernels.product_terms import (
     QUANTIZED,
     SUMS,
     Array,
-    Terms,
+    ProductTerms,
     fault_variant,
     layout,
     product_case,
@@ -32,7 +32,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None:
         return
-    of = case.once("product layout", lambda: layout(inner))
+    of = case.compute_once("product layout", lambda: layout(inner))
     for way, factor in CHANGES.items():
         for said, mask in masks(of.shape):
             if mask.any() and (factor or not mask.all()):
@@ -89,7 +89,7 @@ def _of_kernel(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     yield "the centre tap is", (row == shape[1] // 2) & (column == shape[2] // 2)
 
 
-def _weighted(terms: Terms, said: str, factor: int) -> Array:
+def _weighted(terms: ProductTerms, said: str, factor: int) -> Array:
     mask = next((mask for text, mask in masks(terms.shape) if text == said), None)
     if mask is None:
         raise ValueError(said)

@@ -15,7 +15,7 @@ from qverify.triage.altered_kernels.product_terms import (
     WINDOWED,
     Array,
     Layout,
-    Terms,
+    ProductTerms,
     fault_variant,
     layout,
     product_case,
@@ -94,7 +94,7 @@ def _fills(inner: Case) -> tuple[int, ...]:
     return (0, -128, 127, 1, -1) if inner.graph.spec(inner.last.inputs[0] or "").dtype == "int8" else (0, 128, 255, 1)
 
 
-def _healthy(terms: Terms) -> Array:
+def _healthy(terms: ProductTerms) -> Array:
     return terms.rounded(terms.products)
 
 

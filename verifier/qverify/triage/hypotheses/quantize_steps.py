@@ -251,4 +251,4 @@ def _copy(case: Case, quantizer: Quantizer) -> Array:
             real = float32.dequantize(case.inputs[name], *parameters(x))
             inputs[name] = quantizer(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.again(Change(inputs=inputs, specs=specs))
+    return case.recompute(Change(inputs=inputs, specs=specs))

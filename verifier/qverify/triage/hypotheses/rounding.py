@@ -103,7 +103,7 @@ def _of_add(case: Case) -> Iterator[FaultVariant]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
     yield FaultVariant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
-    yield FaultVariant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
+    yield FaultVariant("rounding by a float64 sum", lambda case: case.recompute(_add_change(case, add_ratios(case))))
 
 
 def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
@@ -113,7 +113,7 @@ def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
 
 def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
     first, second = add_ratios(case)
-    return case.again(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
+    return case.recompute(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
 
 
 def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
@@ -123,7 +123,7 @@ def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
     ratio = np.float64(case.graph.spec(case.last.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     yield FaultVariant(
         "rounding by a float64 mean",
-        lambda case: case.again(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
+        lambda case: case.recompute(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
     )
 
 
@@ -131,7 +131,7 @@ def _pool_in_mode(case: Case, mode: str) -> Array:
     node, graph = case.last, case.graph
     ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
-    return case.again(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
+    return case.recompute(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
 
 
 def _by_rule(case: Case, rounded: Callable[[Array], Array]) -> Array:

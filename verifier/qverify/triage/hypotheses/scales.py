@@ -105,13 +105,13 @@ def _of_specs(case: Case) -> Iterator[FaultVariant]:
 
 def _as_if(case: Case, name: str, other: str, zero: bool = True) -> Array:
     own, of = case.graph.spec(name), case.graph.spec(other)
-    return case.again(
+    return case.recompute(
         Change(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
     )
 
 
 def _copied(case: Case) -> Array:
     y = case.spec
-    return case.again(
+    return case.recompute(
         Change(specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs})
     )

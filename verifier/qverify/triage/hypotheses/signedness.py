@@ -69,8 +69,8 @@ def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
 
 def _changed(case: Case, dtype: str, low: int, high: int) -> Array:
     words = ops.words(case.last)
-    change = case.words(act_min=low, act_max=high) if "act_min" in words else Change()
-    return case.again(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
+    change = case.change_words(act_min=low, act_max=high) if "act_min" in words else Change()
+    return case.recompute(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
 
 
 def _written(case: Case, dtype: str, low: int, high: int) -> Array:

@@ -88,7 +88,7 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
     earlier = find(case)
     old = None if earlier is None else fitting(earlier, case)
     assert old is not None
-    output = case.made.copy().reshape(-1)
+    output = case.healthy.copy().reshape(-1)
     output[part] = old.reshape(-1)[part]
     return output.reshape(case.spec.shape)
 
@@ -96,4 +96,4 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
 def _inputs(case: Case, names: tuple[str, ...]) -> Array:
     earlier = {name: values for name in names if (values := case.previous(name)) is not None}
     assert len(earlier) == len(names)
-    return case.again(Change(inputs=earlier))
+    return case.recompute(Change(inputs=earlier))

@@ -47,4 +47,4 @@ def _unwritten(case: Case, noun: str, where: str, axis: int, tail: int) -> Itera
 
 
 def _as_recorded(case: Case, free: Array) -> Array:
-    return np.where(free, case.recorded.reshape(-1), case.made.reshape(-1)).reshape(case.spec.shape)
+    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)

@@ -43,12 +43,12 @@ def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:
 
 
 def _words(case: Case, changed: dict[str, int]) -> Change:
-    return case.words(**changed)
+    return case.change_words(**changed)
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
     inner = inner_case(case) or case
-    made = inner.again(inner.words(**changed))
+    made = inner.recompute(inner.change_words(**changed))
     return made if inner is case else finished(case, made).reshape(case.spec.shape)
 
 

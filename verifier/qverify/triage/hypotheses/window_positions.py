@@ -49,7 +49,9 @@ def _run_together(case: Case, pixels: int, step: int) -> Array:
     n, _, height, width = case.graph.spec(case.last.inputs[0] or "").shape
     words = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0) | {"stride_h": 1, "stride_w": 1}
     spec = replace(case.spec, shape=(n, case.spec.shape[1], height, width), aligned_shape=())
-    whole = case.again(replace(case.words(**words), specs={case.output: spec})).reshape(n, case.spec.shape[1], -1)
+    whole = case.recompute(replace(case.change_words(**words), specs={case.output: spec})).reshape(
+        n, case.spec.shape[1], -1
+    )
     return whole[:, :, np.arange(pixels) * step % whole.shape[2]].reshape(case.spec.shape)
 
 
@@ -85,6 +87,6 @@ def _moved(case: Case, axis: int, side: str, starts: Array) -> Array:
     """Returns the output with other starts: the node at step 1 on this axis, and of it the windows that start there."""
     shape = list(case.spec.shape)
     shape[axis] = int(starts.max()) + 1
-    change = case.words(**{f"stride_{side}": 1})
+    change = case.change_words(**{f"stride_{side}": 1})
     spec = replace(case.spec, shape=tuple(shape), aligned_shape=())
-    return case.again(replace(change, specs={case.output: spec})).take(starts, axis)
+    return case.recompute(replace(change, specs={case.output: spec})).take(starts, axis)

@@ -57,7 +57,7 @@ def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
     """Yields zero points changed by the commonest difference of the elements that are not saturated, else of all."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
-    away = flat - case.made.reshape(-1)[case.differing]
+    away = flat - case.healthy.reshape(-1)[case.differing]
     inside = away[(flat > low) & (flat < high)]
     values, counts = np.unique(inside if inside.size else away, return_counts=True)
     by = int(values[counts.argmax()])
@@ -70,13 +70,13 @@ def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
 
 
 def _wrapped(case: Case, by: int) -> Array:
-    return (case.made.astype(np.int64) + by).astype(case.spec.numpy_dtype)
+    return (case.healthy.astype(np.int64) + by).astype(case.spec.numpy_dtype)
 
 
 def _moved(case: Case, place: MemorySource, by: int) -> Array:
     """Returns the output with `by` added after the clamp."""
     low, high = limits(case.spec)
-    return np.clip(case.made.astype(np.int64) + by, low, high).astype(case.spec.numpy_dtype)
+    return np.clip(case.healthy.astype(np.int64) + by, low, high).astype(case.spec.numpy_dtype)
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
@@ -95,11 +95,11 @@ def _of_add(case: Case, place: MemorySource, by: int) -> Array:
     """Returns the addition with another zero point; in ref-exact the third constant combines all three zero points."""
     node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype != np.float32:
-        return case.again(_shifted(place.spec, by))
+        return case.recompute(_shifted(place.spec, by))
     offset = np.float32(by)
     if place.kind != "output":
         first = (place.name == node.inputs[0]) != bool(node.words[0])
         offset = -rq[0 if first else 1] * np.float32(by)
     changed = rq.copy()
     changed[2] += offset
-    return case.again(Change(constants={node.inputs[2] or "": changed}))
+    return case.recompute(Change(constants={node.inputs[2] or "": changed}))

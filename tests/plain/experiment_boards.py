@@ -12,7 +12,7 @@ import numpy as np
 from qverify.model_bin.units import units
 from qverify.tensors.digest import tensor_digest
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, MOST, ExperimentSeries, NoOtherModel, run_experiments
+from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, ExperimentSeries, NoOtherModel, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.probe_models import ProbeModel
@@ -48,7 +48,7 @@ class FaultyUnit:
     alone: Way
     within: Way | None = None
     others: Callable[[int], Mapping[str, Array]] = lambda seed: {}
-    most: int = MOST
+    most: int = MAX_EXPERIMENTS
     why_not: str = ""
     until: float = inf
     elsewhere: Way | None = None
@@ -77,12 +77,12 @@ class FaultyUnit:
         new = replace(case, inputs=inputs, board=now.get, previous=before.get, cache={}, raw=None)
         return replace(new, recorded=np.asarray((self.within or self.alone)(new)), cache={})
 
-    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+    def run_probe(self, case: Case, model: ProbeModel, probe_case: Case, kind: str, seed: int) -> Array:
         self._live()
         if self.elsewhere is None:
             raise NoOtherModel("this board has one model")
         self.probed.append(model.shape)
-        return np.asarray(self.elsewhere(made))
+        return np.asarray(self.elsewhere(probe_case))
 
     def _live(self) -> None:
         self.lasts -= 1

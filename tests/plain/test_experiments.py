@@ -10,7 +10,7 @@ import pytest
 from qverify.renderers.fault_explanation import details, verdict
 from qverify.triage import evidence
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
-from qverify.triage.experiments import CERTAIN, reads_other_tensors
+from qverify.triage.experiments import CERTAINTY_BITS, reads_other_tensors
 from qverify.triage.forensics import explain_fault
 from qverify_agents.errors import LinkClosed
 
@@ -165,7 +165,7 @@ def test_the_evidence_must_exceed_the_choice():
         series = decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, bits, part_bits=part_bits), tried=tried)
         assert not series.confirmed and series.standing
         assert series.why.startswith(f"the experiments give {told:.0f} bits of evidence, where ")
-    least = told - CERTAIN - 1
+    least = told - CERTAINTY_BITS - 1
     assert decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=2).confirmed
     assert not decided(
         case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=4

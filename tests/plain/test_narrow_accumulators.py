@@ -182,5 +182,5 @@ def test_what_a_look_excludes_is_not_computed() -> None:
     case = case_of(c, c.out() ^ np.int8(64))
     trial = _FaultTrial(case, inf)
     variant = FaultVariant("never", lambda case: case.recorded, may_fit=lambda case: False)
-    assert trial._judged(ACCUMULATOR, variant) == [] and not trial.families
-    assert trial._judged(ACCUMULATOR, replace(variant, may_fit=lambda case: True)) != []
+    assert trial._try_variant(ACCUMULATOR, variant) == [] and not trial.families
+    assert trial._try_variant(ACCUMULATOR, replace(variant, may_fit=lambda case: True)) != []

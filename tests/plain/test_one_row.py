@@ -18,7 +18,7 @@ from qverify.triage.altered_kernels.summed_elements import elements, sample
 from qverify.triage.case import Case, Change
 from qverify.triage.fault_search import complete_partial, search_faults
 from qverify.triage.forensics import explain_fault
-from qverify.triage.one_row import Recomputed, _computed_row, is_contradicted
+from qverify.triage.one_row import Recomputed, _compute_row, is_contradicted
 
 from tests.plain.fault_units import case_of
 from tests.plain.forensic_units import Conv, generator
@@ -34,7 +34,7 @@ WORDS: tuple[dict[str, int], ...] = (
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_row, "FEWEST_ELEMENTS", 1)
+    monkeypatch.setattr(one_row, "MIN_ELEMENTS", 1)
 
 
 def changes(case: Case) -> list[Change]:
@@ -58,7 +58,7 @@ def test_a_row_is_that_of_the_whole_output(group: int) -> None:
         change = changes(case)[number]
         whole = case.recompute(change)
         for at in range(9):
-            row = _computed_row(replace(case, cache={}, states={}), change, at)
+            row = _compute_row(replace(case, cache={}, states={}), change, at)
             assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at]), (number, at)
 
 
@@ -71,7 +71,7 @@ def test_a_row_of_strided_and_dilated_windows(stride: int, dilation: int) -> Non
     change = of.change_words(stride_h=stride, stride_w=stride, dilation_h=dilation, dilation_w=dilation)
     whole = of.recompute(change)
     for at in range(rows):
-        row = _computed_row(of, change, at)
+        row = _compute_row(of, change, at)
         assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at])
 
 
@@ -102,7 +102,7 @@ def test_a_search_concludes_the_same_with_a_row_and_without(known: bool, monkeyp
     )
     recorded = np.asarray(recorded, np.int8)
     looked = explain_fault(case_of(c, recorded), 600.0)
-    monkeypatch.setattr(one_row, "FEWEST_ROWS", 1000)
+    monkeypatch.setattr(one_row, "MIN_ROWS", 1000)
     whole = explain_fault(case_of(c, recorded), 600.0)
     assert looked.unexplained is whole.unexplained is not known
     apart = {"seconds"} | ({"families", "partial"} if known else set())
@@ -115,11 +115,11 @@ def test_a_search_concludes_the_same_with_a_row_and_without(known: bool, monkeyp
 def test_what_a_row_contradicts_is_not_computed_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     c = Conv()
     search = search_faults(case_of(c, c.out(c.acc(w=c.w[:, ::-1]))), 600.0)
-    assert search.groups and search.trial is not None and len(search.trial.by_a_row) > 40
+    assert search.groups and search.trial is not None and len(search.trial.contradicted) > 40
     assert search.families["element-offset"] < 1
     before = dict(search.families)
     complete_partial(search)
-    assert not search.trial.by_a_row and all(search.families[name] >= share for name, share in before.items())
+    assert not search.trial.contradicted and all(search.families[name] >= share for name, share in before.items())
     assert search.families != before
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.output_parts import MOST, restrict
+from qverify.triage.output_parts import MAX_PARTS, restrict
 
 from tests.plain.experiment_boards import flipped, random_like, unit
 from tests.plain.fault_units import case_of, small_case
@@ -64,7 +64,7 @@ def parts_of(case: Case, way: Any, mask: Array) -> dict[str, FaultVariant]:
 def test_a_part_along_the_axes_is_named(words: str, mask: Array):
     case = unit(LOW, SHAPE)
     found = parts_of(case, LOW, mask)
-    assert words in found and len(found) <= MOST, list(found)
+    assert words in found and len(found) <= MAX_PARTS, list(found)
     assert all(np.array_equal(v.make(case), case.recorded) for v in found.values())
     noise = case.on_noise(1)
     assert np.array_equal(found[words].make(noise), np.where(mask, LOW(noise), noise.healthy))  # for other inputs, too

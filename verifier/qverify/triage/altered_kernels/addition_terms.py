@@ -1,4 +1,4 @@
-"""The two scaled terms of an addition as its kernel takes them, for hypotheses that add them otherwise."""
+"""The two scaled terms of an addition as its kernel reads them, for hypotheses that add them in another way."""
 
 from __future__ import annotations
 
@@ -21,9 +21,17 @@ F = np.float32
 
 @dataclass(frozen=True, slots=True)
 class AdditionTerms:
-    """The operands of an addition, the one with the scale of its own first, as the kernel takes them. a, b: their
-    integers; ratios: float64; folded: the constant that folds all zero points, 0 in the float64 form. exact: the
-    kernel is the float32 form."""
+    """The operands of an addition in the order in which the kernel reads them.
+
+    Attributes:
+        a, b: the stored integers.
+        za, zb, zero: zero points of a, b and the output.
+        ratios: scales of a and b divided by that of the output.
+        folded: the constant that combines all zero points; 0 in the float64 form of the kernel.
+        low, high: limits of the activation.
+        exact: whether the kernel is in its float32 form.
+        dtype: dtype of the output.
+    """
 
     a: Array
     b: Array
@@ -39,7 +47,7 @@ class AdditionTerms:
 
 
 def terms(case: Case) -> AdditionTerms | None:
-    """Returns the terms of an addition; None in the integer rounding modes."""
+    """Returns the terms of an addition, or None in the integer rounding modes."""
     rq = case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype.kind != "f":
         return None
@@ -63,10 +71,12 @@ def _operand(case: Case, name: str) -> Array:
 
 
 def finish(of: AdditionTerms, steps: Array, rounded: Round = np.rint) -> Array:
+    """Returns the output from its real value in steps (zero point included)."""
     return np.clip(rounded(steps), of.low, of.high).astype(of.dtype)
 
 
 def centred(of: AdditionTerms, dtype: type) -> tuple[Array, Array]:
+    """Returns both operands without zero points, in output steps."""
     real_a: Array
     real_b: Array
     real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
@@ -74,10 +84,12 @@ def centred(of: AdditionTerms, dtype: type) -> tuple[Array, Array]:
 
 
 def f32(value: Any) -> Array:
+    """Returns the value as a float32 array."""
     return np.asarray(value, np.float32)
 
 
 def folded_sum(of: AdditionTerms) -> Array:
+    """Returns the healthy sum in output steps, zero point included, before it is rounded."""
     r1, r2 = of.ratios
     if not of.exact:
         return (

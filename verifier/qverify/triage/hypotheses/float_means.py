@@ -14,15 +14,8 @@ from qverify import ops
 from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.arithmetic.windows import plane_shape, taps_between
-from qverify.triage.altered_kernels.product_terms import (
-    SUMS,
-    Array,
-    Layout,
-    ProductTerms,
-    fault_variant,
-    layout,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import SUMS, Layout, layout
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows

@@ -10,7 +10,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, significant
-from qverify.triage.altered_kernels.product_terms import FLOATS, SUMS, Array, ProductTerms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_layouts import FLOATS, SUMS
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 

@@ -11,16 +11,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import Narrow
-from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    SUMS,
-    Array,
-    ProductTerms,
-    fault_variant,
-    layout,
-    product_case,
-    terms_at,
-)
+from qverify.triage.altered_kernels.product_layouts import FLOATS, SUMS, layout
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case, terms_at
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 

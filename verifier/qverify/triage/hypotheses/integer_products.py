@@ -10,15 +10,8 @@ import numpy as np
 
 from qverify.arithmetic.exact_matmul import wrapped_int32
 from qverify.triage.altered_kernels.narrow_floats import Narrow
-from qverify.triage.altered_kernels.product_terms import (
-    INTEGERS,
-    QUANTIZED,
-    Array,
-    ProductTerms,
-    fault_variant,
-    operand,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import INTEGERS, QUANTIZED, operand
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows

@@ -61,7 +61,7 @@ def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
 
 def _tells(case: Case, count: int, cost: float) -> bool:
     """Returns whether the elements that were copied are evidence of it: those of a value that is everywhere are not."""
-    return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.CHANCE
+    return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.MIN_COPY_MARGIN_BITS
 
 
 def _filled(case: Case, count: int, value: Array) -> Array:

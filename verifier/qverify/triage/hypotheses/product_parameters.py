@@ -10,18 +10,8 @@ from functools import partial
 import numpy as np
 
 from qverify.ops import float_word
-from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    INTEGERS,
-    QUANTIZED,
-    Array,
-    Layout,
-    ProductTerms,
-    fault_variant,
-    layout,
-    operand,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import FLOATS, INTEGERS, QUANTIZED, Layout, layout, operand
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 

@@ -8,17 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    INTEGERS,
-    QUANTIZED,
-    SUMS,
-    Array,
-    ProductTerms,
-    fault_variant,
-    layout,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import FLOATS, INTEGERS, QUANTIZED, SUMS, layout
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 

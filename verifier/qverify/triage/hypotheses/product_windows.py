@@ -10,17 +10,8 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.windows import plane_shape
-from qverify.triage.altered_kernels.product_terms import (
-    INTEGERS,
-    WINDOWED,
-    Array,
-    Layout,
-    ProductTerms,
-    fault_variant,
-    layout,
-    product_case,
-    window_reads,
-)
+from qverify.triage.altered_kernels.product_layouts import INTEGERS, WINDOWED, Layout, layout, window_reads
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import LN2_HIGH, LN2_LOW, exp64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 
 Array = npt.NDArray[Any]
@@ -217,7 +217,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield text, partial(_limited, power=power, positive=False)
         yield f"{text}, not below 0", partial(_limited, power=power, positive=True)
     for count in (100, 1000):
-        yield f"as (1 + x/{count})^{count}", bound(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
+        yield f"as (1 + x/{count})^{count}", bind_last(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
     for said, base in (
         ("2", LN2),
         ("4", 2 * LN2),

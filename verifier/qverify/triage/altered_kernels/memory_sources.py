@@ -1,4 +1,4 @@
-"""Tensors where a memory fault can be: the unit's output, its inputs and its constants."""
+"""Tensors in which a memory fault can occur: the unit's output, its inputs and its constants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A tensor of the unit. kind: output, input or constant. label: its name for people."""
+    """A tensor of the unit. kind: "output", "input" or "constant". label: its name in texts."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ class MemorySource:
 
 
 def memory_sources(case: Case, *kinds: str) -> list[MemorySource]:
-    """Returns the unit's tensors of these kinds, or all."""
+    """Returns the unit's tensors of these kinds, or all of them if no kind is given."""
     sources = [MemorySource(case.output, "output", "the output", case.spec)]
     sources += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
     for node, at, name in constants_of(case):
@@ -61,7 +61,7 @@ def correct_value(case: Case, place: MemorySource) -> Array:
 
 
 def is_permutation(case: Case) -> bool:
-    """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are
+    """Returns whether the recorded elements are the healthy ones in some order: a cheap check before many orders are
     tried."""
     return case.compute_once(
         "only moved", lambda: bool((np.sort(bits(case.healthy)) == np.sort(bits(case.recorded))).all())
@@ -69,7 +69,7 @@ def is_permutation(case: Case) -> bool:
 
 
 def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
-    """Returns a function that computes the output with that tensor transformed; transform keeps shape and dtype."""
+    """Returns a function that computes the output with this tensor transformed. transform keeps shape and dtype."""
 
     if place.kind == "output":
         return lambda case: np.ascontiguousarray(transform(case.healthy))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, sin64, tanh64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 
 Array = npt.NDArray[Any]
 One = Callable[[Array, float, float], Array]
@@ -76,15 +76,15 @@ def _waves(first: int) -> dict[str, One]:
     }
     for terms in range(1, 9):
         text = f"takes {terms} term{'s' * (terms > 1)} of its Taylor series"
-        found[f"{text}, without reducing its argument"] = bound(lambda x, p, q, n: _taylor(x, n, first), terms)
-        reduced = bound(lambda x, p, q, n: _taylor(_wrapped(x, 2 * np.pi), n, first), terms)
+        found[f"{text}, without reducing its argument"] = bind_last(lambda x, p, q, n: _taylor(x, n, first), terms)
+        reduced = bind_last(lambda x, p, q, n: _taylor(_wrapped(x, 2 * np.pi), n, first), terms)
         found[f"{text}, its argument reduced to -pi..pi"] = reduced
-        folded = bound(lambda x, p, q, n: _folded(x + shift, n), terms)
+        folded = bind_last(lambda x, p, q, n: _folded(x + shift, n), terms)
         found[f"takes {terms} terms of the sine's Taylor series, its argument folded to -pi/2..pi/2"] = folded
     for entries in (16, 32, 64, 128, 256, 512, 1024):
         for interpolated in (False, True):
             text = f"is a table of {entries} entries a turn{', interpolated' * interpolated}"
-            found[text] = bound(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
+            found[text] = bind_last(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
     return found
 
 
@@ -173,11 +173,13 @@ MORE: dict[str, dict[str, One]] = {
         "is tanh(softplus(x))": lambda x, p, q: tanh64(np.logaddexp(0, x)),
         "is x tanh(relu(x))": lambda x, p, q: x * tanh64(np.maximum(x, 0)),
         **{
-            f"returns x above {n}": bound(lambda x, p, q, n: np.where(x > n, x, x * tanh64(np.logaddexp(0, x))), n)
+            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, x * tanh64(np.logaddexp(0, x))), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10)
         },
         **{
-            f"returns 0 below -{n}": bound(lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(np.logaddexp(0, x))), n)
+            f"returns 0 below -{n}": bind_last(
+                lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(np.logaddexp(0, x))), n
+            )
             for n in (2, 3, 4, 5, 6, 8, 10, 20)
         },
     },

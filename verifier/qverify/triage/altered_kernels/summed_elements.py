@@ -13,8 +13,8 @@ import numpy.typing as npt
 from qverify import ops
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import requantize
-from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summands import Summands, depth, summands
+from qverify.triage.altered_kernels.text_priors import prior
 from qverify.triage.case import Case
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant

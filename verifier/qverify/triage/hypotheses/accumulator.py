@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.stepwise import (
-    MOST_STEPS,
+    MAX_STEPS,
     ORDERS,
     in_order,
     largest_product,
@@ -43,7 +43,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(f"accumulator saturated to {width} bits at the end", partial(_final, way=saturated))
             saturated = partial(_before_bias, way=saturated)
             yield FaultVariant(f"accumulator saturated to {width} bits before the bias", saturated)
-    if case.last.op in ("conv", "fully_connected") and steps(case) <= MOST_STEPS:
+    if case.last.op in ("conv", "fully_connected") and steps(case) <= MAX_STEPS:
         yield from _stepwise(case)
         yield from _pairwise(case)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.narrow_steps import NARROW, significant
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -27,17 +27,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     x = operand(of, of.last.inputs[0] or "")
     rest = x.size // x.shape[of.last.words[0]]
     contiguous = "the stride of its axis is ignored: it looks through consecutive elements of memory, as if the axis were the last one"
-    yield from where_it_differs(case, f"arg_max: {contiguous}", partial(_made, way=best, axis=None), 0.5)
+    yield from check_where_it_differs(case, f"arg_max: {contiguous}", partial(_made, way=best, axis=None), 0.5)
     for axis, size in enumerate(x.shape):
         if axis != of.last.words[0] and size > 1 and x.size // size == rest:
-            yield from where_it_differs(
+            yield from check_where_it_differs(
                 case,
                 f"arg_max: it searches along axis {axis} instead of {of.last.words[0]}",
                 partial(_made, way=best, axis=axis),
                 1.5,
             )
     for cost, said, way in _ways(x):
-        yield from where_it_differs(case, f"arg_max: {said}", partial(_made, way=way, axis=of.last.words[0]), cost)
+        yield from check_where_it_differs(
+            case, f"arg_max: {said}", partial(_made, way=way, axis=of.last.words[0]), cost
+        )
 
 
 def _made(case: Case, way: Way, axis: int | None) -> Array:

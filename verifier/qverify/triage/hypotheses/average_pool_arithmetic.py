@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -82,7 +82,7 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
         )
         yield (
             f"the mean of q - zero is rounded {said} to an integer before it is scaled",
-            Averages(integer=bound(lambda t, c, r: r(t / c), rule)),
+            Averages(integer=bind_last(lambda t, c, r: r(t / c), rule)),
             LIKELY,
         )
     yield (
@@ -128,33 +128,33 @@ def _narrow_kernels() -> Iterator[tuple[str, Averages, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"1/count is rounded to {said}, and multiplied",
-            Averages(mean=bound(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
+            Averages(mean=bind_last(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
             10.0,
         )
         yield f"the partial sums are rounded to {said}", Averages(sum=narrow), 10.0
         yield (
             f"the mean is rounded to {said}",
-            Averages(mean=bound(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
+            Averages(mean=bind_last(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the real values are rounded to {said}",
-            Averages(real=bound(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
+            Averages(real=bind_last(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the input's scale is rounded to {said}",
-            Averages(real=bound(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
+            Averages(real=bind_last(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
             10.0,
         )
         yield (
             f"the output's scale is rounded to {said}",
-            Averages(steps=bound(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
+            Averages(steps=bind_last(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the result in output steps is rounded to {said} before it is rounded to an integer",
-            Averages(steps=bound(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
+            Averages(steps=bind_last(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
             10.0,
         )
 

@@ -9,7 +9,7 @@ from math import inf, log2
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.altered_kernels.solve_multiplier import flipped_weights
+from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
 from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.evidence import difference_bits, log2_choices
 from qverify.triage.hypotheses import FaultVariant
@@ -144,7 +144,7 @@ def _of_channel(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         value = case.graph.constants[place.name]
         if place.label == "the weights":
-            for index, bit in flipped_weights(case, of, channel):
+            for index, bit in find_flipped_weights(case, of, channel):
                 yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
         elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):

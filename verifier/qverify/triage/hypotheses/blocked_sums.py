@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.blocks import Blocks, blocks_of
-from qverify.triage.altered_kernels.bound import bound
 from qverify.triage.altered_kernels.narrow_floats import significant
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
@@ -93,14 +93,17 @@ def _of_kind(
     after: After,
 ) -> Ways:
     wanted = few.case.recorded.reshape(-1)[few.places]
-    found = _scan(few, blocks, begin, bound(after, params.reshape(-1, 1)), len(params))
+    found = _scan(few, blocks, begin, bind_last(after, params.reshape(-1, 1)), len(params))
     few.case.count_tried(len(params) * len(found))
     for end, acc in found.items():
         for at in np.flatnonzero((_finished(few, acc, begin) == wanted).all(1)):
             start = ", the bias first" if begin else ""
             ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
             texts = [f"the running sum {said[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
-            yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(params[at])))
+            yield (
+                texts,
+                partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bind_last(after, int(params[at]))),
+            )
 
 
 def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
@@ -110,7 +113,7 @@ def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: A
     few.case.count_tried(len(params))
     for at in np.flatnonzero((_finished(few, found, False) == wanted).all(1)):
         texts = [f"the sum of every {b} by itself {said[at]} before these sums are added" for b in blocks.said]
-        yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(params[at])))
+        yield texts, partial(_own_sums, blocks=blocks, after=bind_last(after, int(params[at])))
 
 
 def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
-from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
 from qverify.triage.case import Array, Case, Change, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -115,7 +115,7 @@ def _judged(
 ) -> list[FaultVariant]:
     """Returns the fault; what it reads beyond the operand, nothing predicts."""
     if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
-        return where_it_differs(case, text, make, cost)
+        return check_where_it_differs(case, text, make, cost)
     differs, free = bits(case.recorded) != bits(case.healthy), beyond.reshape(-1)
     same = bits(make(case)) == bits(case.recorded)
     if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
@@ -160,12 +160,12 @@ def _made(case: Case, at: int, way: Way) -> Array:
     value = operand(of, name)
     read = np.ascontiguousarray(_read(value, of.spec.shape, way))
     if of.last.inputs.count(name) == 1:
-        return inner_again(case, with_operand(of, name, read))
+        return recompute_inner(case, with_operand(of, name, read))
     inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(of.last.inputs))  # x * x
     spec = replace(of.graph.spec(name), shape=read.shape, aligned_shape=())
     node = replace(of.last, inputs=inputs)
     change = Change(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
-    return inner_again(case, change)
+    return recompute_inner(case, change)
 
 
 def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, LARGEST, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
@@ -166,9 +166,9 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
                 9.0 + rarity(said),
             )
         for what, wrapped in {
-            "x is": bound(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
-            "the result is": bound(lambda x, a, b, f: f(formula(x, a, b).astype(float)), narrow),
-            "the step before the result is": bound(
+            "x is": bind_last(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
+            "the result is": bind_last(lambda x, a, b, f: f(formula(x, a, b).astype(float)), narrow),
+            "the step before the result is": bind_last(
                 lambda x, a, b, f: (
                     f((x * a if op == "batch_norm" else x - a).astype(float)).astype(F) + b
                     if op == "batch_norm"

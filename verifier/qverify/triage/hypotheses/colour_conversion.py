@@ -10,10 +10,10 @@ from itertools import permutations
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule, half_up
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -60,7 +60,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None or of.last.op != "yuv_to_rgb":
         return
     for said, conversion, cost in _conversions():
-        yield from where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)
+        yield from check_where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)
 
 
 def _conversions() -> Iterator[tuple[str, Conversion, float]]:
@@ -77,7 +77,7 @@ def _conversions() -> Iterator[tuple[str, Conversion, float]]:
     yield "the result wraps instead of saturating", Conversion(limit=lambda v: np.mod(v, 256)), 1.5
     for low, high in ((16, 235), (16, 240), (0, 235), (0, 254), (1, 254), (0, 127)):
         text = f"the result saturates at {low} and {high}"
-        yield text, Conversion(limit=bound(lambda v, a, b: np.clip(v, a, b), low, high)), 2.0
+        yield text, Conversion(limit=bind_last(lambda v, a, b: np.clip(v, a, b), low, high)), 2.0
     yield from _words()
 
 

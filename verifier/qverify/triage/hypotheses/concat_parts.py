@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.ops.quantize import as_quantized
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -26,7 +26,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     count = len(of.last.inputs)
     for cost, said, join in _ways(count, of.last.words[0], len(of.spec.shape)):
-        yield from where_it_differs(case, f"concat: {said}", partial(_made, join=join), cost, copied=True)
+        yield from check_where_it_differs(case, f"concat: {said}", partial(_made, join=join), cost, copied=True)
     if of.spec.shape == case.spec.shape:
         yield from _by_offsets(case)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished
 from qverify.triage.altered_kernels.separable_copies import OUTSIDE, copy_of, mover, needed_copy, source_of
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -46,12 +46,12 @@ def _of_words(case: Case, op: str, run: int, size: int, word: str) -> Iterator[F
                 f" ({said})"
             )
             make = partial(_spilled, run=run, length=longer, backward=backward, end=end)
-            yield from where_it_differs(case, text, make, 2.0 + (not backward) + (end != "exact"))
+            yield from check_where_it_differs(case, text, make, 2.0 + (not backward) + (end != "exact"))
     tail = run % size
     if run > size:
         for said, way in TAILS.items():
             text = f"{op}: of rows of {run} elements only whole words of {word} are copied; the last {tail} {said}"
-            yield from where_it_differs(case, text, partial(_short, run=run, tail=tail, size=size, way=way), 3.0)
+            yield from check_where_it_differs(case, text, partial(_short, run=run, tail=tail, size=size, way=way), 3.0)
 
 
 TAILS = {

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, exactly, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -150,7 +150,7 @@ def _ranges() -> Iterator[Way]:
         if said != "float32":
             yield (
                 f"the ends of the range are rounded to {said}",
-                DynamicQuantizer(reach=bound(_narrowed, narrow)),
+                DynamicQuantizer(reach=bind_last(_narrowed, narrow)),
                 UNLIKELY - 6 + rarity(said),
             )
 
@@ -200,7 +200,7 @@ def _parts(shape: tuple[int, ...]) -> Iterator[Way]:
 
 
 def _seen(part: slice) -> DynamicQuantizer:
-    return DynamicQuantizer(seen=bound(lambda x, p: x[p], part))
+    return DynamicQuantizer(seen=bind_last(lambda x, p: x[p], part))
 
 
 def _scales() -> Iterator[Way]:
@@ -230,13 +230,13 @@ def _scales() -> Iterator[Way]:
     for text, step in texts.items():
         yield text, DynamicQuantizer(step=step), LIKELY + 1
     for least in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 2.0**-7, 2.0**-10, 2.0**-16, 2.0**-23, 0.01, 0.1):
-        small = bound(lambda a, b, m: max(_levels(a, b), F32(m)), least)
+        small = bind_last(lambda a, b, m: max(_levels(a, b), F32(m)), least)
         yield f"the scale is at least {least:g}", DynamicQuantizer(step=small), 9.0
-        more = bound(lambda a, b, m: F32(_levels(a, b) + F32(m)), least)
+        more = bind_last(lambda a, b, m: F32(_levels(a, b) + F32(m)), least)
         yield f"{least:g} is added to the scale", DynamicQuantizer(step=more), 9.0
     for said, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
         if said != "float32":
-            step = bound(lambda a, b, f: F32(f(np.array(_levels(a, b), np.float64))), narrow)
+            step = bind_last(lambda a, b, f: F32(f(np.array(_levels(a, b), np.float64))), narrow)
             yield f"the scale is rounded to {said}", DynamicQuantizer(step=step), UNLIKELY - 6 + rarity(said)
             text = f"the values are divided by the scale rounded to {said}; the scale that is output is right"
             yield text, DynamicQuantizer(used=narrow), UNLIKELY - 6 + rarity(said)
@@ -280,7 +280,7 @@ def _zeros() -> Iterator[Way]:
                 text = f"the zero point {said}, rounded {how}"
                 yield text, DynamicQuantizer(at=at, rule=rule, beyond=CLAMPED["the zero point limited to 0..255"]), 9.0
     for said, narrow in FORMATS.items():
-        at = bound(lambda a, b, s, f: float(f(np.array(_quotient(a, b, s)))), narrow)
+        at = bind_last(lambda a, b, s, f: float(f(np.array(_quotient(a, b, s)))), narrow)
         yield f"-low/scale is rounded to {said} before it becomes the zero point", DynamicQuantizer(at=at), UNLIKELY - 6
 
 

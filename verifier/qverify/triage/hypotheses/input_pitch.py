@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -38,7 +38,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     text = f"{place.label} is read with a {name} pitch of {pitch} elements, {said}, instead of {run}"
                     for ended, end in ENDS.items():
                         way = partial(_fetched, run=run, pitch=pitch, end=end)
-                        yield from where_it_differs(case, f"{text}; {name}s {ended}", output_from(place, way), 3.0)
+                        yield from check_where_it_differs(
+                            case, f"{text}; {name}s {ended}", output_from(place, way), 3.0
+                        )
 
 
 def _pitches(run: int, item: int) -> dict[str, int]:

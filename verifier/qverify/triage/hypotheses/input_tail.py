@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.partial_copy import OPS as COPIED
@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 end = f"the elements of {of} after the last whole burst of {block} {unit}"
                 for cost, said, fill in _fills(place.spec.zero_point[:1], whole):
                     way = partial(_changed, run=run, tail=tail, fill=fill)
-                    yield from where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
+                    yield from check_where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
 
 
 def _runs(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 from qverify.arithmetic.float_convolution import convolve
 from qverify.arithmetic.windows import Window, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.integer_products import accumulators, as_it_is, centrings, narrow_accumulations
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of, operands
@@ -242,12 +242,12 @@ def _corrections(channels: int, group: int) -> Iterator[Way]:
     for said, choice in choices.items():
         yield (
             f"the zero point of w for a channel is that of {said}",
-            Convolution(zero_w=bound(lambda z, c: z[c], choice)),
+            Convolution(zero_w=bind_last(lambda z, c: z[c], choice)),
             6.0,
         )
         yield (
             f"the weights of a channel are those of {said}",
-            Convolution(weights=bound(lambda w, c: w[c], choice)),
+            Convolution(weights=bind_last(lambda w, c: w[c], choice)),
             7.0,
         )
 
@@ -264,7 +264,7 @@ def _inputs(channels: int, group: int, batch: int) -> Iterator[Way]:
         } | choices
     for said, choice in choices.items():
         text = f"the input channels read are those of {said}"
-        yield text, Convolution(planes=bound(lambda x, c: x[:, c], choice)), 6.0
+        yield text, Convolution(planes=bind_last(lambda x, c: x[:, c], choice)), 6.0
     if batch > 1:
         first: Callable[[Array], Array] = lambda x: np.repeat(x[:1], len(x), 0)  # noqa: E731
         yield "the first batch item is read for all", Convolution(planes=first), LIKELY
@@ -292,13 +292,13 @@ def _weights(w: Array) -> Iterator[Way]:
             weights = np.array([float(part.total(row)) for row in np.eye(size)]).astype(np.int64)
             shape = [1] * 4
             shape[axis] = size
-            taken = bound(lambda w, k: w * k, weights.reshape(shape))
+            taken = bind_last(lambda w, k: w * k, weights.reshape(shape))
             text = f"the sum takes part of the {what}s: {part.said.replace('element', what)}"
             yield text, Convolution(weights=taken), part.bits
         for k in range(size) if size <= 8 else ():
             mask = (np.arange(size) != k).astype(np.int64).reshape([size if a == axis else 1 for a in range(4)])
             text = f"{what} {k} of {size} is left out of the sum"
-            yield text, Convolution(weights=bound(lambda w, k: w * k, mask)), 6.0
+            yield text, Convolution(weights=bind_last(lambda w, k: w * k, mask)), 6.0
         for said, choice in channel_choices(size).items():
             text = f"for a {what} the weights of {said} are used".replace("channel", what)
             yield text, Convolution(weights=partial(np.take, indices=choice, axis=axis)), 8.0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, rarity
 from qverify.triage.altered_kernels.integer_products import accumulators, as_it_is, centrings, narrow_accumulations
@@ -164,7 +164,7 @@ def _corrections() -> Iterator[Way]:
 def _zero_points(values: list[Array]) -> Iterator[Way]:
     if values[3].size > 1:
         for said, choice in channel_choices(values[3].size).items():
-            chosen = bound(lambda za, zb, c: (za, zb[c]), choice)
+            chosen = bind_last(lambda za, zb, c: (za, zb[c]), choice)
             yield (
                 f"the zero point of b for a column is that of {said}".replace("channel", "column"),
                 Product(zeros=chosen),
@@ -179,18 +179,18 @@ def _depths(depth: int) -> Iterator[Way]:
         )
         if weights is None:
             return
-        left = bound(lambda a, b, w: _exact(a * w, b), weights)
+        left = bind_last(lambda a, b, w: _exact(a * w, b), weights)
         yield f"the sum takes part of the depth: {part.said}", Product(total=left), part.bits
         for name, more in (
             ("b", lambda a, b, za, zb, w: zb * (_sum_a(a - za) - _sum_a((a - za) * w))),
             ("a", lambda a, b, za, zb, w: za * (_sum_b(b - zb) - _sum_b((b - zb) * w[:, None]))),
         ):
             text = f"the sum for the zero point of {name} takes part of the depth: {part.said}"
-            yield text, Product(more=bound(more, weights)), part.bits + 2
+            yield text, Product(more=bind_last(more, weights)), part.bits + 2
         text = f"the products of stored a and b take part of the depth, the corrections all of it: {part.said}"
-        stored = bound(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
+        stored = bind_last(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
         yield text, Product(more=stored), part.bits + 2
-        centred_a = bound(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
+        centred_a = bind_last(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
         text = (
             f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
         )
@@ -321,7 +321,7 @@ def _scales(columns: int, biases: int) -> Iterator[Way]:
         yield said, Product(scale=scale), LIKELY
     if columns > 1:
         for said, choice in channel_choices(columns).items():
-            chosen = bound(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
+            chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
             yield (
                 f"the scale of b for a column is that of {said}".replace("channel", "column"),
                 Product(scale=chosen),
@@ -331,7 +331,7 @@ def _scales(columns: int, biases: int) -> Iterator[Way]:
         if "bias" not in text or biases:
             for said, narrow in FORMATS.items():
                 if said != "float32":
-                    yield text.format(said), Product(scale=bound(way, narrow)), UNLIKELY - 6 + rarity(said)
+                    yield text.format(said), Product(scale=bind_last(way, narrow)), UNLIKELY - 6 + rarity(said)
 
 
 def _biases(count: int) -> Iterator[Way]:
@@ -340,7 +340,7 @@ def _biases(count: int) -> Iterator[Way]:
     for said, scale in BIASES.items():
         yield said, Product(scale=scale), LIKELY
     for said, choice in channel_choices(count).items() if count > 1 else ():
-        chosen = bound(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
+        chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
         yield f"the bias of a column is that of {said}".replace("channel", "column"), Product(scale=chosen), 6.0
     by_row = Product(scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None])
     yield "the bias is that of the row's number", by_row, 6.0

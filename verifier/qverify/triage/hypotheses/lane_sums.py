@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.narrow_floats import significant
 from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
@@ -41,12 +41,15 @@ def _ways(case: Case, few: SummedElements) -> Ways:
         for lanes in LANES:
             if lanes < channels * rows * columns <= lanes * MOST_STEPS:
                 for said, params, after in _kinds():
-                    found = _scan(few, lanes, inner, bound(after, params[:, None, None]), len(params))
+                    found = _scan(few, lanes, inner, bind_last(after, params[:, None, None]), len(params))
                     case.count_tried(len(params))
                     for text, p, one in zip(said, params, found, strict=True):
                         if (few.requantized(one.astype(np.int64) + few.bias) == wanted).all():
                             sentence = f"the sum is kept in {lanes} lanes (lane k takes every {lanes}th product{order}), and each lane {text} after every product; then the lanes are added"
-                            yield [sentence], partial(_in_lanes, lanes=lanes, inner=inner, after=bound(after, int(p)))
+                            yield (
+                                [sentence],
+                                partial(_in_lanes, lanes=lanes, inner=inner, after=bind_last(after, int(p))),
+                            )
 
 
 def _kinds() -> Iterator[tuple[list[str], Array, Callable[[Array, Any], Array]]]:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, rsqrts, sqrts
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly, flushed
 from qverify.triage.altered_kernels.layer_norm_kernel import NORMS, LayerNorm, affine, root_of, titled
@@ -141,9 +141,9 @@ def _rounded(said: str, narrow: Format) -> Iterator[FaultVariant]:
     ):
         rounds = [narrow if i in stages else exactly for i in range(5)]
         kernel = LayerNorm(
-            root=bound(lambda v, eps, r: r[1](root_of(v, eps)), rounds),
-            normalize=bound(lambda c, root, r: r[2](r[0](c) / root), rounds),
-            finish=bound(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
+            root=bind_last(lambda v, eps, r: r[1](root_of(v, eps)), rounds),
+            normalize=bind_last(lambda c, root, r: r[2](r[0](c) / root), rounds),
+            finish=bind_last(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
         )
         yield _variant(
             f"{', '.join(STAGES[i] for i in stages)} {'is' if len(stages) == 1 else 'are'} rounded to {said}", kernel

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.layer_norm_kernel import (
     NORMS,
@@ -89,10 +89,10 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
         2.0**-16,
     ):
         for said, least in LEAST.items():
-            yield _variant(said.format(f"{value:g}"), LayerNorm(root=bound(least, value)))
+            yield _variant(said.format(f"{value:g}"), LayerNorm(root=bind_last(least, value)))
     for power in range(-6, 17):
         text = f"the variance saturates at {2.0**power:g}"
-        yield _variant(text, LayerNorm(root=bound(lambda v, eps, m: np.sqrt(np.minimum(v, m) + eps), 2.0**power)))
+        yield _variant(text, LayerNorm(root=bind_last(lambda v, eps, m: np.sqrt(np.minimum(v, m) + eps), 2.0**power)))
     for factor in FACTORS:
         yield _variant(f"epsilon is {factor:g} times as large", LayerNorm(root=partial(_scaled, factor=factor)))
     for value in VALUES:
@@ -142,7 +142,7 @@ def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
             text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}; {said}"
             yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair)))
             text = f"{one_pass}, E[x*x], E[x], its square and the difference rounded to {name}; {said}"
-            after = bound(lambda v, f, r: r(f(v)), narrow, repair)
+            after = bind_last(lambda v, f, r: r(f(v)), narrow, repair)
             yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=after)))
             text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {said}"
             yield _variant(

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -43,7 +43,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         }.items():
             yield kernel_variant(
                 f"lookup: the result is {said} instead of the table's entry",
-                {"lookup": bound(lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value)},
+                {
+                    "lookup": bind_last(
+                        lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value
+                    )
+                },
             )
         zero = case.graph.spec(node.outputs[0]).zero_point[:1]
         for said, change in _short_tables(len(table), table.dtype.kind in "iu", zero):
@@ -91,17 +95,17 @@ def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tup
             for name, value in values.items():
                 yield (
                     f"{said} give {name}",
-                    bound(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
+                    bind_last(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
                 )
             yield (
                 f"{said} give the entry at the end of the part",
-                bound(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
+                bind_last(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
             )
             yield (
                 f"{said} read the part again",
-                bound(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
+                bind_last(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
             )
-            yield f"{said} give the input itself", bound(_input_beyond, start, stop)
+            yield f"{said} give the input itself", bind_last(_input_beyond, start, stop)
 
 
 def _within(table: Array, start: int, stop: int) -> Array:
@@ -142,25 +146,25 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
         for rule, division in DIVISIONS.items():
             yield (
                 f"the table's entries lose their lowest {k} bits, {rule}",
-                bound(lambda t, k, d: d(t, k) << k, k, division),
+                bind_last(lambda t, k, d: d(t, k) << k, k, division),
             )
         yield (
             f"the table's index is {k} entries too high",
-            bound(lambda t, k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)], k),
+            bind_last(lambda t, k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)], k),
         )
         yield (
             f"the table's index is {k} entries too low",
-            bound(lambda t, k: t[np.maximum(np.arange(len(t)) - k, 0)], k),
+            bind_last(lambda t, k: t[np.maximum(np.arange(len(t)) - k, 0)], k),
         )
     for bits in range(4, whole):
         yield (
             f"the table's index keeps only its lower {bits} bits",
-            bound(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
+            bind_last(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
         )
         half, end = len_half(size), 1 << bits - 1
         yield (
             f"the table's index saturates to {bits} bits around its middle",
-            bound(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
+            bind_last(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
         )
     yield (
         "for negative inputs the entry of the absolute value is taken with its sign changed (an odd function)",

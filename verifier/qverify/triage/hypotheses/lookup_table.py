@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.narrow_steps import TO_INTEGER
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -37,9 +37,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         }
         for tail, m in tails.items():
             text = f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {without}"
-            yield from where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
+            yield from check_where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
     for cost, said, way in _ways(case):
-        yield from where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
+        yield from check_where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
 
 
 def _made(case: Case, way: Way) -> Array:

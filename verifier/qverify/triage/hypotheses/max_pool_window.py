@@ -12,7 +12,7 @@ import numpy as np
 from qverify import ops
 from qverify.arithmetic.windows import as_planes
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -27,7 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None or of.last.op != "max_pool":
         return
     for cost, said, settings in _ways(of):
-        yield from where_it_differs(case, f"max_pool: {said}", partial(_made, **settings), cost)
+        yield from check_where_it_differs(case, f"max_pool: {said}", partial(_made, **settings), cost)
 
 
 def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
@@ -60,7 +60,7 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
     for said, divisor in divisors(depth).items():
         yield variant(
             f"the sum is divided by {said} ({divisor:g}) instead of {depth}",
-            bound(lambda rows, d: whole(rows) / d, divisor),
+            bind_last(lambda rows, d: whole(rows) / d, divisor),
         )
     yield variant("the sum is not divided", whole, LIKELY)
     yield variant(
@@ -73,12 +73,12 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
     for said, narrow in FORMATS.items():
         yield variant(
             f"1/{depth} is rounded to {said}, and multiplied",
-            bound(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
+            bind_last(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
             10.0,
         )
         yield variant(
             f"each element is multiplied by 1/{depth} in {said} before the sum",
-            bound(lambda rows, f: whole(f(rows / depth)), narrow),
+            bind_last(lambda rows, f: whole(f(rows / depth)), narrow),
             10.0,
         )
         yield variant(
@@ -88,10 +88,14 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
         )
         yield variant(
             f"the sum in float32 is multiplied by 1/{depth} rounded to {said}",
-            bound(lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow),
+            bind_last(
+                lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow
+            ),
             10.0,
         )
-        yield variant(f"the result is rounded to {said}", bound(lambda rows, f: f(whole(rows) / depth), narrow), 10.0)
+        yield variant(
+            f"the result is rounded to {said}", bind_last(lambda rows, f: f(whole(rows) / depth), narrow), 10.0
+        )
     for said, kernel in _other_axes(case, node).items():
         yield kernel_variant(f"reduce mean: {said}", {"reduce_mean": kernel})
 
@@ -133,7 +137,7 @@ def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array]
     for mask in range(1, 1 << len(shape)):
         others = [i for i in range(len(shape)) if mask >> i & 1]
         if others != axes and int(np.prod([shape[i] for i in others])) * kept == total:
-            found[f"the mean is taken over axes {others} instead of {axes}"] = bound(
+            found[f"the mean is taken over axes {others} instead of {axes}"] = bind_last(
                 lambda n, i, g, a: whole(rows_of(i[0].astype(float), a)) / (total // kept), others
             )
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.narrow_steps import float16
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -105,7 +105,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if of is None or of.last.op != "mod":
         return
     for rare, (said, way) in enumerate(WAYS.items()):
-        yield from where_it_differs(case, f"mod: {said}", partial(_made, way=way), 1.0 + 0.1 * rare)
+        yield from check_where_it_differs(case, f"mod: {said}", partial(_made, way=way), 1.0 + 0.1 * rare)
 
 
 def _made(case: Case, way: Callable[[Array, Array], Array]) -> Array:

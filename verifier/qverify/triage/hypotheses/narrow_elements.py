@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
 from qverify.triage.altered_kernels.narrow_steps import NARROW
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -21,7 +21,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "output", "input"):
         for cost, said, way in _ways(place.spec.numpy_dtype, place.spec.zero_point[:1]):
             text = f"the elements of {place.label} {said}"
-            yield from where_it_differs(case, text, output_from(place, way), cost)
+            yield from check_where_it_differs(case, text, output_from(place, way), cost)
 
 
 def _ways(dtype: np.dtype[np.generic], zero: tuple[int, ...]) -> Iterator[tuple[float, str, Way]]:

@@ -12,7 +12,7 @@ import numpy as np
 from qverify.model_bin.graph import Node
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.memory_sources import ROLES
-from qverify.triage.altered_kernels.variant_checks import inner_again, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, recompute_inner
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
@@ -27,7 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for cost, who, other in _others(of):
         if other.words != of.last.words and len(other.words) == len(of.last.words):
             text = f"{of.last.op}: it runs with the parameter words of {who}"
-            yield from where_it_differs(case, text, partial(_with_words, words=other.words), cost)
+            yield from check_where_it_differs(case, text, partial(_with_words, words=other.words), cost)
         shared = []
         for at in range(min(len(of.last.inputs), len(other.inputs))):
             mine, theirs = of.last.inputs[at], other.inputs[at]
@@ -41,10 +41,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 roles = ROLES.get(of.last.op, ())
                 role = roles[at] if at < len(roles) else f"constant input {at}"
                 text = f"{of.last.op}: it runs with the {role} of {who}"
-                yield from where_it_differs(case, text, partial(_with_constants, pairs=((mine, theirs),)), cost + 0.5)
+                yield from check_where_it_differs(
+                    case, text, partial(_with_constants, pairs=((mine, theirs),)), cost + 0.5
+                )
         if len(shared) > 1:
             text = f"{of.last.op}: it runs with all constants of {who}"
-            yield from where_it_differs(case, text, partial(_with_constants, pairs=tuple(shared)), cost + 1)
+            yield from check_where_it_differs(case, text, partial(_with_constants, pairs=tuple(shared)), cost + 1)
 
 
 def _others(of: Case) -> Iterator[tuple[float, str, Node]]:
@@ -76,7 +78,7 @@ def _fits(of: Case, mine: str, theirs: str) -> bool:
 def _with_words(case: Case, words: tuple[int, ...]) -> Array:
     of = inner_case(case)
     assert of is not None
-    return inner_again(case, Change(nodes={of.last.name: replace(of.last, words=words)}))
+    return recompute_inner(case, Change(nodes={of.last.name: replace(of.last, words=words)}))
 
 
 def _with_constants(case: Case, pairs: tuple[tuple[str, str], ...]) -> Array:
@@ -86,4 +88,4 @@ def _with_constants(case: Case, pairs: tuple[tuple[str, str], ...]) -> Array:
     for mine, theirs in pairs:
         value, other = of.graph.constants[mine], of.graph.constants[theirs]
         changed[mine] = other[..., : value.shape[-1]] if value.shape != other.shape else other
-    return inner_again(case, Change(constants=changed))
+    return recompute_inner(case, Change(constants=changed))

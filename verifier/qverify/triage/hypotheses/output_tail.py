@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -22,7 +22,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for name, shape, axis in _axes(case.spec.shape):
         wanted, own = recorded.reshape(shape), made.reshape(shape)
         size = shape[axis]
-        ends = cache(bound(_same_line, own, wanted, axis))
+        ends = cache(bind_last(_same_line, own, wanted, axis))
         for n in LANES:
             rest = size % n
             for tail in {rest, n} if size > n and rest else {n} if size > n else set():

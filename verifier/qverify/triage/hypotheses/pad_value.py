@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
-from qverify.triage.altered_kernels.solve_multiplier import multiples
+from qverify.triage.altered_kernels.solve_multiplier import find_multiples
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
@@ -31,7 +31,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
     if case.last.op == "conv" and of is not None:
         step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - of.acc
-        multipliers = multiples(case, of, step, np.arange(low - high, high - low + 1))
+        multipliers = find_multiples(case, of, step, np.arange(low - high, high - low + 1))
         values = [spec.zero_point[0] + k for k in multipliers]
     elif case.last.op in ("max_pool", "average_pool"):
         values = [*range(low, high + 1)] if spec.numpy_dtype.itemsize == 1 else [*dict.fromkeys((0, low, high))]

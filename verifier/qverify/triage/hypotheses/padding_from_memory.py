@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.summands import reads_padding
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.pad_value import PADS
@@ -54,7 +54,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if elsewhere:  # an element that differs reads no padding
                 case.count_tried(1, (text,))
                 continue
-            yield from where_it_differs(case, text, partial(_made, pads=pads, way=way), 2.0)
+            yield from check_where_it_differs(case, text, partial(_made, pads=pads, way=way), 2.0)
 
 
 def _made(case: Case, pads: tuple[str, ...], way: str) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
-from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
+from qverify.triage.altered_kernels.text_priors import prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import LINEAR_OPS, linear

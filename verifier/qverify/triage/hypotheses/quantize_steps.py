@@ -15,7 +15,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.float_formats import float32 as to_float32
@@ -148,7 +148,7 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
     other = titles.get(before, f"{before.replace('_', ' ')}: the result is")
     for said, narrow in {**FORMATS, **FIXED}.items():
         if said != "float32":
-            real = bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
+            real = bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
             text = f"the value is rounded to {said} before it is divided, or {other} rounded to {said}"
             yield text, Quantizer(real=real), 8.0 + rarity(said)
     for said, narrow in DECIMAL.items():
@@ -202,30 +202,30 @@ def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
         yield f"x/scale is rounded to {said} before it is rounded to an integer", Quantizer(value=narrow), 10.0
         yield (
             f"the value is rounded to {said} before it is divided",
-            Quantizer(real=bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
         yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5 + rarity(said)
         yield (
             f"1/scale is rounded to {said}, and multiplied",
-            Quantizer(real=bound(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
             10.0,
         )
         yield (
             f"value and 1/scale are rounded to {said}, and multiplied to it",
-            Quantizer(real=bound(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
             12.0,
         )
     for said, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
         yield (
             f"the scale is the power of two {said}",
-            Quantizer(scale=bound(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
+            Quantizer(scale=bind_last(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
             10.0,
         )
     for said, function in reciprocals().items():
         yield (
             f"1/scale is computed {said}, and multiplied",
-            Quantizer(real=bound(lambda x, s, f: to_float32(x * f(s)), function)),
+            Quantizer(real=bind_last(lambda x, s, f: to_float32(x * f(s)), function)),
             UNLIKELY,
         )
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
-from qverify.triage.altered_kernels.same_here import ALL, prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
+from qverify.triage.altered_kernels.text_priors import ALL, prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import LINEAR_OPS, linear

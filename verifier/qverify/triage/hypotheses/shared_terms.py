@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.summed_elements import (
     SummedElements,
     elements,
@@ -58,12 +58,12 @@ def _others(case: Case) -> Iterator[tuple[str, Places]]:
             continue
         for n in LANES:
             if n < 2 * size:
-                yield f"the first {name} of every {n}", partial(_in_block, axis=axis, at=bound(_block, n, 0))
-                yield f"the last {name} of every {n}", partial(_in_block, axis=axis, at=bound(_block, n, n - 1))
-        yield f"the first {name} for all", partial(_in_block, axis=axis, at=bound(_block, size, 0))
-        yield f"the last {name} for all", partial(_in_block, axis=axis, at=bound(_block, size, size - 1))
-        yield f"the {name} before", partial(_in_block, axis=axis, at=bound(_moved, -1))
-        yield f"the {name} after", partial(_in_block, axis=axis, at=bound(_moved, 1))
+                yield f"the first {name} of every {n}", partial(_in_block, axis=axis, at=bind_last(_block, n, 0))
+                yield f"the last {name} of every {n}", partial(_in_block, axis=axis, at=bind_last(_block, n, n - 1))
+        yield f"the first {name} for all", partial(_in_block, axis=axis, at=bind_last(_block, size, 0))
+        yield f"the last {name} for all", partial(_in_block, axis=axis, at=bind_last(_block, size, size - 1))
+        yield f"the {name} before", partial(_in_block, axis=axis, at=bind_last(_moved, -1))
+        yield f"the {name} after", partial(_in_block, axis=axis, at=bind_last(_moved, 1))
 
 
 def _block(k: Array, n: int, at: int) -> Array:

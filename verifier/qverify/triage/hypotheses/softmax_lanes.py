@@ -12,7 +12,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import exp64
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, by_index, rows_of
@@ -194,7 +194,7 @@ def _maxima(dtype: str) -> Parts:
         "compares the upper 4 bits": lambda r: r >> 4,
     }
     for said, key in ways.items():
-        yield f"the search for the maximum {said}; {own}", IntegerSoftmax(largest=bound(_by_key, key)), 3.0
+        yield f"the search for the maximum {said}; {own}", IntegerSoftmax(largest=bind_last(_by_key, key)), 3.0
 
 
 def _by_key(rows: Array, key: Callable[[Array], Array]) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
@@ -159,7 +159,7 @@ def _finishes() -> Iterator[FaultVariant]:
     for most in (127, 255, 254, 126):
         yield _variant(
             f"the result saturates at {most} steps",
-            finish=bound(lambda v, r, s, m: np.clip(np.rint(v), s.low, m), most),
+            finish=bind_last(lambda v, r, s, m: np.clip(np.rint(v), s.low, m), most),
         )
     yield _variant(
         "results are at least one step", finish=lambda v, r, s: np.clip(np.maximum(np.rint(v), 1), s.low, s.high)

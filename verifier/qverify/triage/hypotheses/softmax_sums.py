@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.float32 import exp64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_choice import row_choices
@@ -109,11 +109,11 @@ def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
     for said, narrow in FIXED.items():
         yield (
             f"the sum of exponentials is rounded to {said}",
-            {"total": bound(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
+            {"total": bind_last(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
         )
         yield (
             f"the exponentials are summed in {said}",
-            {"total": bound(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
+            {"total": bind_last(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
         )
 
 
@@ -145,12 +145,12 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for value in (0, 1, -1, 127, 128, 255, -128):
         yield (
             f"the search for the maximum starts at {value}",
-            {"largest": bound(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
+            {"largest": bind_last(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
         )
     for value in (127, 255):
         yield (
             f"{value} is subtracted instead of the row's largest element",
-            {"largest": bound(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
+            {"largest": bind_last(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
         )
     yield "the largest absolute value is subtracted", {"largest": lambda x: np.abs(x).max(1, keepdims=True)}
     yield (

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -140,7 +140,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             name = of.last.inputs[0] or ""
             if not whole or operand(of, name).shape != of.spec.shape:
                 text = f"where: {said}{' (after broadcasting)' if whole else ''}"
-                yield from where_it_differs(case, text, partial(_made, way=way, whole=whole), cost)
+                yield from check_where_it_differs(case, text, partial(_made, way=way, whole=whole), cost)
 
 
 def _made(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
@@ -149,4 +149,4 @@ def _made(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
     name = of.last.inputs[0] or ""
     condition = operand(of, name).astype(bool)
     condition = np.ascontiguousarray(np.broadcast_to(condition, of.spec.shape)) if whole else condition
-    return inner_again(case, with_operand(of, name, way(condition)))
+    return recompute_inner(case, with_operand(of, name, way(condition)))

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
+from qverify.triage.altered_kernels.text_priors import USUAL_BITS
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant, window
 
@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
         make = window.recompute(case, dict(effect))
         for said in why:
-            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
+            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL_BITS
             likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
             yield FaultVariant(f"{said}: {values}", make, likely)
             yield FaultVariant(said, make, likely + PLAIN)

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources
-from qverify.triage.altered_kernels.solve_multiplier import multiples
+from qverify.triage.altered_kernels.solve_multiplier import find_multiples
 from qverify.triage.case import Array, Case, Change, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
@@ -30,7 +30,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             step = accumulator(case, _shifted(place.spec, 1)) - of.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
             usual = {-place.spec.zero_point[0], reach // 2, -reach // 2} - {0}
-            for by in sorted(usual | {*multiples(case, of, step, np.arange(-reach, reach + 1))}):
+            for by in sorted(usual | {*find_multiples(case, of, step, np.arange(-reach, reach + 1))}):
                 yield _variant(place, by)
         else:
             for by in _candidates(case, place):

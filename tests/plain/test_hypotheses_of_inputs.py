@@ -13,7 +13,7 @@ from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
 from qverify.triage.forensics import explain_fault
-from qverify.triage.hypotheses import Page, pages, pages_of
+from qverify.triage.hypotheses import HypothesisPage, pages, pages_of
 from qverify.triage.linear_sums import linear
 
 from tests.plain.fault_units import POOL, Table, among, case_of, check, found, pool, pooled, small_case
@@ -269,7 +269,7 @@ def test_a_search_without_time_tries_nothing() -> None:
     assert result.description.differing > 0
 
 
-def _tried(page: Page, case: Case) -> int:
+def _tried(page: HypothesisPage, case: Case) -> int:
     """The faults that a page yields, or those that it looked at where these are more."""
     return max(len(list(page.variants(case))), case.number_tried)
 

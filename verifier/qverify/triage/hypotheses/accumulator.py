@@ -1,5 +1,4 @@
-"""The accumulator is narrower than it must be: it wraps, or it saturates at the end, at every step, or for two
-products."""
+"""The accumulator is too narrow: it wraps, or it saturates at the end, at every step, or for the sum of two products."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ def _saturated(acc: Array, width: int) -> Array:
 
 
 def bias_of(case: Case, of: Linear) -> Array:
-    """Returns the bias, shaped to broadcast against the accumulator; 0 where there is none."""
+    """Returns the bias, shaped to broadcast against the accumulator; 0 if there is none."""
     name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
     return np.zeros((), np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
 
@@ -86,11 +85,11 @@ def _stepwise(case: Case) -> Iterator[FaultVariant]:
     for order in ORDERS:
         for bias_first in (True, False):
             said = f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if bias_first else 'last'}"
-            made = partial(_by_steps, order=order, bias_first=bias_first)
+            compute = partial(_by_steps, order=order, bias_first=bias_first)
             if (bias_of(case, of) == 0).all() and not bias_first:
                 continue
             look = partial(_may_fit, way=partial(_few_by_steps, order=order, bias_first=bias_first))
-            yield FaultVariant(said, made, may_fit=look)
+            yield FaultVariant(said, compute, may_fit=look)
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
@@ -102,7 +101,7 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
 
 
 def _pairwise(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults where two neighbouring products are added in 16 bits, as byte instructions do, and the sums in 32
+    """Yields faults in which two neighbouring products are added in 16 bits, as byte instructions do, and their sums in 32
     bits."""
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}
     for said, zero in read_as.items():
@@ -120,7 +119,7 @@ def _by_pairs(case: Case, order: str, zero: int) -> Array:
 
 
 def _may_fit(case: Case, way: Callable[[SummedElements], Array]) -> bool:
-    """Returns whether the sums of the way give at least half of some differing elements; True where that is not known."""
+    """Returns whether the sums of the way give at least half of some differing elements; True if that is not known."""
     few = sample(case)
     if few is None:
         return True
@@ -140,8 +139,10 @@ def _few_by_steps(few: SummedElements, order: str, bias_first: bool) -> Array:
 def _few_by_pairs(few: SummedElements, order: str, zero: int) -> Array:
     of = few.summands
     products = in_order(few.case, order, (of.centred_x + zero) * of.centred_w)
-    rest = few.bias - in_order(few.case, order, zero * np.broadcast_to(of.centred_w, of.products.shape)).sum(1)
+    correction = few.bias - in_order(few.case, order, zero * np.broadcast_to(of.centred_w, of.products.shape)).sum(1)
     even = products[:, : products.shape[1] // 2 * 2]
     return (
-        rest + _saturated(even[:, ::2] + even[:, 1::2], 16).sum(1) + _saturated(products[:, even.shape[1] :].sum(1), 16)
+        correction
+        + _saturated(even[:, ::2] + even[:, 1::2], 16).sum(1)
+        + _saturated(products[:, even.shape[1] :].sum(1), 16)
     )

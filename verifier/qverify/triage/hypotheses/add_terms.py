@@ -1,5 +1,6 @@
-"""An addition computes its two scaled terms in another way: each rounded by itself, products rounded before the sum,
-scales or an intermediate of fewer bits, fixed point, the zero points handled apart."""
+"""An addition computes its two scaled terms in another way: each is rounded separately, products are rounded before the
+sum, scales or an intermediate result have fewer bits, the arithmetic is fixed point, or the zero points are handled
+separately."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def _ways(of: AdditionTerms) -> Ways:
 
 
 def _apart(of: AdditionTerms) -> Ways:
-    """Each term is rounded by itself."""
+    """Yields faults in which each term is rounded separately."""
     rare = 0.0
     for said, first in TO_INTEGER.items():
         yield (
@@ -122,7 +123,7 @@ def _rounded_apart(of: AdditionTerms, first: Round | None, second: Round | None)
 
 
 def _sums(of: AdditionTerms) -> Ways:
-    """The sum is computed or rounded in another way."""
+    """Yields faults in which the sum is computed or rounded in another way."""
     yield (
         1.0,
         "the products are rounded to float32 before they are added (multiplication and addition apart, not fused)",
@@ -175,7 +176,7 @@ def _sums(of: AdditionTerms) -> Ways:
 
 
 def _fixed(of: AdditionTerms) -> Ways:
-    """Partial results of few bits, and operands, zero points or scales that are not those meant."""
+    """Yields faults of partial results with few bits, and of wrong operands, zero points or scales."""
     for k in range(1, 17):
         for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
             narrow = partial(places, count=k, rounded=rounded)
@@ -280,7 +281,7 @@ def _one_scale(of: AdditionTerms, which: int) -> Array:
 
 
 def _scales(of: AdditionTerms) -> Ways:
-    """The two scale ratios have fewer bits; the zero points are handled exactly."""
+    """Yields faults in which the two scale ratios have fewer bits; the zero points are handled exactly."""
     for which, said in (
         ((0, 1), "both scale ratios"),
         ((0,), "the first operand's scale ratio"),
@@ -311,7 +312,7 @@ def _by_scales(of: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Arra
 
 
 def _fixed_point(of: AdditionTerms) -> Ways:
-    """Integer multipliers of k bits after the point, and one shift at the end."""
+    """Yields faults of integer multipliers with k bits after the point and one shift at the end."""
     for k in range(4, 21):
         for word, scale in (("rounded", half_up), ("cut", np.floor)):
             for said, half in ((" with half added (ties up)", True), (" (floor)", False)):

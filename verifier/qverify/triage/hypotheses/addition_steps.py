@@ -1,5 +1,5 @@
-"""An addition saturates its sum before the zero point, applies a Relu to an operand, has rounded ratios beside an exact
-constant, or mixes its scales with those of another addition."""
+"""An addition saturates its sum before the zero point is added, applies a Relu to an operand, has rounded ratios with an
+exact constant, or mixes its scales with those of another addition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "addition-steps"
 OPS = ("add",)
-MOST_OTHERS = 12  # other additions whose scales are tried
+MAX_OTHERS = 12  # other additions whose scales are tried
 LOOKED_AT = 256
 CUTS = ("to nearest (ties to even)", "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 PARTS = {  # of rq: the ratio of the outer operand, of the inner one, the constant
@@ -48,10 +48,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
     a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (of.a, of.b))
     few = replace(of, a=a, b=b)
-    wanted = bits(case.recorded)[flat]
+    recorded = bits(case.recorded)[flat]
     for cost, said, way in _ways(case, of):
         case.count_tried()
-        if (bits(way(few)) == wanted).all():
+        if (bits(way(few)) == recorded).all():
             yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
 
 
@@ -114,7 +114,7 @@ def _wrapped(v: Array, half: int) -> Array:
 
 
 def _rounded_ratios() -> Ways:
-    """Yields faults of ratios of fewer bits, where F is that of the exact ones."""
+    """Yields faults of ratios with fewer bits, where the constant F is computed from the exact ones."""
     for which, said in (
         ((0, 1), "both ratios of scales"),
         ((0,), "the ratio r1 of the first (outer) operand"),
@@ -152,19 +152,21 @@ def _ratios(of: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
 
 def _of_others(case: Case) -> Ways:
     nodes = [n for n in case.graph.nodes if n.op == "add"]
-    own = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
-    order = sorted((i for i in range(len(nodes)) if i != own), key=lambda i: (i != own - 1, i != 0, abs(i - own)))
-    for at in order[:MOST_OTHERS]:
+    own_place = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
+    order = sorted(
+        (i for i in range(len(nodes)) if i != own_place), key=lambda i: (i != own_place - 1, i != 0, abs(i - own_place))
+    )
+    for at in order[:MAX_OTHERS]:
         rq = case.graph.constants.get(nodes[at].inputs[2] or "")
         if rq is None or rq.dtype != np.float32:
             continue
-        who = {own - 1: "the add before it", 0: "the first add", own + 1: "the add after it"}.get(
-            at, f"an earlier add ({nodes[at].name})" if at < own else f"another add ({nodes[at].name})"
+        who = {own_place - 1: "the add before it", 0: "the first add", own_place + 1: "the add after it"}.get(
+            at, f"an earlier add ({nodes[at].name})" if at < own_place else f"another add ({nodes[at].name})"
         )
         for said, parts in PARTS.items():
-            yield 2.0 + (at != own - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
+            yield 2.0 + (at != own_place - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
 
 
 def _mixed(of: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:
-    own = (of.ratios[0], of.ratios[1], of.folded)
-    return _with(of, *(rq[k] if k in parts else own[k] for k in range(3)))
+    own_parameters = (of.ratios[0], of.ratios[1], of.folded)
+    return _with(of, *(rq[k] if k in parts else own_parameters[k] for k in range(3)))

@@ -1,5 +1,5 @@
-"""arg_max searches in another way: among other elements, by other bits of them, with ties broken otherwise, or it counts
-the index otherwise."""
+"""arg_max searches in another way: among other elements, by other bits of them, with another rule for ties, or it counts
+the index in another way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "arg-max-search"
 OPS = ("arg_max",)
 BLOCKS = (2, 4, 8, 16, 32, 64)
-Way = Callable[[Array, bool], Array]  # of [size, outputs] and whether the last of equals wins, the index of each output
+Way = Callable[
+    [Array, bool], Array
+]  # from values [size, outputs] and whether the last of equal ones wins, the index of each output
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -45,8 +47,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _made(case: Case, way: Way, axis: int | None) -> Array:
     of = inner_case(case)
     assert of is not None
-    x, own = operand(of, of.last.inputs[0] or ""), of.last.words[0]
-    planes = x.reshape(-1, x.shape[own]).T if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    x, own_axis = operand(of, of.last.inputs[0] or ""), of.last.words[0]
+    planes = x.reshape(-1, x.shape[own_axis]).T if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
     index = way(planes, bool(of.last.words[1])).astype(np.int64)
     return finished(case, index.reshape(of.spec.shape)).reshape(case.spec.shape)
 
@@ -74,7 +76,7 @@ def _from(planes: Array, last: bool, value: float) -> Array:
 
 
 def _lanes(planes: Array, last: bool, lanes: int) -> Array:
-    """Returns the index where each lane keeps its own first maximum and the first lane with the largest wins."""
+    """Returns the index if each lane keeps its own first maximum and the first lane with the largest one wins."""
     largest, index = planes.max(0), np.arange(len(planes))[:, None]
     order = index % lanes * len(planes) + index
     wins = planes == largest
@@ -84,15 +86,15 @@ def _lanes(planes: Array, last: bool, lanes: int) -> Array:
 
 
 def _carried(planes: Array, last: bool) -> Array:
-    """Returns the index where the largest value so far is kept from one output to the next."""
-    highest, found = -np.inf, []
+    """Returns the index if the largest value so far is kept from one output to the next."""
+    highest, indices = -np.inf, []
     for column in planes.T:
         index = 0
         for i, value in enumerate(column):
             if value > highest or (last and value == highest):
                 highest, index = value, i
-        found.append(index)
-    return np.array(found)
+        indices.append(index)
+    return np.array(indices)
 
 
 def _counted(planes: Array, last: bool, count: Callable[[Array, int], Array]) -> Array:
@@ -183,7 +185,7 @@ def _every(planes: Array, last: bool, m: int) -> Array:
 
 
 def _keys(x: Array) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields (text, key) of comparisons by fewer or other bits of the values."""
+    """Yields pairs of a text and a key function, for comparisons by fewer or other bits of the values."""
     if x.dtype.kind == "f":
         yield (
             "with their upper 16 bits only (bfloat16 by truncation); values that agree in these count as equal",

@@ -1,4 +1,4 @@
-"""An average pool of 8 bits (its real values summed in float32) multiplies, sums, divides or rounds otherwise."""
+"""An average pool of 8 bits (which sums real values in float32) multiplies, sums, divides or rounds in another way."""
 
 from __future__ import annotations
 
@@ -24,9 +24,18 @@ F = np.float32
 
 @dataclass(frozen=True, slots=True)
 class Averages:
-    """A kernel for nodes of average_pool. real: of q - zero and the input's scale. count: from (whole kernel, valid taps,
-    include_pad). sum: rounds every partial sum. mean: of sum and count. steps: of mean and the output's scale. rule:
-    rounds. inside: whether the zero point is added before. integer: sums q - zero and scales at the end."""
+    """A kernel for average_pool nodes.
+
+    Attributes:
+        real: computes real values from q - zero point and the input's scale.
+        count: computes the divisor from the size of the kernel, the number of valid taps and include_pad.
+        sum: rounds every partial sum.
+        mean: computes the mean from sum and divisor.
+        steps: computes output steps from the mean and the output's scale.
+        rule: rounds these steps.
+        inside: whether the zero point is added before they are rounded.
+        integer: whether q - zero point is summed and scaled at the end.
+    """
 
     real: Callable[[Array, Array], Array] = lambda v, s: s * v
     count: Callable[[int, Array, int], Array] = lambda whole, valid, include: (

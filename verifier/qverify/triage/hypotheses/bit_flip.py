@@ -16,10 +16,10 @@ from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "bit-flip"
-MOST_FLIPS = 16  # of one tensor
-FEWEST = 8  # elements a tensor must have for one that differs by a bit to be an upset
-SPARSE = 32  # elements per differing element from which on flips are likelier than arithmetic
-MARGIN = 8.0  # bits that several flips must explain beyond their choice
+MAX_FLIPS = 16  # inverted bits in one tensor
+MIN_ELEMENTS = 8  # of a tensor in which a single inverted bit is named
+SPARSE = 32  # elements per differing element, from which on flips are more likely than arithmetic
+MARGIN_BITS = 8.0  # that several flips must explain beyond their choice
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -35,12 +35,12 @@ def _width(case: Case) -> int:
 
 
 def _everywhere(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of a bus line that is stuck or inverted."""
+    """Yields faults of a bus line that is stuck or inverted for every element."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
     moved = np.bitwise_or.reduce(bits(case.healthy)[case.differing] ^ bits(case.recorded)[case.differing])
     for bit in range(
         _width(case) if case.last.op != "arg_max" else 0
-    ):  # an index is a search's result, not stored bits
+    ):  # an index is the result of a search, not stored bits
         if int(moved) == 1 << bit:
             for said, way in ways.items():
                 yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
@@ -75,7 +75,7 @@ def _inverted(values: Array, bit: int) -> Array:
 
 
 def _single(case: Case) -> Iterator[FaultVariant]:
-    if case.differing.size != 1 or case.recorded.size < FEWEST:
+    if case.differing.size != 1 or case.recorded.size < MIN_ELEMENTS:
         return
     place = int(case.differing[0])
     moved = int(bits(case.healthy)[place] ^ bits(case.recorded)[place])
@@ -99,31 +99,31 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
 
 def _few(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
-    made, recorded = bits(case.healthy), bits(case.recorded)
-    moved = made[case.differing] ^ recorded[case.differing]
-    count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
-    if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
+    healthy, recorded = bits(case.healthy), bits(case.recorded)
+    moved = healthy[case.differing] ^ recorded[case.differing]
+    count = sum(int(m).bit_count() for m in moved) if moved.size <= MAX_FLIPS else 0
+    if not 1 < moved.size <= count <= MAX_FLIPS or _of_value(healthy, recorded):
         return
     cost = log2_choices(recorded.size * _width(case), count)
-    if difference_bits(case) >= cost + MARGIN and cost <= _as_steps(case):
+    if difference_bits(case) >= cost + MARGIN_BITS and cost <= _as_steps(case):
         said = f"{count} bits are inverted, of {moved.size} elements"
         yield FaultVariant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
 def _as_steps(case: Case) -> float:
-    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements
-    differ that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
+    """Returns the bits needed to describe the same differences as steps up to the largest one. If so many elements differ
+    that arithmetic is likely, MARGIN_BITS is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
-    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))
+    healthy, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))
     n, k = case.recorded.size, case.differing.size
-    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(made - recorded).max()))
-    return steps - (MARGIN if k * SPARSE > n else 0)
+    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(healthy - recorded).max()))
+    return steps - (MARGIN_BITS if k * SPARSE > n else 0)
 
 
-def _of_value(made: Array, recorded: Array) -> bool:
-    """Returns whether every recorded element depends on the computed value alone."""
-    return len(np.unique(made)) == len(np.unique(np.stack([made, recorded]), axis=1).T)
+def _of_value(healthy: Array, recorded: Array) -> bool:
+    """Returns whether every recorded element depends only on the healthy value."""
+    return len(np.unique(healthy)) == len(np.unique(np.stack([healthy, recorded]), axis=1).T)
 
 
 def _exchanged(case: Case, places: Array, moved: Array) -> Array:

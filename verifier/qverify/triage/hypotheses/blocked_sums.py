@@ -1,5 +1,5 @@
-"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): in a short float, with
-its low bits lost, or saturated."""
+"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): it is kept in a short
+float, loses its low bits, or saturates."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _ways(case: Case, few: SummedElements) -> Ways:
 
 
 def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
-    """Yields (texts, parameters, how the parameter narrows)."""
+    """Yields (texts, parameters, function that narrows sums by a parameter)."""
     counted = blocks.said[0][0].isdigit()
     if not (own and counted):  # partial-sums has these
         yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
@@ -92,13 +92,15 @@ def _of_kind(
     params: Array,
     after: After,
 ) -> Ways:
-    wanted = few.case.recorded.reshape(-1)[few.places]
-    found = _scan(few, blocks, begin, bind_last(after, params.reshape(-1, 1)), len(params))
-    few.case.count_tried(len(params) * len(found))
-    for end, acc in found.items():
-        for at in np.flatnonzero((_finished(few, acc, begin) == wanted).all(1)):
+    recorded = few.case.recorded.reshape(-1)[few.places]
+    sums_by_end = _scan(few, blocks, begin, bind_last(after, params.reshape(-1, 1)), len(params))
+    few.case.count_tried(len(params) * len(sums_by_end))
+    for end, acc in sums_by_end.items():
+        for at in np.flatnonzero((_finished(few, acc, begin) == recorded).all(1)):
             start = ", the bias first" if begin else ""
-            ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
+            ends = (
+                [end, "all whole"] if end == "every" and "all whole" not in sums_by_end and blocks.size > 1 else [end]
+            )
             texts = [f"the running sum {said[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
             yield (
                 texts,
@@ -107,11 +109,11 @@ def _of_kind(
 
 
 def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
-    """Yields faults that narrow the sum of each block by itself, and add these without loss."""
-    wanted = few.case.recorded.reshape(-1)[few.places]
-    found = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
+    """Yields faults that narrow the sum of each block separately and add these sums without loss."""
+    recorded = few.case.recorded.reshape(-1)[few.places]
+    sums = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
     few.case.count_tried(len(params))
-    for at in np.flatnonzero((_finished(few, found, False) == wanted).all(1)):
+    for at in np.flatnonzero((_finished(few, sums, False) == recorded).all(1)):
         texts = [f"the sum of every {b} by itself {said[at]} before these sums are added" for b in blocks.said]
         yield texts, partial(_own_sums, blocks=blocks, after=bind_last(after, int(params[at])))
 
@@ -121,7 +123,7 @@ def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:
 
 
 def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: int) -> dict[str, Array]:
-    """Returns by ENDS the sums [count, S]."""
+    """Returns the sums [count, S] by key of ENDS."""
     products = e.summands.products
     sums = blocks.sums(products).T
     acc: Any = np.repeat((e.bias if begin else np.zeros_like(sums[0]))[None], count, 0)
@@ -157,5 +159,5 @@ def _finished(e: SummedElements, acc: Array, begin: bool) -> Array:
 
 
 def _narrowed(e: SummedElements, blocks: Blocks, begin: bool, end: str, after: Narrow) -> Array:
-    found = _scan(e, blocks, begin, after, 1)
-    return _finished(e, found.get(end, found["every"])[0], begin)
+    sums_by_end = _scan(e, blocks, begin, after, 1)
+    return _finished(e, sums_by_end.get(end, sums_by_end["every"])[0], begin)

@@ -113,7 +113,7 @@ _WALKS = {
 def _judged(
     case: Case, of: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
 ) -> list[FaultVariant]:
-    """Returns the fault; what it reads beyond the operand, nothing predicts."""
+    """Returns the fault as a list of one, or []. Elements that it reads beyond the operand cannot be predicted."""
     if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
         return check_where_it_differs(case, text, make, cost)
     differs, free = bits(case.recorded) != bits(case.healthy), beyond.reshape(-1)
@@ -136,14 +136,14 @@ def _addresses(y: tuple[int, ...], strides: list[int]) -> Array:
 
 
 def _walk(shape: tuple[int, ...], y: tuple[int, ...], kind: str) -> Array:
-    """Returns the address of each output element in an operand walked in one of the wrong ways of _WALKS."""
+    """Returns the address that each output element reads in an operand that is walked in a wrong way of _WALKS."""
     padded = (1,) * (len(y) - len(shape)) + tuple(shape)
     dense = dense_strides(y if kind == "output strides" else padded)
     strides = [s if n > 1 or kind == "own strides" else 0 for n, s in zip(padded, dense, strict=True)]
     if kind.startswith("left"):
-        own = list(strides)
+        axis_strides = list(strides)
         for axis in range(1, len(y) - 1):
-            step = own[axis] * (1 if kind == "left one" else y[axis])
+            step = axis_strides[axis] * (1 if kind == "left one" else y[axis])
             for outer in range(axis):
                 strides[outer] += prod(y[outer + 1 : axis]) * step
     return _addresses(y, strides)
@@ -184,11 +184,11 @@ def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
         return flat[np.minimum(at, flat.size - 1)].reshape(y)
     if kind == "leading":
         return np.broadcast_to(value.reshape(value.shape + (1,) * (len(y) - value.ndim)), y)
-    own = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
+    places = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
     if kind == "own modulo":
-        return flat[own % size]
+        return flat[places % size]
     if kind == "moving":
-        at = own + np.arange(y[size]).reshape([-1 if j == size else 1 for j in range(len(y))])
+        at = places + np.arange(y[size]).reshape([-1 if j == size else 1 for j in range(len(y))])
         return flat[np.minimum(at, flat.size - 1) if stride else at % flat.size]
     if kind == "rolled":
         return np.roll(np.broadcast_to(value, y), stride, size)

@@ -1,5 +1,5 @@
-"""Cast rounds a float by another rule, treats numbers beyond the type or NaN otherwise, makes bools of other numbers, or goes
-through a narrower type."""
+"""Cast rounds a float by another rule, treats NaN or numbers beyond the type in another way, converts other numbers to
+bools, or goes through a narrower type."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ TRUE: dict[str, Callable[[Array], Array]] = {
 
 
 def _whole(values: Array, dtype: np.dtype) -> Array:
-    """Returns whole float64 values in an integer type, its smallest value for those beyond it."""
+    """Returns whole float64 values in an integer type; those beyond it become its smallest value."""
     limits = np.iinfo(dtype)
     inside = (values >= float(limits.min)) & (values < -float(limits.min) if limits.min else values <= limits.max)
     return np.where(inside, np.where(inside, values, 0).astype(dtype), np.array(limits.min, dtype))
 
 
 def _saturated(values: Array, dtype: np.dtype, nan: int | None) -> Array:
-    """Returns whole float64 values in an integer type, at its ends where they lie beyond."""
+    """Returns whole float64 values in an integer type; those beyond it saturate."""
     limits = np.iinfo(dtype)
     beyond, below = values >= -float(limits.min), values < float(limits.min)
-    made = np.where(beyond | below | np.isnan(values), 0, values).astype(dtype)
-    made = np.where(beyond, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), made))
-    return np.where(np.isnan(values), np.array(limits.min if nan is None else nan, dtype), made)
+    result = np.where(beyond | below | np.isnan(values), 0, values).astype(dtype)
+    result = np.where(beyond, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), result))
+    return np.where(np.isnan(values), np.array(limits.min if nan is None else nan, dtype), result)
 
 
 def _wrapped(values: Array, dtype: np.dtype) -> Array:
@@ -87,9 +87,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _kernel(node: Node, inputs: list[Array], graph: Graph, cast: Cast, source: np.dtype, target: np.dtype) -> Array:
-    own = graph.spec(node.outputs[0]).numpy_dtype
-    if (inputs[0].dtype, own) != (source, target):  # of another kind, which the fault does not reach
-        raise TypeError(f"a cast of {inputs[0].dtype} to {own}")
+    output_dtype = graph.spec(node.outputs[0]).numpy_dtype
+    if (inputs[0].dtype, output_dtype) != (source, target):  # a cast of other types, to which the fault does not apply
+        raise TypeError(f"a cast of {inputs[0].dtype} to {output_dtype}")
     return cast(inputs[0], target)
 
 

@@ -59,7 +59,7 @@ def _measured(case: Case, low: int, high: int) -> Iterator[FaultVariant]:
 
 
 class _Clamped:
-    """The node with other limits; an op without words for them has its output clipped."""
+    """Computes the node with other limits; the output of an op without words for limits is clipped."""
 
     def __init__(self, low: int, high: int):
         self.low, self.high = low, high

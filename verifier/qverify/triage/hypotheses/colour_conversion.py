@@ -1,5 +1,5 @@
-"""The conversion from YUV to RGB exchanges planes, reads other offsets or coefficients, keeps these in fewer bits, or rounds
-and limits otherwise."""
+"""The conversion from YUV to RGB exchanges planes, uses other offsets or coefficients, keeps these in fewer bits, or
+rounds and limits in another way."""
 
 from __future__ import annotations
 
@@ -28,8 +28,17 @@ def _clipped(values: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """planes: input plane taken for each. order: output plane stored in each. words: changes (offsets, matrix). rule:
-    rounds real results. limit: of whole results. floor: whether luma is limited below. product: rounds each product."""
+    """Computes the conversion with changed parts.
+
+    Attributes:
+        planes: number of the input plane that is used in place of each.
+        order: number of the output plane that is stored in place of each.
+        words: changes (offsets, matrix).
+        rule: rounds real results.
+        limit: limits whole results.
+        floor: whether luma is limited below.
+        product: rounds each product.
+    """
 
     planes: tuple[int, ...] = (0, 1, 2)
     order: tuple[int, ...] = (0, 1, 2)

@@ -91,7 +91,7 @@ def _without(parts: list[Array], axis: int, shape: Sequence[int], at: int, value
 
 
 def _first_block(parts: list[Array], axis: int, shape: Sequence[int], which: tuple[int, ...]) -> Array:
-    """Returns the join where the chosen operands repeat their first block of the dims before the axis."""
+    """Returns the joined parts, of which the chosen operands repeat their first block of the dims before the axis."""
     chosen = []
     for at, part in enumerate(parts):
         inner = part.shape[axis:]
@@ -107,7 +107,7 @@ def _reversed(parts: list[Array], axis: int, shape: Sequence[int], at: int) -> A
 
 
 def _offsets(parts: list[Array], axis: int, of: str) -> list[int]:
-    """Returns where in an output's block, in elements, each operand starts."""
+    """Returns the place, in elements, at which each operand starts in a block of the output."""
     sizes, inner, item = [p.shape[axis] for p in parts], prod(parts[0].shape[axis + 1 :]), parts[0].dtype.itemsize
     before = [sum(sizes[:at]) for at in range(len(parts))]
     return {
@@ -137,7 +137,7 @@ OFFSETS = {
 
 
 def _written(case: Case, of: str) -> tuple[Array, Array]:
-    """Returns the output, flat, and a mask of the elements that no operand is written to."""
+    """Returns the flat output and a mask of the elements to which no operand is written."""
     inner = inner_case(case)
     assert inner is not None
     axis, y = inner.last.words[0], inner.spec
@@ -166,7 +166,10 @@ def _by_offsets(case: Case) -> Iterator[FaultVariant]:
         elif len(values) < 2:
             value = case.recorded.reshape(-1)[left][:1]
             text = f"concat: {said}" + (f"; what is not written is {value[0]}" if len(value) else "")
-            known = not len(value) or value[0] in (0, *case.spec.zero_point)  # else taken from the record
+            known = not len(value) or value[0] in (
+                0,
+                *case.spec.zero_point,
+            )  # otherwise the value is taken from the record
             cost = 1.5 if known else 1.5 + 8 * value.itemsize
             yield FaultVariant(text, partial(_with_left, of=of, value=value, free=left), cost, copied=True)
 

@@ -64,16 +64,16 @@ TAILS = {
 
 
 def _runs(case: Case) -> list[int]:
-    """Returns the lengths of the output's rows that are consecutive in the input."""
-    copy, found, run = needed_copy(case), [], 1
+    """Returns the lengths of runs of the output that are consecutive in the input."""
+    copy, lengths, run = needed_copy(case), [], 1
     for axis in range(len(copy.shape) - 1, -1, -1):
         step = np.diff(copy.places[axis]) * copy.strides[axis]
         if (step != run).any() or (copy.places[axis] < OUTSIDE // 2).any():
             break
         run *= copy.shape[axis]
         if 1 < run < case.recorded.size:
-            found.append(run)
-    return found
+            lengths.append(run)
+    return lengths
 
 
 def _spilled(case: Case, run: int, length: int, backward: bool, end: str) -> Array:

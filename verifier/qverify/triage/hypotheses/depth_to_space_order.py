@@ -1,4 +1,5 @@
-"""depth_to_space takes its channels in another order: DCR for CRD, block rows for block columns, backward."""
+"""depth_to_space reads its channels in another order: DCR instead of CRD, block rows instead of block columns, or
+backward."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _order(copy: SeparableCopy, case: Case, order: tuple[int, ...], backward: tuple[int, ...] = ()) -> SeparableCopy:
-    """Returns the copy whose input channel counts these axes, the last one fastest."""
+    """Returns the copy in which the input channel counts along these axes, the last one fastest."""
     step = case.graph.spec(copy.source).shape[2] * case.graph.spec(copy.source).shape[3]
     strides = {}
     for axis in reversed(order):

@@ -1,5 +1,5 @@
-"""Dequantize multiplies otherwise (two products, a fused one, another order), rounds scale or result to a narrower
-format, or leaves the zero point out."""
+"""Dequantize multiplies in another way (two products, a fused one, another order), rounds scale or result to a narrower
+format, or leaves out the zero point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "dequantize-steps"
 COPIES = ("concat", "where")
 OPS = ("dequantize", *COPIES)
 F = np.float32
-Real = Callable[[Array, Array, Array], Array]  # of integers, scale in float32 and zero point
+Real = Callable[[Array, Array, Array], Array]  # real values of integers, scale (float32) and zero point
 WAYS: dict[str, Real] = {
     "as q*scale - zero*scale in float32, both products rounded": lambda q, s, z: q.astype(F) * s - z.astype(F) * s,
     "as q*scale - zero*scale with one product rounded (fused multiply-add of q)": lambda q, s, z: float32.fma32(
@@ -116,7 +116,7 @@ def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array, z
 
 
 def _copy(case: Case, way: Real) -> Array:
-    """Returns the copy of inputs whose real values were computed so, and that are as the output is."""
+    """Returns the output of a copy whose inputs are dequantized in this way and quantized as the output is."""
     inputs, specs, y = dict[str, Array](), dict[str, TensorSpec](), case.spec
     for name in case.unit.inputs:
         x = case.graph.spec(name)

@@ -37,8 +37,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the
-    others."""
+    """Yields (text, box, bits of the choice). A box is the span of the differing elements on one or more axes and complete
+    on the others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
@@ -63,7 +63,7 @@ def _filled(case: Case, box: Box, value: Any) -> Array:
 
 
 def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
-    """Yields faults where the box repeats elements some positions earlier or later on the axis."""
+    """Yields faults in which the box repeats the elements some positions earlier or later on the axis."""
     size = case.recorded.shape[axis]
     start, stop, _ = box[axis].indices(size)
     length = stop - start
@@ -86,8 +86,8 @@ def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
 
 
 def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements
-    differ."""
+    """Yields faults in which one of the equal tiles of an axis repeats a neighbour, although by chance not all of its
+    elements differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
     for tile in TILES:
@@ -110,7 +110,7 @@ def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
 
 
 def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where everything from some position on is one position too far or too early."""
+    """Yields faults in which everything from some position on is one position too late or too early."""
     shape = case.recorded.shape
     first = int(np.unravel_index(case.differing, shape)[axis].min())
     names = NAMES.get(len(shape), ())
@@ -136,8 +136,8 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
     output = case.healthy.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
-    moved[start:-1] = own[start + 1 :]
+    moved, healthy = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
+    moved[start:-1] = healthy[start + 1 :]
     if fill is not None:
         moved[-1] = fill
     return output
@@ -145,13 +145,13 @@ def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
 
 def _inserted(case: Case, axis: int, start: int) -> Array:
     output = case.healthy.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
-    moved[start + 1 :] = own[start:-1]
+    moved, healthy = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
+    moved[start + 1 :] = healthy[start:-1]
     return output
 
 
 def _runs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of one run of memory from the first to the last differing element."""
+    """Yields faults of one run in memory, from the first to the last differing element."""
     first, last = int(case.differing[0]), int(case.differing[-1]) + 1
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
@@ -162,9 +162,9 @@ def _runs(case: Case) -> Iterator[FaultVariant]:
         )
     elif len(np.unique(bits(flat[first:last]))) == 1:
         value = flat[first]
-        own = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
+        value_bits = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
         make: Callable[[Case], Array] = partial(_run, first=first, last=last, value=value)
-        yield FaultVariant(f"{where} left out: {value} everywhere", make, cost + own)
+        yield FaultVariant(f"{where} left out: {value} everywhere", make, cost + value_bits)
 
 
 def _run(case: Case, first: int, last: int, value: Any) -> Array:

@@ -1,5 +1,5 @@
 """A float operation of one or two tensors works in a narrower format, ignores or changes its parameters, flushes small
-numbers, or does not repeat a smaller operand rightly."""
+numbers to 0, or repeats a smaller operand wrongly."""
 
 from __future__ import annotations
 
@@ -235,10 +235,10 @@ def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:
 
 
 def _own_places(case: Case, node: Node, which: int) -> Array:
-    """Returns for each element of the result the place of the operand's element in the operand."""
+    """Returns for each element of the result the place of the element that it reads in the operand."""
     shape = case.graph.spec(node.inputs[which] or "").shape
-    own = np.arange(int(np.prod(shape))).reshape(shape)
-    return np.broadcast_to(own, case.graph.spec(node.outputs[0]).shape).reshape(-1)
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    return np.broadcast_to(places, case.graph.spec(node.outputs[0]).shape).reshape(-1)
 
 
 def _placed(node: Node, inputs: list[Array], graph: Graph, name: str, which: int, index: Any, shift: int = 0) -> Array:

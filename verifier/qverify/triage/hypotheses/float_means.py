@@ -1,6 +1,6 @@
 """A mean, sum or norm of floats (average_pool_float, reduce_float, variadic_float) divides by another number, by a rounded
-reciprocal, takes means of means, or does its steps in another order: the absolute value or the square of the sum, a root
-too few."""
+reciprocal, computes means of means, or does its steps in another order (the absolute value or the square of the sum) or
+leaves out a root."""
 
 from __future__ import annotations
 
@@ -164,13 +164,13 @@ def _of_means(terms: ProductTerms, axis: int) -> Array:
     if len(terms.shape) != 3:
         raise ValueError("no window")
     shape = (len(terms.a), *terms.shape[1:])
-    values, there = terms.products.reshape(shape), terms.inside.reshape(shape)
-    count = there.sum(axis)
+    values, inside = terms.products.reshape(shape), terms.inside.reshape(shape)
+    count = inside.sum(axis)
     means = values.sum(axis) / np.maximum(count, 1)
     return (means.sum(1) / np.maximum((count > 0).sum(1), 1)).astype(F)
 
 
-Order = Callable[[Array], Array]  # of the terms before any function, [E, K]
+Order = Callable[[Array], Array]  # the sum of terms [E, K], to which no function was applied yet
 
 
 def _sum(rows: Array) -> Array:

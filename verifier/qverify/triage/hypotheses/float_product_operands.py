@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats holds its inputs, its weights, its products, what it adds or its output in
-fewer bits."""
+"""A convolution or matrix product of floats keeps its inputs, its weights, its products, its addend or its output in fewer
+bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BITS = (11, 8, 10, 7, 12, 14, 16, 9, 13, 18, 20, 22, 23, 4, 5, 6)
 
 
 def narrows() -> Iterator[tuple[str, Narrow]]:
-    """Yields formats of fewer bits than float32's, the likest first."""
+    """Yields formats with fewer bits than float32, the likely ones first."""
     yield from ((said, way) for said, way in FORMATS.items() if "float32" not in said)
     for n in BITS:
         for said, rule in RULES.items():

@@ -19,7 +19,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "float-product-sums"
 OPS = (*FLOATS, *SUMS)
 F = np.float32
-SMALL = 2.0**-3  # largest share of a sum's size by which less precision changes it
+SMALL = 2.0**-3  # largest relative change of a sum by less precision
 LANES = (2, 4, 8, 16, 32)
 COMBINE = {
     "neighbours": "pairwise, neighbours first",
@@ -31,10 +31,18 @@ BLOCKS = (192, 128, 64, 256, 32, 16, 8)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one sum is made. narrow: after every addition. products: what rounds a product; None if it is added exactly.
-    lanes: term k goes to partial sum k % lanes. block: of terms, after which the lanes are combined; 0: at the end. apart: each
-    block starts from 0 and is added to the sum. order: of the terms. tail: the terms beyond whole groups of lanes are added
-    one by one to the combined sum. c: where what is added comes in."""
+    """The way in which a sum is computed.
+
+    Attributes:
+        narrow: rounds the sum after every addition.
+        products: rounds a product, or None if it is added exactly.
+        lanes: number of partial sums; term k is added to partial sum k % lanes.
+        block: number of terms after which the lanes are combined, or 0 if they are combined at the end.
+        apart: whether each block starts from 0 and is then added to the sum.
+        order: order of the terms.
+        tail: whether the terms beyond whole groups of lanes are added one by one to the combined sum.
+        c: where the addend is added.
+    """
 
     narrow: Narrow
     products: Narrow | None
@@ -66,7 +74,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _small(case: Case, inner: Case) -> bool:
-    """Returns whether the output differs by little: a look at a few elements."""
+    """Returns whether the output differs by little, as far as a few elements show."""
     if case is not inner:
         return True
     at = case.differing[:64]
@@ -96,7 +104,7 @@ def _formats() -> list[tuple[str, Narrow]]:
     return named + counted + cut
 
 
-ENDS = {  # the same texts where nothing is added: it is one kernel
+ENDS = {  # texts that are the same without an addend, where it is one kernel
     "a bias is added last": "last",
     "a bias is added last, and where the sum with it is at a tie of float32 the exact sum counts": "exact",
     "a bias is what the sum starts from": "first",
@@ -169,8 +177,8 @@ def _sum(terms: ProductTerms, way: Way) -> Array:
     for at in range(0, products.shape[1], size):
         block = products[:, at : at + size]
         start = np.zeros(len(total)) if way.apart else total
-        made = _lanes(start, block, way)
-        total = way.narrow(total + made) if way.apart else made
+        total_of_block = _lanes(start, block, way)
+        total = way.narrow(total + total_of_block) if way.apart else total_of_block
     return _ended(terms, total, way)
 
 
@@ -200,14 +208,14 @@ def _lanes(start: Array, products: Array, way: Way) -> Array:
 
 
 def _float32_lanes(parts: Array, products: Array, way: Way, whole: int) -> Array:
-    """Returns the same in float32, added by numpy one after the other."""
+    """Returns the same as _lanes in float32, where numpy adds the terms one after the other."""
     lanes = []
     for lane in range(way.lanes):
-        own = np.column_stack([parts[:, lane], products[:, lane : whole : way.lanes]]).astype(F)
-        lanes.append(np.add.accumulate(own, 1, dtype=F)[:, -1])
+        lane_values = np.column_stack([parts[:, lane], products[:, lane : whole : way.lanes]]).astype(F)
+        lanes.append(np.add.accumulate(lane_values, 1, dtype=F)[:, -1])
     total = _combined(np.column_stack(lanes).astype(np.float64), way)
-    rest = np.column_stack([total, products[:, whole:]]).astype(F)
-    return np.add.accumulate(rest, 1, dtype=F)[:, -1].astype(np.float64)
+    tail = np.column_stack([total, products[:, whole:]]).astype(F)
+    return np.add.accumulate(tail, 1, dtype=F)[:, -1].astype(np.float64)
 
 
 def _combined(parts: Array, way: Way) -> Array:
@@ -235,24 +243,24 @@ def _ended(terms: ProductTerms, total: Array, way: Way) -> Array:
     if way.c == "first" or (c is None and way.c != "exact"):
         return total.astype(F) + F(0)
     c = np.zeros(len(total)) if c is None else c
-    made = (total + c).astype(F) + F(0)
+    output = (total + c).astype(F) + F(0)
     if way.c == "exact":
         size = np.sqrt((terms.a**2).sum(1) * (terms.b**2).sum(1)) + np.abs(c)
         share = (terms.a.shape[1] + 9) * 2.0**-53 * 1.001 * size
         tied = np.flatnonzero((total + c - share).astype(F) != (total + c + share).astype(F))
         if len(tied):
-            made[tied] = terms.rounded(terms.products)[tied]
-    return made
+            output[tied] = terms.rounded(terms.products)[tied]
+    return output
 
 
 def _blocks(case: Case, depth: int) -> list[tuple[str, int]]:
     inner = product_case(case, OPS)
     assert inner is not None
     shape = case.compute_once("product layout", lambda: layout(inner)).shape
-    found = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
+    blocks = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
     if len(shape) == 3:
-        found = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *found]
-    return [(said, n) for said, n in found if n < depth] + [("product", 1)]
+        blocks = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *blocks]
+    return [(said, n) for said, n in blocks if n < depth] + [("product", 1)]
 
 
 def _by_blocks(terms: ProductTerms, size: int, narrow: Narrow) -> Array:

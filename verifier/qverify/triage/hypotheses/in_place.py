@@ -49,9 +49,9 @@ def _same_size(case: Case) -> bool:
 
 
 def _starts_right(case: Case, step: str) -> bool:
-    """Returns whether the outputs that are computed first are right."""
-    made, recorded = as_planes(case.healthy), as_planes(case.recorded)
-    same = (made == recorded).all((0, 1))
+    """Returns whether the outputs that are computed first are healthy."""
+    healthy, recorded = as_planes(case.healthy), as_planes(case.recorded)
+    same = (healthy == recorded).all((0, 1))
     return bool({"row": same[0], "element": same[0, 0], "column": same[:, 0], "row backward": same[-1]}[step].all())
 
 
@@ -102,7 +102,7 @@ def _places(step: str, height: int, width: int) -> Iterator[tuple[slice, slice]]
 
 
 def _weights(case: Case) -> Array:
-    """Returns the weights less their zero points, [channels, kernel rows, kernel columns]."""
+    """Returns the weights without their zero points, [channels, kernel rows, kernel columns]."""
     return np.asarray(case.compute_once("centred weights", lambda: _centred_weights(case)))
 
 

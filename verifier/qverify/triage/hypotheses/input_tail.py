@@ -39,14 +39,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _runs(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    seen = set()
+    yielded = set()
     for noun, run in (
         ("innermost row", shape[-1] if shape else 1),
         ("plane", prod(shape[-2:])),
         ("whole tensor", prod(shape)),
     ):
-        if run > 1 and run not in seen:
-            seen.add(run)
+        if run > 1 and run not in yielded:
+            yielded.add(run)
             yield noun, run
 
 
@@ -54,7 +54,7 @@ Fill = Callable[[Array, int], Array]
 
 
 def _fills(zero: tuple[int, ...], whole: int) -> Iterator[tuple[float, str, Fill]]:
-    """Yields (cost, text, what stands in the tails) of rows [rows, run]."""
+    """Yields (cost, text, function that fills the tails of rows [rows, run])."""
     yield 1.0, "are not read and count as 0", lambda rows, tail: np.zeros_like(rows[:, -tail:])
     for value in zero:
         if value:

@@ -1,5 +1,5 @@
-"""A convolution of 8-bit numbers with zero points gives its padding another value, takes zero points off wrongly, sums a part
-of its taps or channels or in a narrow accumulator, or reads weights in another order."""
+"""A convolution of 8-bit numbers with zero points has another value in its padding, subtracts zero points wrongly, sums only
+a part of its taps or channels, has a narrow accumulator, or reads weights in another order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-convolution"
 OPS = ("conv_integer",)
-MOST_PRODUCTS = 1 << 18  # that are summed one by one
-LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
+MAX_PRODUCTS = 1 << 18  # that are summed one by one
+LARGE = 1 << 23  # products of a node from which on only the most likely faults are tried, because each takes long
 SIDES = ("top", "left", "bottom", "right")
 Centre = Callable[[Array, Array], Array]
 
@@ -36,8 +36,13 @@ def _centred(values: Array, zero: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """where: takes window, size of the image and of the padded image, and returns which elements of the latter hold another
-    value. value: takes the zero point, returns it centred; None for the nearest element of the image."""
+    """Padding with another value.
+
+    Attributes:
+        where: returns a mask of the elements with another value, given window, size of the image and size of the padded
+            image.
+        value: returns the value without the zero point, given the zero point; None for the nearest element of the image.
+    """
 
     where: Callable[[Window, tuple[int, int], tuple[int, ...]], Array]
     value: Callable[[int], float] | None = None
@@ -45,10 +50,17 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A kernel for nodes of conv_integer. x, w: make factors of stored elements and zero points (that of w as [O,1,1,1]).
-    padding: what the padding holds. weights: changes centred weights [O, I/group, kh, kw]. planes: changes the centred
-    planes [N, C, H, W]. zero_w: exchanges the zero points of w. more: takes stored planes and weights, zero points, window,
-    groups and output size, returns what is added. total: sums products over the first axis."""
+    """A kernel for conv_integer nodes.
+
+    Attributes:
+        x, w: compute factors from stored elements and zero points (those of w as [O, 1, 1, 1]).
+        padding: contents of the padding.
+        weights: changes the weights without zero points, [O, I/group, kh, kw].
+        planes: changes the planes without zero points, [N, C, H, W].
+        zero_w: exchanges the zero points of w.
+        more: returns an addend, given stored planes and weights, zero points, window, groups and output size.
+        total: sums products over the first axis.
+    """
 
     x: Centre = _centred
     w: Centre = _centred
@@ -89,7 +101,7 @@ def _padded(x: Array, window: Window, out: tuple[int, int], fill: int = 0) -> Ar
 def _filled(
     padded: Array, where: Array, value: Callable[[int], float] | None, zero: int, window: Window, size: tuple[int, ...]
 ) -> Array:
-    """Returns the padding `where` with a value, or with the nearest element of the image."""
+    """Returns the padded planes with a value, or with the nearest element of the image, at the mask `where`."""
     if value is not None:
         return np.where(where, int(value(zero)), padded)
     rows = np.clip(np.arange(padded.shape[2]), window.pad[0], window.pad[0] + size[0] - 1)
@@ -100,7 +112,7 @@ def _filled(
 def _by_products(
     padded: Array, weights: Array, window: Window, group: int, out: tuple[int, int], total: Callable[[Array], Array]
 ) -> Array:
-    """Returns the sums of products in the order input channel, kernel row, kernel column."""
+    """Returns the sums of products, which are added in the order input channel, kernel row, kernel column."""
     taps = np.stack(list(window.taps(padded, out)), 2)  # N, C, taps, oh, ow
     per_in, per_out = weights.shape[1], len(weights) // group
     y = np.empty((len(padded), len(weights), *out), np.int64)
@@ -132,7 +144,7 @@ def _with(part: str, value: Centre) -> Convolution:
 
 
 def _where(window: Window, size: tuple[int, ...], whole: tuple[int, ...], sides: tuple[str, ...], inner: bool) -> Array:
-    """Returns the padding at these sides as a bool plane. inner: without corners, only beside the image."""
+    """Returns a mask of the padding at these sides. inner: whether the corners are left out."""
     row, column = np.arange(whole[0])[:, None], np.arange(whole[1])[None, :]
     top, left = window.pad[:2]
     beyond = {
@@ -141,15 +153,15 @@ def _where(window: Window, size: tuple[int, ...], whole: tuple[int, ...], sides:
         "left": (column < left, row),
         "right": (column >= left + size[1], row),
     }
-    found = np.zeros(whole, bool)
+    mask = np.zeros(whole, bool)
     for side in sides:
         where = np.broadcast_to(beyond[side][0], whole)
         if inner:
             across = column if side in ("top", "bottom") else row
             first, count = (left, size[1]) if side in ("top", "bottom") else (top, size[0])
             where = where & (across >= first) & (across < first + count)
-        found = found | where
-    return found
+        mask = mask | where
+    return mask
 
 
 VALUES: dict[str, Callable[[int], float] | None] = {
@@ -185,7 +197,7 @@ def _paddings(window: Window) -> Iterator[Way]:
 
 
 def _sum_of_x(x: Array, window: Window, group: int, out: tuple[int, int], like: Array, fill: int = 0) -> Array:
-    """Returns for each output the sum of what its taps read."""
+    """Returns for each output the sum of the elements that its taps read."""
     plain = replace(window, pad=(0, 0, 0, 0))
     return convolve(_padded(x, window, out, fill), np.ones_like(like), plain, group, out)
 
@@ -307,6 +319,6 @@ def _weights(w: Array) -> Iterator[Way]:
 def _sums(case: Case, w: Array) -> Iterator[Way]:
     for said, change in accumulators():
         yield f"the sum {said}", Convolution(acc=change), 7.0
-    if case.recorded.size * w[0].size <= MOST_PRODUCTS:
+    if case.recorded.size * w[0].size <= MAX_PRODUCTS:
         for said, total in narrow_accumulations():
             yield said, Convolution(total=total), 9.0

@@ -1,5 +1,5 @@
-"""A product of 8-bit matrices with zero points takes these off wrongly, sums a part of the depth or in a narrow accumulator,
-reads its operands in another order, or scales its sum and adds the bias by other steps."""
+"""A product of 8-bit matrices with zero points subtracts these wrongly, sums only a part of the depth, has a narrow
+accumulator, reads its operands in another order, or scales its sum and adds the bias in other steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-matmul"
 OPS = ("matmul_integer", "matmul_integer_scaled")
-MOST_PRODUCTS = 1 << 18  # that are summed one by one
-LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
+MAX_PRODUCTS = 1 << 18  # that are summed one by one
+LARGE = 1 << 23  # products of a node from which on only the most likely faults are tried, because each takes long
 F32 = np.float32
 Centre = Callable[[Array, Array], Array]
 Scaled = Callable[[Array, Array, Array, Array], Array]
@@ -40,10 +40,17 @@ def _scaled(acc: Array, a: Array, b: Array, bias: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A kernel for both ops. a, b: make factors of stored elements and zero points. read_a, read_b: exchange stored
-    elements. zeros: exchanges the zero points. total: sums centred a and b, int64; None: the exact product. more: takes
-    stored a, b and the zero points, and returns what is added to the sum. acc: changes the sum. scale: takes the sum in
-    int32, the scales and the bias."""
+    """A kernel for matmul_integer and matmul_integer_scaled nodes.
+
+    Attributes:
+        a, b: compute factors from stored elements and zero points.
+        read_a, read_b: exchange stored elements.
+        zeros: exchanges the zero points.
+        total: sums the products of the factors a and b, int64; None for the exact product.
+        more: returns an addend of the sum, given stored a, b and the zero points.
+        acc: changes the sum.
+        scale: computes the output from the int32 sum, the scales and the bias.
+    """
 
     a: Centre = _centred
     b: Centre = _centred
@@ -216,7 +223,7 @@ def _orders(a: Array, b: Array) -> Iterator[Way]:
 def _sums(a: Array, b: Array) -> Iterator[Way]:
     for said, change in accumulators():
         yield f"the sum {said}", Product(acc=change), 7.0
-    if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MOST_PRODUCTS:
+    if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MAX_PRODUCTS:
         return
     for said, total in narrow_accumulations():
         yield said, Product(total=partial(_by_products, total=total)), 9.0

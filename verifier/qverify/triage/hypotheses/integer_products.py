@@ -1,5 +1,5 @@
-"""A product of stored integers (conv_integer, matmul_integer, also scaled) forgets a zero point or a part of its correction,
-keeps operands, products or sums in too few bits, or rounds its scales in another way."""
+"""A product of stored integers (conv_integer, matmul_integer, also scaled) leaves out a zero point or a part of its
+correction, keeps operands, products or sums in too few bits, or rounds its scales in another way."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(case, f"the result is held in {text}", partial(_result_in, narrow=narrow))
 
 
-Scaled = Callable[[Array, Array, Array, Array], Array]  # of the sum, both scales (float32) and the bias
+Scaled = Callable[[Array, Array, Array, Array], Array]  # the output, from the sum, both scales (float32) and the bias
 
 
 def _exact(acc: Array, a: Array, b: Array, c: Array) -> Array:

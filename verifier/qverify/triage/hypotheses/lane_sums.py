@@ -1,5 +1,5 @@
-"""A sum is kept in several narrow lanes, each of which saturates or is rounded after every product, and the lanes are added
-at the end."""
+"""A sum is computed in several narrow lanes, each of which saturates or is rounded after every product; the lanes are
+added at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case, few: SummedElements) -> Ways:
-    wanted = case.recorded.reshape(-1)[few.places]
+    recorded = case.recorded.reshape(-1)[few.places]
     channels, rows, columns = few.summands.products.shape[1:]
     both = channels > 1 and rows * columns > 1
     orders = {"": False} | ({" in the order kernel row, kernel column, channel": True} if both else {})
@@ -41,10 +41,10 @@ def _ways(case: Case, few: SummedElements) -> Ways:
         for lanes in LANES:
             if lanes < channels * rows * columns <= lanes * MOST_STEPS:
                 for said, params, after in _kinds():
-                    found = _scan(few, lanes, inner, bind_last(after, params[:, None, None]), len(params))
+                    sums = _scan(few, lanes, inner, bind_last(after, params[:, None, None]), len(params))
                     case.count_tried(len(params))
-                    for text, p, one in zip(said, params, found, strict=True):
-                        if (few.requantized(one.astype(np.int64) + few.bias) == wanted).all():
+                    for text, p, acc in zip(said, params, sums, strict=True):
+                        if (few.requantized(acc.astype(np.int64) + few.bias) == recorded).all():
                             sentence = f"the sum is kept in {lanes} lanes (lane k takes every {lanes}th product{order}), and each lane {text} after every product; then the lanes are added"
                             yield (
                                 [sentence],

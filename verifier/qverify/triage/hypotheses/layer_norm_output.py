@@ -1,5 +1,4 @@
-"""Layer norm divides by an approximate root, rounds values on the way to the output, or applies gamma and beta
-otherwise."""
+"""Layer norm divides by an approximate root, rounds intermediate values, or applies gamma and beta in another way."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ FINISHES: dict[str, Finish] = {
 
 
 def _of_row(y: Array, gamma: Array, beta: Array) -> Array:
-    """Returns the rows times gamma plus beta of the row's number."""
+    """Returns the rows times gamma plus beta, where each row uses the elements of these with the row's number."""
     row = np.arange(len(y))[:, None]
     return affine(y, gamma[row % len(gamma)] if gamma.size else gamma, beta[row % len(beta)] if beta.size else beta)
 

@@ -1,5 +1,5 @@
-"""Layer norm forms the variance by another formula (one pass, no mean subtracted, in a narrow format), or treats epsilon
-otherwise (left out, elsewhere, another value)."""
+"""Layer norm computes the variance by another formula (in one pass, without subtracting the mean, in a narrow format), or
+uses epsilon in another way (left out, in another place, another value)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
 
 
 def _throughout() -> Iterator[FaultVariant]:
-    """Yields layer norms computed in one narrower format from the sums to the result."""
+    """Yields layer norms that are computed in a narrower format from the sums to the result."""
     for said, dtype in (("float32", np.float32), ("float16", np.float16)):
         for product, multiply in (("", False), (", by 1/deviation", True)):
             for formula, variance in (("", variance_of), (", the variance as E[x*x] - E[x]*E[x]", _one_pass_of)):
@@ -224,7 +224,7 @@ def _one_pass(
 
 
 def _total_in(rows: Array, lanes: int) -> Array:
-    """Returns the sum of each row in the rows' dtype, [rows, 1], in partial sums added in order."""
+    """Returns the sum of each row in the dtype of the rows, [rows, 1], computed from partial sums that are added in order."""
     total = whole(rows[:, ::lanes])
     for k in range(1, min(lanes, rows.shape[1])):
         total = total + whole(rows[:, k::lanes])

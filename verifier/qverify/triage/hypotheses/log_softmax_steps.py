@@ -1,5 +1,5 @@
-"""Log softmax takes another logarithm, leaves out a step, computes the logarithm of a rounded quotient, or works in a narrower
-format."""
+"""Log softmax uses another logarithm, leaves out a step, computes the logarithm of a rounded quotient, or works in a
+narrower format."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-entries"
 OPS = ("lookup",)
-Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift
+Division = Callable[[Array, int], Array]  # divides whole numbers by 2^shift
 DIVISIONS: dict[str, Division] = {
     "rounded half up": lambda v, s: (v + (1 << s >> 1)) >> s,
     "rounded down": lambda v, s: v >> s,
@@ -83,15 +83,15 @@ def _looked_up(node: Node, inputs: list[Array], graph: Graph, change: Callable[[
 
 
 def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields tables of which only a part is held: what lies beyond reads a value, an end of the part, or the part
+    """Yields tables of which only a part is kept: indices beyond it read a constant, an end of the part, or the part
     again."""
     values = {"0": 0} | ({"the output's zero point": zero[0]} if any(zero) else {}) | ({"-1": -1} if whole else {})
     parts = {f"{n}/{m}": size * n // m for m in (4, 8, 16, 2) for n in range(1, m) if n % 2 or m == 2}
     parts |= {"all but one": size - 1, "all but two": size - 2}
-    for text, held in parts.items():
-        for first, start, stop in (("first", 0, held), ("last", size - held, size)):
-            where = f"positions {held}..{size - 1}" if first == "first" else f"positions 0..{size - held - 1}"
-            said = f"only the {first} {held} of the {size} entries of the table are held ({text} of it); table {where}"
+    for text, kept in parts.items():
+        for first, start, stop in (("first", 0, kept), ("last", size - kept, size)):
+            where = f"positions {kept}..{size - 1}" if first == "first" else f"positions 0..{size - kept - 1}"
+            said = f"only the {first} {kept} of the {size} entries of the table are held ({text} of it); table {where}"
             for name, value in values.items():
                 yield (
                     f"{said} give {name}",
@@ -161,7 +161,7 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
             f"the table's index keeps only its lower {bits} bits",
             bind_last(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
         )
-        half, end = len_half(size), 1 << bits - 1
+        half, end = zero_index(size), 1 << bits - 1
         yield (
             f"the table's index saturates to {bits} bits around its middle",
             bind_last(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
@@ -175,7 +175,7 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "the last entry of the table is read as the one before", lambda t: np.append(t[:-1], t[-2:-1])
 
 
-def len_half(size: int) -> int:
+def zero_index(size: int) -> int:
     """Returns the index of a signed input's 0."""
     return size // 2
 
@@ -197,7 +197,7 @@ def _interpolated(table: Array, shift: int, division: Division, after: str) -> A
 
 
 def _spread(table: Array, points: int) -> Array:
-    """Returns a table interpolated between so many points, the first and the last of them its own ends."""
+    """Returns a table that is interpolated between so many points; the first and the last are the ends of the table."""
     at = np.rint(np.linspace(0, len(table) - 1, points)).astype(int)
     return np.rint(np.interp(np.arange(len(table)), at, table[at])).astype(np.int64)
 

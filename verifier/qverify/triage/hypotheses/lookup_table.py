@@ -16,7 +16,9 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-table"
 OPS = ("lookup",)
-Way = Callable[[Array, TensorSpec, TensorSpec], Array]  # of the table and the specs of input and output
+Way = Callable[
+    [Array, TensorSpec, TensorSpec], Array
+]  # the output table, from the table and the specs of input and output
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -82,11 +84,11 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
                 text,
                 partial(_interpolated, k=k, rounded=rounded),
             )
-            own = f"{text}; the last, shorter piece by its own length"
+            own_text = f"{text}; the last, shorter piece by its own length"
             yield (
                 1.5 + 0.05 * rare + (said != "rounded to the nearest (ties up)"),
-                own,
-                partial(_interpolated, k=k, rounded=rounded, own=True),
+                own_text,
+                partial(_interpolated, k=k, rounded=rounded, own_text=True),
             )
         yield (
             1.5 + 0.05 * rare,
@@ -148,8 +150,8 @@ def _requantized(table: Array, x: TensorSpec, y: TensorSpec) -> Array:
 def _interpolated(
     table: Array, x: TensorSpec, y: TensorSpec, k: int, rounded: Callable[[Array], Array], own: bool = False
 ) -> Array:
-    """Returns the table between kept entries. The last piece ends in the very last entry: as if that lay a whole piece
-    away, or, own, at its own distance."""
+    """Returns the table interpolated between kept entries. The last piece ends at the very last entry: as if it were a whole
+    piece away, or, with `own`, at its true distance."""
     index = np.arange(len(table))
     base = index >> k << k
     following = np.minimum(base + (1 << k), len(table) - 1)

@@ -1,5 +1,5 @@
-"""A norm of rows to length one sums a part of a row or in another format, takes another norm, divides by an approximation, or
-runs over another axis."""
+"""The normalization of rows to length one sums only a part of a row, sums in another format, uses another norm, divides by
+an approximation, or runs over another axis."""
 
 from __future__ import annotations
 
@@ -36,9 +36,17 @@ def _quotient(rows: Array, norm: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class LpNorm:
-    """A kernel for nodes of lp_norm. terms: what is summed of elements, by order; total: sums rows to [rows, 1]; root: of
-    order 2, the norm of the sum; norm: of the norm of either order; divide: takes rows and norms. rows: which row's norm is
-    used. dtype: of all of it."""
+    """A kernel for lp_norm nodes.
+
+    Attributes:
+        terms: compute the summands from the elements, for order 1 and order 2.
+        total: sums rows to [rows, 1].
+        root: computes the norm of order 2 from the sum.
+        norm: changes the norm of either order.
+        divide: divides rows by norms.
+        rows: index of the row whose norm is used for each row.
+        dtype: dtype of all arithmetic.
+    """
 
     terms: tuple[Format, Format] = (np.abs, np.square)
     total: Total = _sum
@@ -77,13 +85,13 @@ def _over(node: Node, inputs: list[Array], graph: Graph, words: tuple[int, int, 
     return LpNorm()(replace(node, words=(*words, node.words[3])), inputs, graph)
 
 
-def _axes(own: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
-    found = {
+def _axes(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
+    words_by_text = {
         f"axis {k} instead of its own": (int(np.prod(shape[:k])), shape[k], int(np.prod(shape[k + 1 :])))
         for k in range(len(shape))
     }
-    found["as many neighbours in memory as its axis is long"] = (own[0] * own[2], own[1], 1)
-    return {said: words for said, words in found.items() if words != tuple(own)}
+    words_by_text["as many neighbours in memory as its axis is long"] = (own_words[0] * own_words[2], own_words[1], 1)
+    return {said: words for said, words in words_by_text.items() if words != tuple(own_words)}
 
 
 Way = tuple[str, LpNorm, float]

@@ -1,4 +1,4 @@
-"""LRN sums the squares over another window or axis, scales the sum otherwise, or raises it to another power."""
+"""LRN sums the squares over another window or axis, scales the sum in another way, or raises it to another power."""
 
 from __future__ import annotations
 
@@ -24,11 +24,22 @@ Power = Callable[[Array, float], Array]
 
 @dataclass(frozen=True, slots=True)
 class Lrn:
-    """A kernel for nodes of lrn. axis: of the window. before, after: neighbours in it; None: as the op says. edge: what
-    lies outside (absent, repeated, wrapped, mirrored; shifted: the window is moved inward; symmetric: it is cut to the same reach
-    on both sides; whole: a window that is not whole is empty). divisor: of alpha, from (size, taps in the tensor). squares: of real
-    values. total: rounds the sum. first_of: channels that share the window of their first. within: channels whose windows do not
-    reach into the next group of so many, 0 for all. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
+    """A kernel for lrn nodes.
+
+    Attributes:
+        axis: axis of the window.
+        before, after: numbers of neighbours in the window, or None for those of the op.
+        edge: contents outside of the tensor (absent, repeated, wrapped, mirrored), or what happens to a window that reaches
+            there (shifted: it is moved inward; symmetric: it is cut to the same reach on both sides; whole: it is empty).
+        divisor: computes the divisor of alpha from (size, taps in the tensor).
+        squares: computes squares of real values.
+        total: rounds the sum.
+        first_of: number of channels that share the window of the first of them.
+        within: size of groups of channels over whose ends windows do not reach; 0 for one group.
+        combine: computes the base from bias, alpha/divisor and sum.
+        power: computes the power of the base.
+        finish: computes the output from x and the power.
+    """
 
     axis: int = 1
     before: int | None = None

@@ -1,5 +1,5 @@
-"""max_pool looks at other elements of its windows: padding that counts as a value, taps or edges left out, a maximum that
-starts from another value, or another order of the values."""
+"""max_pool compares other elements: padding counts as a value, taps or edges are left out, the maximum starts from another
+value, or the values have another order."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "max-pool-window"
 OPS = ("max_pool",)
-Taps = Callable[[int, int, int, int], bool]  # of tap row and column and the kernel's height and width: is it read
-Rows = Callable[[Array, int], Array]  # of the places a tap reads on an axis and the axis' size: are they read
+Taps = Callable[
+    [int, int, int, int], bool
+]  # whether a tap is read, from its row and column and the kernel's height and width
+Rows = Callable[[Array, int], Array]  # which places on an axis are read, from the places and the size of the axis
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -83,7 +85,7 @@ def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
 
 
 def _over(best: Array, axes: int, back: int) -> Array:
-    """Returns the running maximum along the last `axes` axes in row-major order, or of so many elements back."""
+    """Returns the running maximum along the last `axes` axes in row-major order, over all elements or the last `back`."""
     flat = best.reshape(*best.shape[: best.ndim - axes], -1)
     if not back:
         return np.maximum.accumulate(flat, -1).reshape(best.shape)
@@ -92,7 +94,7 @@ def _over(best: Array, axes: int, back: int) -> Array:
 
 
 def _in_tail(best: Array, m: int) -> Array:
-    """Returns the maximum that runs on from the last column of the whole m through the columns after these."""
+    """Returns the maximum that continues from the last column of the last whole group of m through the columns after it."""
     base = best.shape[-1] // m * m
     if base in (0, best.shape[-1]):
         return best
@@ -150,7 +152,7 @@ _TAPS: dict[str, Taps] = {
 
 
 def _keys(dtype: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields other orders of the values; each keeps the value in the last bits, to find it again."""
+    """Yields other orders of the values. Each key contains the value in its last bits, from which it is restored."""
     if np.dtype(dtype).kind not in "iu":
         return
     half = 1 << 8 * np.dtype(dtype).itemsize - 1
@@ -226,7 +228,7 @@ def _made(
 
 
 def _places(w: dict[str, int], side: str, count: int) -> Array:
-    """Returns the place of every tap and output, [kernel, outputs], on one axis."""
+    """Returns the place that every tap of every output reads on one axis, [kernel, outputs]."""
     pad = w[{"h": "pad_top", "w": "pad_left"}[side]]
     step = np.arange(count) * w[f"stride_{side}"] - pad
     return step + np.arange(w[f"kernel_{side}"])[:, None] * w.get(f"dilation_{side}", 1)

@@ -123,10 +123,10 @@ def _scaled_sum(rows: Array, depth: int, narrow: Format) -> Array:
 
 
 def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array], Graph], Array]]:
-    """Returns means over other axes of as many elements kept, and over neighbours in memory."""
+    """Returns kernels of means over other axes that keep as many elements, and over neighbours in memory, by text."""
     shape, kept = case.graph.spec(node.inputs[0] or "").shape, case.graph.spec(node.outputs[0]).elements
     axes, total = axes_of(node, len(shape)), int(np.prod(shape))
-    found: dict[str, Callable[[Node, list[Array], Graph], Array]] = {
+    kernels: dict[str, Callable[[Node, list[Array], Graph], Array]] = {
         "the elements of a mean are neighbours in memory": lambda n, i, g: (
             whole(i[0].astype(float).reshape(kept, -1)) / (total // kept)
         ),
@@ -137,7 +137,7 @@ def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array]
     for mask in range(1, 1 << len(shape)):
         others = [i for i in range(len(shape)) if mask >> i & 1]
         if others != axes and int(np.prod([shape[i] for i in others])) * kept == total:
-            found[f"the mean is taken over axes {others} instead of {axes}"] = bind_last(
+            kernels[f"the mean is taken over axes {others} instead of {axes}"] = bind_last(
                 lambda n, i, g, a: whole(rows_of(i[0].astype(float), a)) / (total // kept), others
             )
-    return found
+    return kernels

@@ -1,5 +1,5 @@
-"""mod takes another remainder: with the sign of the dividend, of absolute values, through a float quotient, in fewer bits,
-or by a bit mask."""
+"""mod computes another remainder: with the sign of the dividend, of absolute values, through a float quotient, in fewer
+bits, or by a bit mask."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _bits(v: Array, count: int, signed: bool) -> Array:
 
 
 def _power_above(b: Array) -> Array:
-    """Returns the smallest powers of two above the divisors' absolute values, or these where they are one."""
+    """Returns the smallest powers of two that are not below the absolute values of the divisors."""
     return (2.0 ** np.ceil(np.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
 
 

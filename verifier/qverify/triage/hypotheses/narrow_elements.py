@@ -73,14 +73,14 @@ class _Dropped:
 
 
 def _as(dtype: np.dtype[np.generic], way: Way) -> Way:
-    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and keeps the dtype."""
+    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and returns the same dtype."""
 
     def cut(values: Array) -> Array:
         wide = values if dtype.kind == "f" else values.astype(np.int64)
-        made = way(wide)
+        result = way(wide)
         if dtype.kind in "iu":
             info = np.iinfo(dtype.name)
-            made = np.clip(made, info.min, info.max)
-        return made.astype(values.dtype)
+            result = np.clip(result, info.min, info.max)
+        return result.astype(values.dtype)
 
     return cut

@@ -41,11 +41,11 @@ def _ways(case: Case, axis: int, what: str, operand: int) -> Ways:
     for text, index in indices(case, size).items():
         taken = np.asarray(index(np.arange(size)))
         if (taken != np.arange(size)).any():
-            own = text if operand else text.replace("channel", "row").replace("o ", "i ")
-            own = own.replace(
+            row_text = text if operand else text.replace("channel", "row").replace("o ", "i ")
+            row_text = row_text.replace(
                 "the place in its group, the first group's for all", "every group has the weights of the first group"
             )
-            texts.setdefault(taken.tobytes(), []).append(own)
+            texts.setdefault(taken.tobytes(), []).append(row_text)
             ways.setdefault(taken.tobytes(), index)
     place = "output channel" if operand else "output row"
     for key, ones in texts.items():

@@ -17,7 +17,7 @@ from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "other-node"
-MOST = 24  # other nodes of the op tried
+MAX_NODES = 24  # other nodes of the op that are tried
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -50,18 +50,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _others(of: Case) -> Iterator[tuple[float, str, Node]]:
-    """Yields (cost, text, node): the other nodes of the op, the likely ones first; one that is both the first and the one
-    before by both names, as another node may be only one of them."""
+    """Yields (cost, text, node) for the other nodes of the op, the likely ones first. A node that is both the first one and
+    the one before is yielded with both texts, because at another node these are two nodes."""
     nodes = [n for n in of.graph.nodes if n.op == of.last.op]
-    own = next((i for i, n in enumerate(nodes) if n.name == of.last.name), None)
-    if own is None or len(nodes) < 2:
+    own_place = next((i for i, n in enumerate(nodes) if n.name == of.last.name), None)
+    if own_place is None or len(nodes) < 2:
         return
-    order = [own - 1, 0, own + 1, len(nodes) - 1, *range(len(nodes))]
-    for at in list(dict.fromkeys(i for i in order if 0 <= i < len(nodes) and i != own))[:MOST]:
+    order = [own_place - 1, 0, own_place + 1, len(nodes) - 1, *range(len(nodes))]
+    for at in list(dict.fromkeys(i for i in order if 0 <= i < len(nodes) and i != own_place))[:MAX_NODES]:
         usual = (
-            (own - 1, f"the {of.last.op} before it"),
+            (own_place - 1, f"the {of.last.op} before it"),
             (0, f"the first {of.last.op}"),
-            (own + 1, f"the {of.last.op} after it"),
+            (own_place + 1, f"the {of.last.op} after it"),
             (len(nodes) - 1, f"the last {of.last.op}"),
         )
         named = [said for place, said in usual if place == at]

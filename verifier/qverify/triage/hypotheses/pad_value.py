@@ -46,7 +46,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _padded(case: Case, value: int) -> Change:
-    """Returns the change that writes the padding, of any value, into the input itself."""
+    """Returns the change that writes padding with any value into the input itself."""
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x = case.inputs[name]
     top, left, bottom, right = (words[p] for p in PADS)
@@ -57,7 +57,7 @@ def _padded(case: Case, value: int) -> Change:
 
 
 def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:
-    """Returns x padded with value; a value outside x's type widens it to int32."""
+    """Returns x padded with a value; a value outside of the dtype of x widens it to int32."""
     info = np.iinfo(x.dtype)
     wide = x if info.min <= value <= info.max else x.astype(np.int32)
     return np.pad(wide, widths, constant_values=value)

@@ -1,5 +1,5 @@
-"""The padding of a window is not filled: it holds the neighbouring plane or row in memory, the edge repeated, reflected or
-wrapped around, on one side or on all."""
+"""The padding of a window is not filled: it contains the neighbouring plane or row in memory, or the edge repeated,
+reflected or wrapped around, on one side or on all."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def indices(case: Case, n: int) -> dict[str, Index]:
-    """Returns wrong indices of n channels, by what they are for channel o."""
+    """Returns wrong indices for n channels, by text in terms of the channel o."""
     ways: dict[str, Index] = {
         "0 (the first channel's for all)": lambda o: 0 * o,
         f"{n - 1} (the last channel's for all)": lambda o: 0 * o + n - 1,
@@ -114,28 +114,28 @@ def _ways(
 
 
 def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
-    """Returns the combinations of parameters that differ between channels, by their name."""
+    """Returns the combinations of parameters that differ between channels, by text."""
     bias = bool(np.ptp(bias_of(case)))
     scale = of.rq.shape[-1] > 1
     zeros = np.ptp(zero_points(case)) > 0
     zero_x = case.graph.spec(case.last.inputs[0] or "").zero_point
     sums = case.last.op in ("conv", "fully_connected") and len(zero_x) == 1 and zero_x[0] != 0
-    found: dict[str, tuple[str, ...]] = {}
+    combinations: dict[str, tuple[str, ...]] = {}
     if scale:
-        found["the requantization scale"] = ("scale",)
+        combinations["the requantization scale"] = ("scale",)
     if bias:
-        found["the bias" if scale else "the bias (the scale is one for all channels)"] = ("bias",)
+        combinations["the bias" if scale else "the bias (the scale is one for all channels)"] = ("bias",)
     if bias and scale:
-        found["the bias and the requantization scale"] = ("bias", "scale")
+        combinations["the bias and the requantization scale"] = ("bias", "scale")
     if zeros:
-        found["the zero point of the weights"] = ("zero",)
-        found["every parameter (bias, scale, zero point)"] = ("bias", "scale", "zero")
+        combinations["the zero point of the weights"] = ("zero",)
+        combinations["every parameter (bias, scale, zero point)"] = ("bias", "scale", "zero")
     if sums:
-        found["the sum of weights that the input's zero point is multiplied by"] = ("sum",)
+        combinations["the sum of weights that the input's zero point is multiplied by"] = ("sum",)
         if bias:
-            found["the bias with the input's zero point folded in"] = ("bias", "sum")
-            found["the bias with the input's zero point folded in and the scale"] = ("bias", "sum", "scale")
-    return found
+            combinations["the bias with the input's zero point folded in"] = ("bias", "sum")
+            combinations["the bias with the input's zero point folded in and the scale"] = ("bias", "sum", "scale")
+    return combinations
 
 
 def zero_points(case: Case) -> Array:
@@ -174,7 +174,7 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
 
 
 def _by_place(case: Case, of: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    """Yields faults that read the parameters by the place in the output instead of by its channel."""
+    """Yields faults that read the parameters at the index of the place in the output instead of that of the channel."""
     shape = case.spec.shape
     names = {i: f"axis {i}" for i in range(len(shape))} | ({2: "the row", 3: "the column"} if len(shape) == 4 else {})
     for what, parts in _operands(case, of).items():

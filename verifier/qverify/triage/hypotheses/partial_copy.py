@@ -25,21 +25,25 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for cost, said, count in _counts(size, of.spec.numpy_dtype.itemsize):
         if not 0 <= count <= first or count >= size:
             continue
-        rest = case.recorded.reshape(-1)[count:]
+        not_copied = case.recorded.reshape(-1)[count:]
         text = f"{of.last.op}: {said}"
-        values = np.unique(bits(rest))
+        values = np.unique(bits(not_copied))
         if len(values) == 1:
-            value = rest[0]
-            made = partial(_filled, count=count, value=value)
-            paid = cost if value in (0, *of.spec.zero_point) else cost + 8 * rest.itemsize  # taken from the record
-            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", made, paid)
-        elif 2 * case.differing.size > size - count and _tells(case, count, cost):  # it differs nearly everywhere
+            value = not_copied[0]
+            compute = partial(_filled, count=count, value=value)
+            paid = (
+                cost if value in (0, *of.spec.zero_point) else cost + 8 * not_copied.itemsize
+            )  # the value is taken from the record
+            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", compute, paid)
+        elif 2 * case.differing.size > size - count and _tells(
+            case, count, cost
+        ):  # most elements that were not copied differ
             free = np.arange(size) >= count
             yield FaultVariant(f"{text}; the rest keeps what was in memory", partial(_left, free=free), cost, free=free)
 
 
 def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
-    """Yields (cost, what the kernel does, elements copied)."""
+    """Yields (cost, text, number of elements copied)."""
     if item > 1:
         copied = f"1/{item} of the tensor" if item > 2 else "half of the tensor"
         yield 0.5, f"it copies as many bytes as the tensor has elements: {copied}", size // item
@@ -60,7 +64,7 @@ def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
 
 
 def _tells(case: Case, count: int, cost: float) -> bool:
-    """Returns whether the elements that were copied are evidence of it: those of a value that is everywhere are not."""
+    """Returns whether the copied elements are evidence of the copy, which elements with the same value everywhere are not."""
     return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.MIN_COPY_MARGIN_BITS
 
 

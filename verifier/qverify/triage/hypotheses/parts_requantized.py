@@ -1,4 +1,4 @@
-"""Parts of the sum (kernel taps, channels, tiles of the depth) are requantized and rounded each by itself, and the rounded
+"""Parts of the sum (kernel taps, channels, tiles of the depth) are requantized and rounded separately, and the rounded
 values are added."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of it, or scales
-a mean that was made whole."""
+"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of the count,
+or scales a mean that was rounded to a whole number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ LATE = -1
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 MOST_TEXTS = 6
-NEARLY, NEARLY_RIGHT, NEAR = 2.0**-10, 3.0, "(nearly right)"  # of a reciprocal; bits; words
+NEARLY = 2.0**-10  # largest relative error of a reciprocal that is nearly right
+NEARLY_RIGHT = 3.0  # additional bits of such a reciprocal
+NEAR = "(nearly right)"  # marks its text
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
@@ -66,7 +68,7 @@ def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -
 
 
 def _sums_and_counts(case: Case) -> tuple[Array, Array]:
-    """Returns the sums and their divisors, of the output's shape."""
+    """Returns the sums and their divisors in the output's shape."""
     every = _pooled(elements(case, np.arange(case.recorded.size)))
     return every.acc.reshape(case.spec.shape), every.divisor.reshape(case.spec.shape)
 
@@ -85,7 +87,7 @@ def _changed(e: SummedElements, change: Callable[[Array], Array]) -> Array:
 
 
 def _of_reciprocals(case: Case) -> Ways:
-    """Yields faults of short reciprocals, in one text those that are one for all counts of this node."""
+    """Yields faults of short reciprocals. Those that are the same for all counts of this node have one text."""
     counts = np.unique(_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
     exact = 1.0 / counts.astype(np.float64)
     texts: dict[bytes, list[str]] = {}
@@ -148,7 +150,7 @@ def _divided(e: SummedElements, divisor: Array) -> Array:
     return changed.added(e.summands.products)
 
 
-_SIDES: dict[str, tuple[bool, bool, bool, bool]] = {  # of padding above, below, left and right: is it counted
+_SIDES: dict[str, tuple[bool, bool, bool, bool]] = {  # whether padding above, below, left and right is counted
     "padding below and to the right of the input counts (only taps above and to the left are left out)": (
         False,
         True,

@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; misuses alpha and
-beta; reads the weights, zero points or input channels of another group."""
+"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; uses alpha or beta
+wrongly; or reads the weights, zero points or input channels of another group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "product-parameters"
 OPS = (*FLOATS, *INTEGERS, *QUANTIZED)
 F = np.float32
-Index = Callable[[Array, int, int], Array]  # of the channel, the number of channels and of those in a group
+Index = Callable[
+    [Array, int, int], Array
+]  # another channel, from the channel, the number of channels and that of channels in a group
 
 
 def _indices() -> Iterator[tuple[str, Index]]:
@@ -103,7 +105,7 @@ def _with_channels(case: Case, index: Index, names: tuple[str, ...]) -> Layout:
 
 
 def layout_bias(index: Index) -> Callable[[ProductTerms], Array]:
-    """Returns the healthy sum: the fault is in the matrices."""
+    """Returns the healthy sum, because the fault is in the matrices."""
     return _healthy
 
 

@@ -1,4 +1,5 @@
-"""The sum, the scale or their product is in too short a float, or rounded to fewer bits, before the result is rounded."""
+"""The sum, the scale or their product is kept in too short a float, or rounded to fewer bits, before the result is
+rounded."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ NAME = "product-precision"
 LATE = -1
 OPS = LINEAR_OPS
 BITS, FRACTION = range(4, 25), range(1, 9)
-COARSE = 4  # bits of a fraction that is rounded twice, by two rules
+COARSE = 4  # fraction bits up to which the two roundings may have two rules
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 
 
@@ -32,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _likely(said: str) -> float:
-    """Returns the bits of these words: several parts in formats of their own are unlikely."""
+    """Returns the bits of this text: several parts with different formats are unlikely."""
     formats = {name for name in FORMATS if f" in {name}" in said}
     parts = sum(said.count(f" in {name}") for name in formats)
     return prior(said) + (parts > 1) + 2.0 * (len(formats) > 1) + ("zero point added" in said)
@@ -65,7 +66,7 @@ def _ways(single: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]
 
 
 def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    """Yields faults of two roundings: to a fraction of an output step, then to a step."""
+    """Yields faults of two roundings: to a fraction of an output step, and then to a step."""
     for bits in FRACTION:
         for first in (
             "to nearest (ties to even)",

@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats or of stored integers leaves terms out of its sum, or takes some twice: the
-first, the last, a tail beyond whole vectors, every n-th, a kernel row or column, channels."""
+"""A convolution or matrix product of floats or of stored integers leaves terms out of its sum, or adds some twice: the
+first, the last, a tail beyond whole vectors, every n-th, a kernel row or column, or channels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
-    """Yields which terms of a sum, flat."""
+    """Yields pairs of a text and a flat mask of terms of a sum."""
     depth = int(np.prod(shape))
     at = np.arange(depth)
     yield "the last term of each sum is", at == depth - 1

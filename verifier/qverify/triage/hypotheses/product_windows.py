@@ -18,7 +18,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "product-windows"
 OPS = (*WINDOWED, "conv", "conv_transpose")
 Places = Callable[[Array, int], Array]
-SIDES = {  # of rows, columns: before, after
+SIDES = {  # texts and the sides that they name
     "on all sides": ("above", "below", "left", "right"),
     "at the left": ("left",),
     "at the right": ("right",),
@@ -65,8 +65,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
-    """Returns the sides that this node has padding at, each set once."""
-    size, found = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
+    """Returns the sets of sides at which this node has padding, by text; each set once."""
+    size, texts = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
     reads = window_reads(inner)
     some = {
         n
@@ -77,8 +77,8 @@ def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
     for said, names in SIDES.items():
         left = tuple(sorted(n for n in names if n in some))
         if left and (len(left) == len(names) or len(names) == 4):
-            found.setdefault(left, said)
-    return {said: names for names, said in found.items()}
+            texts.setdefault(left, said)
+    return {said: names for names, said in texts.items()}
 
 
 def _fills(inner: Case) -> tuple[int, ...]:
@@ -100,11 +100,11 @@ def _side(at: Array, size: int, axis: int, names: tuple[str, ...]) -> Array:
 
 
 def _copied(case: Case, names: tuple[str, ...], place: Places) -> Layout:
-    size, made = plane_shape(case.graph.spec(case.last.inputs[0] or "").shape), []
+    size, reads = plane_shape(case.graph.spec(case.last.inputs[0] or "").shape), []
     for axis, at in enumerate(window_reads(case)):
         side = _side(at, size[axis], axis, names)
-        made.append(np.where(side, place(at, size[axis]).clip(0, size[axis] - 1), at))
-    return layout(case, (made[0], made[1]))
+        reads.append(np.where(side, place(at, size[axis]).clip(0, size[axis] - 1), at))
+    return layout(case, (reads[0], reads[1]))
 
 
 def _filled(case: Case, names: tuple[str, ...], value: int, corners: bool) -> Layout:

@@ -1,5 +1,5 @@
-"""Quantize (and a copy that requantizes) rounds by another rule, adds the zero point inside the rounding, rounds values or
-scales to a narrower format, multiplies by a reciprocal, or saturates otherwise."""
+"""Quantize (and a copy that requantizes) rounds by another rule, adds the zero point before it rounds, rounds values or
+scales to a narrower format, multiplies by a reciprocal, or saturates in another way."""
 
 from __future__ import annotations
 
@@ -62,9 +62,16 @@ ALL_RULES = {**{k: r for k, r in RULES.items() if r is not np.rint}, **MORE_RULE
 
 @dataclass(frozen=True, slots=True)
 class Quantizer:
-    """How real values are stored. real: takes values and scale, returns steps. value: changes steps before they are
-    rounded. rule: rounds. inside: whether the zero point is added before. limits: one of LIMITS. zero: factor of the
-    zero point."""
+    """A way to quantize real values.
+
+    Attributes:
+        real: computes steps from values and scale.
+        value: changes the steps before they are rounded.
+        rule: rounds them.
+        inside: whether the zero point is added before they are rounded.
+        limits: one of LIMITS.
+        zero: factor of the zero point.
+    """
 
     real: Callable[[Array, Array], Array] = lambda x, s: x / s
     value: Format = lambda v: v
@@ -132,14 +139,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _title(case: Case) -> str:
-    """Returns quantize, with the op whose result is quantized where that is part of the unit."""
+    """Returns the subject of a sentence: "quantize", with the op whose result is quantized if that is part of the unit."""
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     return f"quantize (of the result of {before.replace('_', ' ')})" if before else "quantize"
 
 
 def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
-    """Yields roundings of the value between an op and its quantize, which either of the two may do."""
+    """Yields roundings of the value between an op and its quantize, which either of the two nodes may do."""
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     if not before:
@@ -156,7 +163,7 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
 
 
 def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
-    """Yields wrong ways of making integers of values, each with its words and bits."""
+    """Yields wrong ways to quantize values, each with its text and bits."""
     for said, rule in ALL_RULES.items():
         yield f"values are rounded {said}, before the zero point is added", Quantizer(rule=rule), LIKELY
     for said, rule in {**RULES, **MORE_RULES}.items():
@@ -242,7 +249,7 @@ def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array) -
 
 
 def _copy(case: Case, quantizer: Quantizer) -> Array:
-    """Returns the copy of inputs that were requantized so before, and are as the output is."""
+    """Returns the output of a copy whose inputs are requantized in this way to the output's format."""
     inputs, specs = dict[str, Array](), dict[str, TensorSpec]()
     y = case.spec
     for name in case.unit.inputs:

@@ -28,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], Array]]]:
-    """Yields (bits, text, way), fewer bits for what a kernel is likelier to do."""
+    """Yields (bits, text, way), with fewer bits for what a kernel is more likely to do."""
     zero_first = case.last.op == "mul"
     unsigned = limits(case.spec)[0] == 0
     for said, rule in RULES.items():

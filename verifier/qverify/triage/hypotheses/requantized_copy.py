@@ -18,7 +18,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "requantized-copy"
 F = np.float32
-Requantized = Callable[[Array, TensorSpec, TensorSpec], Array]  # of elements, their spec, the output's spec
+Requantized = Callable[[Array, TensorSpec, TensorSpec], Array]  # from elements, their spec and the output's spec
 OPS = ("concat", "where")
 
 
@@ -63,7 +63,7 @@ def _by_way(case: Case, way: Requantized, only: str | None) -> Array:
 
 
 def combined(case: Case, ways: dict[str, Requantized]) -> Array:
-    """Returns the output with some operands requantized in these ways."""
+    """Returns the output with some operands requantized in these ways, by operand."""
     parts = []
     for name in _operands(case):
         x = case.inputs[name] if name in case.inputs else case.graph.constants[name]
@@ -172,7 +172,7 @@ def _through(x: Array, spec: TensorSpec, y: TensorSpec, narrow: Callable[[Array]
 
 
 def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
-    """Yields operands that are requantized with the scale and zero point of another operand."""
+    """Yields faults in which operands are requantized with the scale or zero point of another operand."""
     by = {
         f"of the {said} operand": [names[at]] * len(names) for at, said in ((0, "first"), (-1, "last"), (1, "second"))
     }
@@ -192,9 +192,9 @@ def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[Fau
 
 def _as_others(case: Case, others: dict[str, str], scale: bool, zero: bool) -> Array:
     def way(x: Array, spec: TensorSpec, y: TensorSpec, other: TensorSpec) -> Array:
-        own = replace(
+        changed_spec = replace(
             spec, scale=other.scale if scale else spec.scale, zero_point=other.zero_point if zero else spec.zero_point
         )
-        return float32.quantize(float32.dequantize(x, *parameters(own)), *parameters(y), y.dtype)
+        return float32.quantize(float32.dequantize(x, *parameters(changed_spec)), *parameters(y), y.dtype)
 
     return combined(case, {n: partial(way, other=case.graph.spec(o)) for n, o in others.items()})

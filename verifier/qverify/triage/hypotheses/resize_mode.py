@@ -40,15 +40,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for coordinates, positions in COORDINATES.items():
             yield FaultVariant(f"resize: {coordinates}", partial(_linear, positions=positions))
             for mode, rounded in NEAREST.items():
-                made = partial(_linear, positions=positions, rounded=rounded)
-                yield FaultVariant(f"resize: nearest ({coordinates}, {mode}) instead of linear", made)
+                compute = partial(_linear, positions=positions, rounded=rounded)
+                yield FaultVariant(f"resize: nearest ({coordinates}, {mode}) instead of linear", compute)
         yield FaultVariant(
             "resize: cut off instead of rounded", lambda case: case.recompute(case.change_words(truncate=1))
         )
 
 
 def _sizes(case: Case) -> list[tuple[int, int]]:
-    """Returns (size of the input, of the output) on every axis."""
+    """Returns (size of the input, size of the output) for every axis."""
     return list(zip(case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape, strict=True))
 
 

@@ -75,7 +75,7 @@ def _in_float(case: Case, dtype: str) -> Array:
 
 
 def _single(of: Linear) -> Array:
-    """Returns the accumulator multiplied by one float32 scale, rounded to float32."""
+    """Returns the accumulator multiplied by a single float32 scale, rounded to float32."""
     return of.acc.astype(np.float32) * of.along(of.real.astype(np.float32))
 
 
@@ -107,7 +107,8 @@ def _of_add(case: Case) -> Iterator[FaultVariant]:
 
 
 def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
-    """rq: not float32, so that its order is the operands' order."""
+    """Returns the change of an addition to other parameters. rq is not float32, so that its order is that of the
+    operands."""
     return Change(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
 
 

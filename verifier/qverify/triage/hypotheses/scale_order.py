@@ -1,5 +1,5 @@
-"""The scales of input, weights and output are applied one after the other in float32, or divided, where one product of them
-should be; or negative sums are scaled as if they were others."""
+"""The scales of input, weights and output are applied one after the other in float32, or divided, instead of as one
+product; or negative sums are scaled differently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "scale-order"
 LATE = -1
 OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "mul", "global_average_pool", "reduce_mean")
 F = np.float32
-Scales = tuple[Array, Array, Array]  # of the two operands and of the output, float32, one an element
+Scales = tuple[Array, Array, Array]  # of both operands and of the output, float32, one per element
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -34,14 +34,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _scales(e: SummedElements) -> Scales:
     case = e.case
     names = [n for n in case.last.inputs[:2] if n is not None and case.graph.spec(n).quantized]
-    found = []
+    scales = []
     for name in names:
         values = np.array(case.graph.spec(name).scale, F)
-        found.append(values[e.channel if len(values) > 1 else 0 * e.channel])
+        scales.append(values[e.channel if len(values) > 1 else 0 * e.channel])
     y = np.full(len(e.places), F(case.spec.scale[0]))
-    if len(found) == 1:  # a mean: the count divides
-        found.append((e.scale.astype(np.float64) * y / found[0]).astype(F))
-    return found[0], found[1], y
+    if len(scales) == 1:  # a mean, whose second scale is 1 / count
+        scales.append((e.scale.astype(np.float64) * y / scales[0]).astype(F))
+    return scales[0], scales[1], y
 
 
 _ORDERS: dict[str, Callable[[Array, Scales], Array]] = {

@@ -14,7 +14,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
-LEFT = ("gemmlowp", "cmsis")  # modes whose shift is to the left; in the others to the right
+LEFT = ("gemmlowp", "cmsis")  # modes in which positive shifts are to the left
 WAYS: dict[str, Callable[[Array], Array]] = {
     "of the next channel": lambda s: np.roll(s, -1, -1),
     "of the previous channel": lambda s: np.roll(s, 1, -1),
@@ -70,7 +70,7 @@ def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
 
 
 def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
-    """Returns rq with the real scale multiplied by 2^k."""
+    """Returns rq with its real scale multiplied by 2^k."""
     if value.dtype.kind == "f":
         return value * value.dtype.type(2.0**k)
     changed = value.copy()
@@ -82,7 +82,7 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
 
 
 def _of_specs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or of another
     input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
@@ -90,9 +90,9 @@ def _of_specs(case: Case) -> Iterator[FaultVariant]:
     quantized = [s for s in [*specs, case.spec] if s.quantized]
     for name in case.unit.inputs:
         for other in quantized:
-            own = case.graph.spec(name)
-            if own.quantized and (own.scale, own.zero_point) != (other.scale, other.zero_point):
-                if len(own.scale) == len(other.scale) == 1:
+            spec = case.graph.spec(name)
+            if spec.quantized and (spec.scale, spec.zero_point) != (other.scale, other.zero_point):
+                if len(spec.scale) == len(other.scale) == 1:
                     said = f"{name} is taken as if it had the scale and zero point of {other.name}"
                     yield FaultVariant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
                     yield FaultVariant(

@@ -1,4 +1,4 @@
-"""A correction of zero points, the sum of one operand times the zero point of the other, is computed for one pixel, row or
+"""A zero point correction (the sum of one operand times the zero point of the other) is computed for one pixel, row or
 channel of a block and used for all of them."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "shared-terms"
 LATE = -1
 OPS = ("conv", "fully_connected", "matmul", "conv_transpose")
 LANES = (2, 4, 8, 16, 32, 64)
-Places = Callable[[Case, Array], Array]  # flat places to those whose correction they get
+Places = Callable[[Case, Array], Array]  # flat places whose correction is used, from flat places
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

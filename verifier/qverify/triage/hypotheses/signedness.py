@@ -1,4 +1,4 @@
-"""Signed elements are read as unsigned or unsigned as signed, or 128 is added where it must not be."""
+"""Signed elements are read as unsigned ones, or unsigned elements as signed ones, or 128 is added by mistake."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def _written(case: Case, dtype: str, low: int, high: int) -> Array:
 
 
 def _wide(case: Case) -> Array:
-    """Returns the output computed in 32 bits with only the lowest bits kept."""
+    """Returns the output computed in 32 bits, of which only the lowest bits are kept."""
     return _changed(case, "int64", -(2**31), 2**31 - 1).astype(case.spec.numpy_dtype)

@@ -1,4 +1,4 @@
-"""The 8-bit softmax takes its exponentials from a coarser or otherwise computed table, or at another index."""
+"""The 8-bit softmax reads its exponentials from a table that is coarser or computed in another way, or at another index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 8-bit softmax scales, divides or rounds its result otherwise, or forces every row to add up to one."""
+"""The 8-bit softmax scales, divides or rounds its result in another way, or forces every row to add up to one."""
 
 from __future__ import annotations
 

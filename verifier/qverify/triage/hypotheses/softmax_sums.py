@@ -1,4 +1,4 @@
-"""Softmax adds up only a part of a row's exponentials, in another format or order, or takes the maximum or the sum of
+"""Softmax adds only a part of a row's exponentials, adds them in another format or order, or uses the maximum or the sum of
 another row or of a part of the row."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ LEAST = (4.5e-5, 4.54e-5, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, *(2.0**-k for k in
 
 
 def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields float softmaxes whose exponential ends early, for several maxima; a row whose sum is 0 gives 0."""
+    """Yields float softmaxes whose exponential becomes 0 early, for several maxima; a row with the sum 0 gives 0."""
     if op != "softmax_float":
         return
     for said, largest in MAXIMA.items():

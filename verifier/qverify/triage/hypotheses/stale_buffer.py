@@ -80,8 +80,8 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
 def fitting(earlier: Array, case: Case) -> Array | None:
     """Returns the first bytes of a tensor as the output's elements; None where there are too few."""
     data = np.ascontiguousarray(earlier).reshape(-1).view(np.uint8)
-    wanted = case.spec.valid_bytes
-    return None if data.size < wanted else data[:wanted].view(case.spec.numpy_dtype).reshape(case.spec.shape)
+    size_bytes = case.spec.valid_bytes
+    return None if data.size < size_bytes else data[:size_bytes].view(case.spec.numpy_dtype).reshape(case.spec.shape)
 
 
 def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slice(None)) -> Array:

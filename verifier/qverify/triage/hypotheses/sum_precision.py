@@ -1,4 +1,4 @@
-"""The sum, its products or the bias lose low bits before they are scaled, or a mean is made whole first."""
+"""The sum, its products or the bias lose low bits before they are scaled, or a mean is rounded to a whole number first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _likely(said: str) -> float:
-    """Returns the bits of these words: integers are shifted, which rounds half up or down."""
+    """Returns the bits of this text: integers are usually shifted, which rounds half up or down."""
     rule = 0.0 if "half up" in said else 0.1 if "floor" in said or "truncated" in said else 0.5
     return 0.7 + rule + 0.5 * ("bias is" in said or "each" in said)
 

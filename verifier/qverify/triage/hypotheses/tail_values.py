@@ -1,4 +1,4 @@
-"""One operand is taken wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in every
+"""One operand is read wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in every
 second lane."""
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ LANES = (2, 4, 8, 16, 32, 64)
 OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "global_average_pool", "reduce_mean")
 MEANS = ("global_average_pool", "reduce_mean")
 MOST_TEXTS = 3
-Change = Callable[[Array, Any, int], Any]  # stored integers, their zero point and half of their type's range
+Change = Callable[
+    [Array, Any, int], Any
+]  # factors from stored integers, their zero point and half of the range of their dtype
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
@@ -45,13 +47,13 @@ def _ways(case: Case, shape: tuple[int, ...], few: SummedElements) -> Ways:
 
 
 def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:
-    """Returns parts of the sum as bool [channels, kernel rows, kernel columns], each with its texts."""
-    found: dict[bytes, tuple[list[str], Array]] = {}
+    """Returns parts of the sum as masks [channels, kernel rows, kernel columns], each with its texts."""
+    parts: dict[bytes, tuple[list[str], Array]] = {}
 
     def add(text: str, chosen: Array, number: Array) -> None:
         mask = np.ascontiguousarray(np.broadcast_to(chosen[number], shape))
         if mask.any() and not mask.all():
-            found.setdefault(mask.tobytes(), ([], mask))[0].append(text)
+            parts.setdefault(mask.tobytes(), ([], mask))[0].append(text)
 
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
@@ -74,7 +76,7 @@ def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:
                 if count > n:
                     which = "first" if lane == 0 else "last"
                     add(f"the {which} of every {n} {what} alone", k % n == lane, number)
-    return list(found.values())
+    return list(parts.values())
 
 
 _OF_TYPE: dict[str, Change] = {

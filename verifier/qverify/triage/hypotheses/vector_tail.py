@@ -1,4 +1,4 @@
-"""The end of every row, beyond the last whole vector, is not written: the memory keeps its earlier content there."""
+"""The end of every row, beyond the last whole vector, is not written: memory keeps its earlier contents there."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ LANES = (2, 4, 8, 16, 32, 64)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    """Yields each row end that may be unwritten. An end with one value everywhere is covered by dropped-or-repeated."""
+    """Yields each end of rows that may be unwritten. An end with one value everywhere is covered by the family
+    dropped-or-repeated."""
     for noun, where, axis in _axes(case.spec.shape):
-        length, seen = case.spec.shape[axis], set()
+        length, tried = case.spec.shape[axis], set()
         for lanes in LANES:
             left = length % lanes or lanes
-            if left < length and left not in seen:
-                seen.add(left)
+            if left < length and left not in tried:
+                tried.add(left)
                 yield from _unwritten(case, noun, where, axis, left)
 
 
 def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
-    """Yields (noun, where, axis) that a vector can run along: columns, or the channels of a tensor stored channels last."""
+    """Yields (noun, text, axis) of the axes along which a vector can run: columns, or the channels of a tensor that is
+    stored channels last."""
     if len(shape) > 2:
         yield "column", " of every row", len(shape) - 1
     if len(shape) > 1:

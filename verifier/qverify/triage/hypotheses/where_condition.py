@@ -1,4 +1,4 @@
-"""where picks its values by another condition: inverted, constant, one for several elements, or shifted."""
+"""where selects its values by another condition: inverted, constant, the same for several elements, or shifted."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _back(i: Array, n: int, by: int) -> Array:
 
 
 def _word_reversed(c: Array, size: int, beyond: bool) -> Array:
-    """Returns the conditions with those of each word reversed; the last word is filled up."""
+    """Returns the conditions reversed within each word; the last word is filled up."""
     flat = c.reshape(-1)
     words = np.full(-(-flat.size // size) * size, beyond)
     words[: flat.size] = flat

@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:
-    """Returns the fault that gives other words to the node that does the unit's work."""
+    """Returns the fault that changes words of the unit's inner node."""
     if (inner_case(case) or case) is case:
         return Recomputed(partial(_words, changed=changed))
     return partial(_again, changed=changed)
@@ -48,8 +48,8 @@ def _words(case: Case, changed: dict[str, int]) -> Change:
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
     inner = inner_case(case) or case
-    made = inner.recompute(inner.change_words(**changed))
-    return made if inner is case else finished(case, made).reshape(case.spec.shape)
+    output = inner.recompute(inner.change_words(**changed))
+    return output if inner is case else finished(case, output).reshape(case.spec.shape)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -1,5 +1,5 @@
-"""A window's padding, stride, dilation or kernel is computed from the wrong words: of the other axis, the other end, or
-anew."""
+"""A window's padding, stride, dilation or kernel is computed from the wrong words: from those of the other axis or the other
+end, or computed anew."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from qverify.triage.hypotheses import FaultVariant, window
 
 NAME = "window-words"
 OPS = window.OPS
-# Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.
+# Bits of the most frequent mistakes; of texts without values, which also describe other nodes; of a change of one axis.
 SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
-ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size
+ENDS = ("pad_bottom", "pad_right")  # their values change nothing, because the size of the output is given
 SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
 
 
@@ -141,12 +141,12 @@ def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
 
 def _same(case: Case, words: dict[str, int], half: int) -> dict[str, int]:
     shape, out = case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape
-    found: dict[str, int] = {}
+    pads: dict[str, int] = {}
     for side, before, after, _ in SIDES:
         if len(shape) == 3 and side == "h":
             continue
         axis = -2 if side == "h" else -1
         reach = (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1) + 1
         total = max(0, (out[axis] - 1) * words[f"stride_{side}"] + reach - shape[axis])
-        found |= {before: (total + half) // 2, after: total - (total + half) // 2}
-    return found
+        pads |= {before: (total + half) // 2, after: total - (total + half) // 2}
+    return pads

@@ -17,7 +17,7 @@ from qverify.triage.linear_sums import accumulator, linear
 from qverify.triage.one_row import Recomputed
 
 NAME = "zero-point"
-MOST_WORK = 40_000_000  # elements over all candidates
+MAX_WORK = 40_000_000  # elements that are computed for all candidates
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -38,12 +38,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = None) -> FaultVariant:
-    """make: how the output is computed; without it, again with the tensor's other zero point."""
-    own = place.spec.zero_point
+    """Returns the variant with a zero point changed by `by`. make: computes the output, if not simply by running the unit
+    with the tensor's changed zero point."""
+    zero_point = place.spec.zero_point
     said = (
-        f"{own[0] + by} instead of {own[0]}" if len({*own}) == 1 else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
+        f"{zero_point[0] + by} instead of {zero_point[0]}"
+        if len({*zero_point}) == 1
+        else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
     )
-    usual = own[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1  # not found from the elements
+    usual = (
+        zero_point[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1
+    )  # not chosen by the recorded elements
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
     again = Recomputed(lambda _: _shifted(place.spec, by)) if make is None else partial(make, place=place, by=by)
     return FaultVariant(f"zero point of {place.label}: {said}", again, bits)
@@ -54,7 +59,8 @@ def _shifted(spec: TensorSpec, by: int) -> Change:
 
 
 def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
-    """Yields zero points changed by the commonest difference of the elements that are not saturated, else of all."""
+    """Yields the zero point changed by the commonest difference of the elements that are not saturated, or of all if there
+    are none."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
     away = flat - case.healthy.reshape(-1)[case.differing]
@@ -80,15 +86,25 @@ def _moved(case: Case, place: MemorySource, by: int) -> Array:
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
-    """Returns distances from the tensor's zero point: to every other value where the unit is small, else to the usual
-    ones."""
+    """Returns distances from the tensor's zero point to other values: to all of them if the unit is small, otherwise to the
+    usual ones."""
     low, high = limits(place.spec)
-    own = place.spec.zero_point[0]
-    every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MOST_WORK else ()
+    zero_point = place.spec.zero_point[0]
+    every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MAX_WORK else ()
     if place.spec.numpy_dtype.itemsize > 1:
         every = ()
-    usual = {0, low, high, 128, -128, own - 1, own + 1, -own, case.spec.zero_point[0] if case.spec.quantized else 0}
-    return [z - own for z in [*every, *sorted(usual - {*every})] if z != own]
+    usual = {
+        0,
+        low,
+        high,
+        128,
+        -128,
+        zero_point - 1,
+        zero_point + 1,
+        -zero_point,
+        case.spec.zero_point[0] if case.spec.quantized else 0,
+    }
+    return [z - zero_point for z in [*every, *sorted(usual - {*every})] if z != zero_point]
 
 
 def _of_add(case: Case, place: MemorySource, by: int) -> Array:

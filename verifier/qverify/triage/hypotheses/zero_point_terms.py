@@ -1,5 +1,5 @@
-"""The zero points are taken out of the sum by correction terms, and one of these is missing, doubled, or counts
-wrongly."""
+"""The zero points are subtracted from the sum by correction terms, and one of these is missing, doubled, or has a wrong
+count."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _of_mean(shape: tuple[int, ...]) -> Ways:
-    """Yields faults that subtract the zero point of the input another number of times."""
+    """Yields faults that subtract the zero point of the input a wrong number of times."""
     for said, count in _counts(shape).items():
         yield (
             f"the zero point of the input is subtracted {said} instead of for each element",
@@ -60,8 +60,8 @@ def _counts(shape: tuple[int, ...]) -> dict[str, int]:
 
 def _times(e: SummedElements, count: int) -> Array:
     s = e.summands
-    own = np.broadcast_to(s.read, s.x.shape).reshape(len(s.x), -1).sum(1)
-    return e.requantized(e.acc + s.zero_x * (own - count))
+    read_count = np.broadcast_to(s.read, s.x.shape).reshape(len(s.x), -1).sum(1)
+    return e.requantized(e.acc + s.zero_x * (read_count - count))
 
 
 def _of_products(shape: tuple[int, ...]) -> Ways:

@@ -70,17 +70,20 @@ def _operand(case: Case, name: str) -> Array:
     return case.inputs[name] if name in case.inputs else case.graph.constants[name]
 
 
-def finish(of: AdditionTerms, steps: Array, rounded: Round = np.rint) -> Array:
+def finish(addition: AdditionTerms, steps: Array, rounded: Round = np.rint) -> Array:
     """Returns the output from its real value in steps (zero point included)."""
-    return np.clip(rounded(steps), of.low, of.high).astype(of.dtype)
+    return np.clip(rounded(steps), addition.low, addition.high).astype(addition.dtype)
 
 
-def centred(of: AdditionTerms, dtype: type) -> tuple[Array, Array]:
+def centred(addition: AdditionTerms, dtype: type) -> tuple[Array, Array]:
     """Returns both operands without zero points, in output steps."""
     real_a: Array
     real_b: Array
-    real_a, real_b = (of.a.astype(np.int64) - of.za).astype(dtype), (of.b.astype(np.int64) - of.zb).astype(dtype)
-    return real_a * dtype(of.ratios[0]), real_b * dtype(of.ratios[1])
+    real_a, real_b = (
+        (addition.a.astype(np.int64) - addition.za).astype(dtype),
+        (addition.b.astype(np.int64) - addition.zb).astype(dtype),
+    )
+    return real_a * dtype(addition.ratios[0]), real_b * dtype(addition.ratios[1])
 
 
 def f32(value: Any) -> Array:
@@ -88,13 +91,13 @@ def f32(value: Any) -> Array:
     return np.asarray(value, np.float32)
 
 
-def folded_sum(of: AdditionTerms) -> Array:
+def folded_sum(addition: AdditionTerms) -> Array:
     """Returns the healthy sum in output steps, zero point included, before it is rounded."""
-    r1, r2 = of.ratios
-    if not of.exact:
+    r1, r2 = addition.ratios
+    if not addition.exact:
         return (
-            (of.a.astype(np.int64) - of.za) * np.float64(r1)
-            + (of.b.astype(np.int64) - of.zb) * np.float64(r2)
-            + of.zero
+            (addition.a.astype(np.int64) - addition.za) * np.float64(r1)
+            + (addition.b.astype(np.int64) - addition.zb) * np.float64(r2)
+            + addition.zero
         )
-    return fma32(of.a.astype(F), f32(r1), fma32(of.b.astype(F), f32(r2), f32(of.folded)))
+    return fma32(addition.a.astype(F), f32(r1), fma32(addition.b.astype(F), f32(r2), f32(addition.folded)))

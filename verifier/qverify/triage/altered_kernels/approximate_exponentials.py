@@ -34,27 +34,27 @@ SCHRAUDOLPH = {
 
 
 def schraudolph(x: Array, factor: float, offset: int, dtype: type = np.float64) -> Array:
-    """Returns the float32 whose bits are the whole part of factor*x plus offset; 0 where the bits are negative."""
+    """Returns the float32 whose bits are the whole part of factor*x plus offset; 0 if these bits are negative."""
     wide = np.trunc(np.clip(dtype(factor) * x.astype(dtype), -3e9, 3e9).astype(np.float64)) + offset
     bits = np.clip(wide, 0, 0x7F800000).astype(np.int32)
     return bits.view(np.float32).astype(np.float64).reshape(x.shape)
 
 
 def schraudolph_at_once(x: Array, factor: float, offset: int) -> Array:
-    """Returns the same with one truncation, of the sum."""
+    """Returns the same as schraudolph with a single truncation, that of the sum."""
     bits = np.clip(np.trunc(factor * x + offset), 0, 0x7F800000).astype(np.int32)
     return bits.view(np.float32).astype(np.float64).reshape(x.shape)
 
 
 def reduced(x: Array, fraction: Function, whole: Function = np.rint, base: float = LN2) -> Array:
-    """Returns 2**n * fraction(r), r = x - n*base. whole: makes n of x*log2(e)."""
+    """Returns 2**n * fraction(r) with r = x - n*base. whole: rounds x*log2(e) to n."""
     safe = np.clip(x, -745.0, 709.0)
     n = whole(safe * LOG2E)
     return np.ldexp(fraction(safe - n * base), n.astype(np.int64))
 
 
 def polynomial(r: Array, degree: int) -> Array:
-    """Returns the Taylor polynomial of exp."""
+    """Returns the Taylor polynomial of exp of this degree."""
     result = np.full_like(r, 1.0 / factorial(degree))
     for k in range(degree - 1, -1, -1):
         result = result * r + 1.0 / factorial(k)
@@ -92,7 +92,7 @@ def _pade(r: Array) -> Array:
 
 
 def exponentials() -> dict[str, Function]:
-    """Returns approximations of exp(x) by name, the likely first."""
+    """Returns approximations of exp(x) by name, the likely ones first."""
     return dict(_named())
 
 
@@ -307,7 +307,7 @@ def _power_table(x: Array, entries: int, place: str) -> Array:
 
 
 def _range_table(x: Array, entries: int, end: float, place: str) -> Array:
-    """Returns exp from so many entries at -end..0, the last at 0; below it the first entry."""
+    """Returns exp(x) from a table of so many entries at -end..0, the last at 0; the first entry below -end."""
     step = end / (entries - 1)
     at = (np.clip(x, -end, 0.0) + end) / step
     low = np.rint(at) if place == "nearest" else np.floor(at)

@@ -19,7 +19,7 @@ LN2 = 0.6931471805599453
 
 
 def _checked(x: Array, result: Array) -> Array:
-    """Returns the logarithm with the true values at 0, below it and at infinity."""
+    """Returns the approximate logarithm with the exact results for 0, negative numbers and infinity."""
     return np.where((x > 0) & np.isfinite(x), result, log64(x))
 
 
@@ -29,7 +29,7 @@ def _log_by_bits(x: Array, offset: float = 0.0) -> Array:
 
 
 def _log_parts(x: Array, fraction: Function, low: float = 1.0, ln2: float = LN2) -> Array:
-    """Returns n*ln2 + fraction(m), m of low..2*low."""
+    """Returns n*ln2 + fraction(m) with m in low..2*low."""
     mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
     mantissa, exponent = mantissa * 2, exponent - 1.0
     over = mantissa >= 2 * low
@@ -188,7 +188,8 @@ def error_functions() -> Iterator[tuple[str, Function]]:
 
 
 def _of_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
-    """Returns the function from so many entries over -end..end (0..end of the absolute value where odd)."""
+    """Returns the function from a table of so many entries over -end..end, or, if odd, over 0..end of the absolute
+    value."""
     low, size = (0.0, np.minimum(np.abs(x), end)) if odd else (-end, np.clip(x, -end, end))
     step = (end - low) / (entries - 1)
     at = (size - low) / step
@@ -301,7 +302,7 @@ def _plan(x: Array) -> Array:
 
 
 def formatted(exact: Function) -> Iterator[tuple[str, Function]]:
-    """Yields the function rounded to narrower formats, and of rounded arguments."""
+    """Yields the function with results, and with arguments, rounded to narrower formats."""
     for said, narrow in FORMATS.items():
         yield f"rounded to {said}", bind_last(lambda x, f: f(exact(x)), narrow)
         yield f"of an argument rounded to {said}", bind_last(lambda x, f: exact(f(x)), narrow)

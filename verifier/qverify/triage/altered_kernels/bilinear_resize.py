@@ -46,8 +46,8 @@ class Corners:
 
 def bilinear(case: Case) -> Case | None:
     """Returns the case of the unit's resize_linear node alone, or None if the unit has no other function."""
-    of = inner_case(case)
-    return of if of is not None and of.last.op == "resize_linear" else None
+    inner = inner_case(case)
+    return inner if inner is not None and inner.last.op == "resize_linear" else None
 
 
 def own_samples(case: Case) -> tuple[Samples, Samples]:
@@ -184,17 +184,17 @@ def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[
 def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
     """Returns whether flat(resize, plane) gives the recorded bytes of the elements that differ in one plane, that of the
     middle one of these elements."""
-    of = bilinear(case)
-    assert of is not None
+    inner = bilinear(case)
+    assert inner is not None
     size = case.spec.shape[-1] * case.spec.shape[-2]
     plane = int(case.differing[len(case.differing) // 2]) // size
     part = slice(plane * size, (plane + 1) * size)
     differs = bits(case.recorded)[part] != bits(case.healthy)[part]
-    return bool((bits(finished(case, flat(of, plane))) == bits(case.recorded)[part])[differs].all())
+    return bool((bits(finished(case, flat(inner, plane))) == bits(case.recorded)[part])[differs].all())
 
 
 def shaped(case: Case, flat: Callable[[Case, int | None], Array]) -> Array:
     """Returns the unit's whole output from flat(resize, None), in its shape."""
-    of = bilinear(case)
-    assert of is not None
-    return finished(case, flat(of, None)).reshape(case.spec.shape)
+    inner = bilinear(case)
+    assert inner is not None
+    return finished(case, flat(inner, None)).reshape(case.spec.shape)

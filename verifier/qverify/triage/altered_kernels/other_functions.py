@@ -1,4 +1,5 @@
-"""What kernels compute instead of a float function: another function, other constants, its parameters ignored."""
+"""Wrong functions that kernels compute instead of a float function: another function, other constants, or the same
+function without its parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def _wrapped(x: Array, period: float, centre: bool = True) -> Array:
 
 
 def _taylor(x: Array, terms: int, first: int) -> Array:
-    """Returns the sine (first 1) or cosine (first 0) by its Taylor series."""
+    """Returns the sine (first = 1) or cosine (first = 0) by its Taylor series."""
     y = np.zeros_like(x)
     for k in range(terms):
         y = y + (-1.0) ** k * x ** (2 * k + first) / factorial(2 * k + first)
@@ -55,7 +56,7 @@ def _table(x: Array, entries: int, interpolated: bool, shift: float) -> Array:
 
 
 def _waves(first: int) -> dict[str, One]:
-    """Returns what kernels compute for the sine (first 1) or the cosine (first 0)."""
+    """Returns wrong functions for the sine (first = 1) or the cosine (first = 0), by text."""
     shift = 0.0 if first else np.pi / 2
     found: dict[str, One] = {
         "takes its argument in degrees": lambda x, p, q: sin64(x * np.pi / 180, 1 - first),

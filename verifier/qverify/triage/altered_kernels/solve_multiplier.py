@@ -18,43 +18,43 @@ MAX_RESULTS = 4
 SAMPLE_SIZE = 48  # differing elements of a channel, and others
 
 
-def find_multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[int]:
+def find_multiples(case: Case, sums: Linear, step: Array, candidates: Array) -> list[int]:
     """Returns at most four of the candidates k for which acc + k * step gives the recorded elements, as far as a sample of
     them shows. step: in the shape of acc."""
-    places = _usable_elements(case, of, step)
+    places = _usable_elements(case, sums, step)
     if not places.size:
         return []
     for count in (FEW, MANY):
         chosen = places[:: max(1, len(places) // count)]
-        candidates = candidates[_gives_recorded(case, of, step, candidates, chosen)]
+        candidates = candidates[_gives_recorded(case, sums, step, candidates, chosen)]
     return [int(k) for k in candidates[:MAX_RESULTS]]
 
 
-def _usable_elements(case: Case, of: Linear, step: Array) -> Array:
+def _usable_elements(case: Case, sums: Linear, step: Array) -> Array:
     """Returns the differing elements that the step changes and that are not saturated; if there are none, the saturated
     ones."""
     flat, recorded = case.differing, case.recorded.reshape(-1)
     moved = flat[step.reshape(-1)[flat] != 0]
-    inside = moved[(recorded[moved] > of.low) & (recorded[moved] < of.high)]
+    inside = moved[(recorded[moved] > sums.low) & (recorded[moved] < sums.high)]
     return inside if inside.size else moved
 
 
-def _gives_recorded(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
-    at = at_elements(of, places)
+def _gives_recorded(case: Case, sums: Linear, step: Array, candidates: Array, places: Array) -> Array:
+    at = at_elements(sums, places)
     acc = at.acc + candidates[:, None] * step.reshape(-1)[places]
     output = replace(at, axis=1).output(acc)
     return np.asarray((output == case.recorded.reshape(-1)[places]).all(1))
 
 
-def at_elements(of: Linear, places: Array) -> Linear:
+def at_elements(sums: Linear, places: Array) -> Linear:
     """Returns the accumulator's elements at these flat indices as a row, each with the parameters of its channel, except
     for `real`."""
-    channel = np.unravel_index(places, of.acc.shape)[of.axis]
-    rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
-    return replace(of, acc=of.acc.reshape(-1)[places], rq=rq, axis=0)
+    channel = np.unravel_index(places, sums.acc.shape)[sums.axis]
+    rq = sums.rq if sums.rq.shape[-1] == 1 else sums.rq[..., channel]
+    return replace(sums, acc=sums.acc.reshape(-1)[places], rq=rq, axis=0)
 
 
-def find_flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
+def find_flipped_weights(case: Case, sums: Linear, channel: int) -> list[tuple[int, int]]:
     """Returns (flat index in the constant, bit) of at most four weights of one output channel in which an inverted bit
     gives the channel's recorded elements, as far as a sample of them shows."""
     name = case.last.inputs[1] or ""
@@ -66,7 +66,7 @@ def find_flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int
     row = w[channel].reshape(-1)
     by = np.stack([(row.view(np.uint8) ^ (1 << b)).view(w.dtype).astype(np.int64) - row for b in range(8)], 1)
     steps = (by[:, :, None] * taps[:, None, :]).reshape(-1, taps.shape[1])
-    at = at_elements(of, places)
+    at = at_elements(sums, places)
     output = replace(at, axis=1).output(at.acc + steps)
     matches = np.flatnonzero((output == case.recorded.reshape(-1)[places]).all(1))
     return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MAX_RESULTS]]

@@ -40,18 +40,18 @@ def clipped(values: Array, low: int, high: int) -> Array:
 
 class SummedElements:
     """Output elements at flat indices, with everything from which they are computed. All arrays have one value per
-    element."""
+    element. sums: the whole node's accumulator and requantization."""
 
     def __init__(self, case: Case, places: Array):
         self.case, self.places = case, places
         sums = requantization(case)
         assert sums is not None
-        self.of: Linear = sums
+        self.sums: Linear = sums
 
     @cached_property
     def acc(self) -> Array:
         """The exact sum, with the bias."""
-        return self.of.acc.reshape(-1)[self.places]
+        return self.sums.acc.reshape(-1)[self.places]
 
     @cached_property
     def recorded(self) -> Array:
@@ -61,7 +61,7 @@ class SummedElements:
     @cached_property
     def channel(self) -> Array:
         """The output channel, which determines bias and scale."""
-        return np.unravel_index(self.places, self.case.spec.shape)[self.of.axis]
+        return np.unravel_index(self.places, self.case.spec.shape)[self.sums.axis]
 
     @cached_property
     def bias(self) -> Array:
@@ -71,12 +71,12 @@ class SummedElements:
     @property
     def channels(self) -> int:
         """The number of output channels."""
-        return int(self.case.spec.shape[self.of.axis])
+        return int(self.case.spec.shape[self.sums.axis])
 
     def scale_of(self, channel: Array) -> Array:
         """Returns the output steps per unit of the sum for these channels, in the stored float type, or in float64 in an
         integer rounding mode."""
-        values = self.of.rq if self.of.rq.dtype.kind == "f" else self.of.real
+        values = self.sums.rq if self.sums.rq.dtype.kind == "f" else self.sums.real
         return values[channel if len(values) > 1 else 0 * channel]
 
     @cached_property
@@ -98,25 +98,27 @@ class SummedElements:
 
     def finished(self, steps: Array) -> Array:
         """Returns the output from whole steps: adds the zero point and clips."""
-        of = self.of
-        return clipped(steps + of.zero_point, of.low, of.high).astype(of.dtype)
+        sums = self.sums
+        return clipped(steps + sums.zero_point, sums.low, sums.high).astype(sums.dtype)
 
     def rounded(self, steps: Array, rule: Callable[[Array], Array] = np.rint) -> Array:
         """Returns the output from real steps: rounds them by the rule and adds the zero point where this op does."""
-        of = self.of
+        sums = self.sums
         if self.case.last.op == "mul" and steps.dtype == np.float32:
-            value = rule(steps + np.float32(of.zero_point))
-            return clipped(value, of.low, of.high).astype(of.dtype)
+            value = rule(steps + np.float32(sums.zero_point))
+            return clipped(value, sums.low, sums.high).astype(sums.dtype)
         return self.finished(rule(steps))
 
     def requantized(self, acc: Array, channel: Array | None = None) -> Array:
         """Returns the output requantized from another sum, or with another channel's scale, in the same way as the model.
         acc: [S], or several sums of each element [..., S]."""
-        channel, of = self.channel if channel is None else channel, self.of
-        if of.rq.dtype.kind == "f":
+        channel, sums = self.channel if channel is None else channel, self.sums
+        if sums.rq.dtype.kind == "f":
             return self.rounded(self.steps(acc, self.scale_of(channel)))
-        rq = of.rq[:, channel if of.rq.shape[1] > 1 else 0 * channel]
-        return requantize(acc, rq, of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, acc.ndim - 1)
+        rq = sums.rq[:, channel if sums.rq.shape[1] > 1 else 0 * channel]
+        return requantize(
+            acc, rq, sums.zero_point, sums.low, sums.high, sums.dtype, sums.rounding, sums.wide, acc.ndim - 1
+        )
 
     def added(self, products: Array) -> Array:
         """Returns the output computed from other products, which have up to four axes; the bias is added to their sum."""
@@ -141,27 +143,29 @@ class PooledElements(SummedElements):
 
     def requantized(self, acc: Array, channel: Array | None = None) -> Array:
         """Returns the output computed from another sum, [S] or [..., S]."""
-        rq = self.of.rq
+        rq = self.sums.rq
         if rq.dtype == np.float32:
             return self.mean(rq[0] * acc.astype(np.float32), self.divisor)
         if rq.dtype == np.float64:
             return self.finished(np.rint(acc.astype(np.float64) * rq[0] / self.divisor))
-        at, of = self.divisor - 1, self.of
-        return requantize(acc, rq[:, at], of.zero_point, of.low, of.high, of.dtype, of.rounding, of.wide, acc.ndim - 1)
+        at, sums = self.divisor - 1, self.sums
+        return requantize(
+            acc, rq[:, at], sums.zero_point, sums.low, sums.high, sums.dtype, sums.rounding, sums.wide, acc.ndim - 1
+        )
 
     def added(self, products: Array) -> Array:
         """Returns the output computed from other products, which are added one by one as in the model."""
         flat = products.reshape(len(products), -1)
-        if self.of.rq.dtype != np.float32:
+        if self.sums.rq.dtype != np.float32:
             return self.requantized(flat.sum(1))
-        real = np.add.accumulate(self.of.rq[0] * flat.astype(np.float32), 1, dtype=np.float32)[:, -1]
+        real = np.add.accumulate(self.sums.rq[0] * flat.astype(np.float32), 1, dtype=np.float32)[:, -1]
         return self.mean(real, self.divisor)
 
     def mean(self, real: Array, divisor: Array) -> Array:
         """Returns the output computed from a real sum in float32."""
-        of = self.of
-        value = np.rint(real / divisor.astype(np.float32) / of.rq[1] + np.float32(of.zero_point))
-        return np.clip(value, of.low, of.high).astype(of.dtype)
+        sums = self.sums
+        value = np.rint(real / divisor.astype(np.float32) / sums.rq[1] + np.float32(sums.zero_point))
+        return np.clip(value, sums.low, sums.high).astype(sums.dtype)
 
 
 Way = Callable[[SummedElements], Array]  # computes the elements with a fault
@@ -206,11 +210,11 @@ def sample(case: Case) -> SummedElements | None:
 
 
 def _sample(case: Case) -> SummedElements | None:
-    of = requantization(case)
-    if of is None:
+    sums = requantization(case)
+    if sums is None:
         return None
     flat, recorded = case.differing, case.recorded.reshape(-1)
-    inside = flat[(recorded[flat] > of.low) & (recorded[flat] < of.high)]
+    inside = flat[(recorded[flat] > sums.low) & (recorded[flat] < sums.high)]
     count = SAMPLE_SIZE_LONG if depth(case) > LONG_SUM else SAMPLE_SIZE
     chosen = inside if len(inside) >= count // 2 else flat
     return elements(case, np.unique(chosen[np.linspace(0, len(chosen) - 1, count).astype(np.int64)]))

@@ -29,10 +29,10 @@ WIDTHS = (8, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 31, 32)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None or case.last.op == "mul":
+    sums = linear(case)
+    if sums is None or case.last.op == "mul":
         return
-    least, most = int(of.acc.min()), int(of.acc.max())
+    least, most = int(sums.acc.min()), int(sums.acc.max())
     for width in WIDTHS:
         if least < -(1 << width - 1) or most >= 1 << width - 1:
             yield FaultVariant(
@@ -48,14 +48,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _final(case: Case, way: Callable[[Array], Array]) -> Array:
-    of = _needed(case)
-    return of.output(way(of.acc))
+    sums = _needed(case)
+    return sums.output(way(sums.acc))
 
 
 def _needed(case: Case) -> Linear:
-    of = linear(case)
-    assert of is not None
-    return of
+    sums = linear(case)
+    assert sums is not None
+    return sums
 
 
 def _wrapped(acc: Array, width: int) -> Array:
@@ -66,38 +66,38 @@ def _saturated(acc: Array, width: int) -> Array:
     return np.clip(acc, -(1 << width - 1), (1 << width - 1) - 1)
 
 
-def bias_of(case: Case, of: Linear) -> Array:
+def bias_of(case: Case, sums: Linear) -> Array:
     """Returns the bias, shaped to broadcast against the accumulator; 0 if there is none."""
     name = case.last.inputs[2] if case.last.op in ("conv", "conv_transpose", "fully_connected") else None
-    return np.zeros((), np.int64) if name is None else of.along(case.graph.constants[name].astype(np.int64))
+    return np.zeros((), np.int64) if name is None else sums.along(case.graph.constants[name].astype(np.int64))
 
 
 def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
-    of = _needed(case)
-    bias = bias_of(case, of)
-    return of.output(way(of.acc - bias) + bias)
+    sums = _needed(case)
+    bias = bias_of(case, sums)
+    return sums.output(way(sums.acc - bias) + bias)
 
 
 def _stepwise(case: Case) -> Iterator[FaultVariant]:
-    of = _needed(case)
-    if largest_sum(case) + int(np.abs(bias_of(case, of)).max()) < 1 << 15:
+    sums = _needed(case)
+    if largest_sum(case) + int(np.abs(bias_of(case, sums)).max()) < 1 << 15:
         return
     for order in ORDERS:
         for bias_first in (True, False):
             said = f"accumulator saturated to 16 bits at every step, {order}, bias {'first' if bias_first else 'last'}"
             compute = partial(_by_steps, order=order, bias_first=bias_first)
-            if (bias_of(case, of) == 0).all() and not bias_first:
+            if (bias_of(case, sums) == 0).all() and not bias_first:
                 continue
             look = partial(_may_fit, way=partial(_few_by_steps, order=order, bias_first=bias_first))
             yield FaultVariant(said, compute, may_fit=look)
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
-    of = _needed(case)
-    bias = bias_of(case, of)
-    start = np.broadcast_to(bias if bias_first else np.zeros_like(bias), of.acc.shape)
+    sums = _needed(case)
+    bias = bias_of(case, sums)
+    start = np.broadcast_to(bias if bias_first else np.zeros_like(bias), sums.acc.shape)
     acc = stepwise(case, order, partial(_saturated, width=16), start)
-    return of.output(acc if bias_first else _saturated(acc + bias, 16))
+    return sums.output(acc if bias_first else _saturated(acc + bias, 16))
 
 
 def _pairwise(case: Case) -> Iterator[FaultVariant]:
@@ -113,9 +113,9 @@ def _pairwise(case: Case) -> Iterator[FaultVariant]:
 
 
 def _by_pairs(case: Case, order: str, zero: int) -> Array:
-    of = _needed(case)
-    start = np.broadcast_to(bias_of(case, of), of.acc.shape)
-    return of.output(pairwise(case, order, partial(_saturated, width=16), start, zero))
+    sums = _needed(case)
+    start = np.broadcast_to(bias_of(case, sums), sums.acc.shape)
+    return sums.output(pairwise(case, order, partial(_saturated, width=16), start, zero))
 
 
 def _may_fit(case: Case, way: Callable[[SummedElements], Array]) -> bool:

@@ -43,25 +43,25 @@ Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if case.last.op != "add" or len(case.unit.nodes) > 1 or (of := terms(case)) is None:
+    if case.last.op != "add" or len(case.unit.nodes) > 1 or (addition := terms(case)) is None:
         return
     flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
-    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (of.a, of.b))
-    few = replace(of, a=a, b=b)
+    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (addition.a, addition.b))
+    few = replace(addition, a=a, b=b)
     recorded = bits(case.recorded)[flat]
-    for cost, said, way in _ways(case, of):
+    for cost, said, way in _ways(case, addition):
         case.count_tried()
         if (bits(way(few)) == recorded).all():
             yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
 
 
 def _whole(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
-    of = terms(case)
-    assert of is not None
-    return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
+    addition = terms(case)
+    assert addition is not None
+    return np.ascontiguousarray(np.broadcast_to(way(addition), case.spec.shape))
 
 
-def _ways(case: Case, of: AdditionTerms) -> Ways:
+def _ways(case: Case, addition: AdditionTerms) -> Ways:
     for width in (*range(6, 17), 24):
         half = 1 << width - 1
         ranges = {
@@ -82,26 +82,26 @@ def _ways(case: Case, of: AdditionTerms) -> Ways:
         for limits in ("instead of the limits of the sum", "beside the limits of the sum"):
             text = f"a Relu is applied to {said} operand before they are added, {limits}"
             yield 1.5, text, partial(_relu_before, which=which, limited=limits.startswith("beside"))
-    if of.exact:
+    if addition.exact:
         yield from _rounded_ratios()
         yield from _of_others(case)
 
 
-def _before_zero(of: AdditionTerms, narrow: Round, rule: Round) -> Array:
-    if of.exact:
-        steps = folded_sum(of).astype(np.float64) - of.zero
+def _before_zero(addition: AdditionTerms, narrow: Round, rule: Round) -> Array:
+    if addition.exact:
+        steps = folded_sum(addition).astype(np.float64) - addition.zero
     else:
-        p, q = centred(of, np.float64)
+        p, q = centred(addition, np.float64)
         steps = p + q
-    return finish(of, narrow(rule(steps)) + of.zero)
+    return finish(addition, narrow(rule(steps)) + addition.zero)
 
 
-def _relu_before(of: AdditionTerms, which: str, limited: bool) -> Array:
-    a = np.maximum(of.a, np.array(of.za, of.a.dtype)) if "a" in which else of.a
-    b = np.maximum(of.b, np.array(of.zb, of.b.dtype)) if "b" in which else of.b
-    info = np.iinfo(of.dtype)
-    low, high = (of.low, of.high) if limited else (int(info.min), int(info.max))
-    changed = replace(of, a=a, b=b, low=low, high=high)
+def _relu_before(addition: AdditionTerms, which: str, limited: bool) -> Array:
+    a = np.maximum(addition.a, np.array(addition.za, addition.a.dtype)) if "a" in which else addition.a
+    b = np.maximum(addition.b, np.array(addition.zb, addition.b.dtype)) if "b" in which else addition.b
+    info = np.iinfo(addition.dtype)
+    low, high = (addition.low, addition.high) if limited else (int(info.min), int(info.max))
+    changed = replace(addition, a=a, b=b, low=low, high=high)
     return finish(changed, folded_sum(changed))
 
 
@@ -137,17 +137,17 @@ def _rounded_ratios() -> Ways:
                     )
 
 
-def _with(of: AdditionTerms, r1: Any, r2: Any, folded: Any) -> Array:
-    inner = fma32(of.b.astype(F), f32(r2), f32(folded))
-    return finish(of, fma32(of.a.astype(F), f32(r1), inner))
+def _with(addition: AdditionTerms, r1: Any, r2: Any, folded: Any) -> Array:
+    inner = fma32(addition.b.astype(F), f32(r2), f32(folded))
+    return finish(addition, fma32(addition.a.astype(F), f32(r1), inner))
 
 
-def _ratios(of: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
+def _ratios(addition: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
     r = [
         float(np.ravel(narrow(np.abs(np.asarray(v))))[0]) * np.sign(v) if k in which else v
-        for k, v in enumerate(of.ratios)
+        for k, v in enumerate(addition.ratios)
     ]
-    return _with(of, r[0], r[1], of.folded)
+    return _with(addition, r[0], r[1], addition.folded)
 
 
 def _of_others(case: Case) -> Ways:
@@ -167,6 +167,6 @@ def _of_others(case: Case) -> Ways:
             yield 2.0 + (at != own_place - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
 
 
-def _mixed(of: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:
-    own_parameters = (of.ratios[0], of.ratios[1], of.folded)
-    return _with(of, *(rq[k] if k in parts else own_parameters[k] for k in range(3)))
+def _mixed(addition: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:
+    own_parameters = (addition.ratios[0], addition.ratios[1], addition.folded)
+    return _with(addition, *(rq[k] if k in parts else own_parameters[k] for k in range(3)))

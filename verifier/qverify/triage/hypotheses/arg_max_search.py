@@ -23,34 +23,34 @@ Way = Callable[
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "arg_max":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "arg_max":
         return
-    x = operand(of, of.last.inputs[0] or "")
-    rest = x.size // x.shape[of.last.words[0]]
+    x = operand(inner, inner.last.inputs[0] or "")
+    rest = x.size // x.shape[inner.last.words[0]]
     contiguous = "the stride of its axis is ignored: it looks through consecutive elements of memory, as if the axis were the last one"
     yield from check_where_it_differs(case, f"arg_max: {contiguous}", partial(_made, way=best, axis=None), 0.5)
     for axis, size in enumerate(x.shape):
-        if axis != of.last.words[0] and size > 1 and x.size // size == rest:
+        if axis != inner.last.words[0] and size > 1 and x.size // size == rest:
             yield from check_where_it_differs(
                 case,
-                f"arg_max: it searches along axis {axis} instead of {of.last.words[0]}",
+                f"arg_max: it searches along axis {axis} instead of {inner.last.words[0]}",
                 partial(_made, way=best, axis=axis),
                 1.5,
             )
     for cost, said, way in _ways(x):
         yield from check_where_it_differs(
-            case, f"arg_max: {said}", partial(_made, way=way, axis=of.last.words[0]), cost
+            case, f"arg_max: {said}", partial(_made, way=way, axis=inner.last.words[0]), cost
         )
 
 
 def _made(case: Case, way: Way, axis: int | None) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    x, own_axis = operand(of, of.last.inputs[0] or ""), of.last.words[0]
+    inner = inner_case(case)
+    assert inner is not None
+    x, own_axis = operand(inner, inner.last.inputs[0] or ""), inner.last.words[0]
     planes = x.reshape(-1, x.shape[own_axis]).T if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-    index = way(planes, bool(of.last.words[1])).astype(np.int64)
-    return finished(case, index.reshape(of.spec.shape)).reshape(case.spec.shape)
+    index = way(planes, bool(inner.last.words[1])).astype(np.int64)
+    return finished(case, index.reshape(inner.spec.shape)).reshape(case.spec.shape)
 
 
 def best(planes: Array, last: bool) -> Array:

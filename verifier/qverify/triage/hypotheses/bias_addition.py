@@ -89,10 +89,10 @@ def _apart(e: SummedElements, of_sum: Rule, of_bias: Rule) -> Array:
 
 
 def _after_clamp(e: SummedElements, rule: Rule, again: bool) -> Array:
-    of = e.of
-    first = np.clip(rule(e.steps(e.acc - e.bias)) + of.zero_point, of.low, of.high) + rule(e.steps(e.bias))
-    info = np.iinfo(of.dtype)
-    return np.clip(first, *((of.low, of.high) if again else (info.min, info.max))).astype(of.dtype)
+    sums = e.sums
+    first = np.clip(rule(e.steps(e.acc - e.bias)) + sums.zero_point, sums.low, sums.high) + rule(e.steps(e.bias))
+    info = np.iinfo(sums.dtype)
+    return np.clip(first, *((sums.low, sums.high) if again else (info.min, info.max))).astype(sums.dtype)
 
 
 def _unscaled(e: SummedElements) -> Array:
@@ -100,7 +100,7 @@ def _unscaled(e: SummedElements) -> Array:
 
 
 def _with_zero(e: SummedElements) -> Array:
-    return e.finished(np.rint(e.steps(e.acc - e.bias)) + np.rint(e.steps(e.bias)) + e.of.zero_point)
+    return e.finished(np.rint(e.steps(e.acc - e.bias)) + np.rint(e.steps(e.bias)) + e.sums.zero_point)
 
 
 def _narrow(e: SummedElements, narrow: Narrow) -> Array:

@@ -59,4 +59,4 @@ def _read(e: SummedElements, dtype: str, step: int) -> Array:
     words = np.frombuffer(raw[: len(raw) // int(dtype[2:]) * int(dtype[2:])], np.dtype(dtype))[::step].astype(np.int64)
     bias = np.concatenate([words, np.zeros(len(bias_of(e.case)), np.int64)])[e.channel]
     total = e.acc - e.bias + bias
-    return e.requantized(total if e.of.wide else total.astype(np.int32).astype(np.int64))
+    return e.requantized(total if e.sums.wide else total.astype(np.int32).astype(np.int64))

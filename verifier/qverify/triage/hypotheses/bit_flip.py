@@ -134,8 +134,8 @@ def _exchanged(case: Case, places: Array, moved: Array) -> Array:
 
 def _of_channel(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits in a constant of the one channel that has all the differences."""
-    of = linear(case)
-    if of is None or case.last.op not in ("conv", "fully_connected"):
+    sums = linear(case)
+    if sums is None or case.last.op not in ("conv", "fully_connected"):
         return
     touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
     if len(touched) != 1:
@@ -144,7 +144,7 @@ def _of_channel(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         value = case.graph.constants[place.name]
         if place.label == "the weights":
-            for index, bit in find_flipped_weights(case, of, channel):
+            for index, bit in find_flipped_weights(case, sums, channel):
                 yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
         elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):

@@ -23,24 +23,26 @@ Way = tuple[str, int, int]  # kind, size, stride
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op not in OPS or len(of.last.inputs) < 2 or not of.spec.shape:
+    inner = inner_case(case)
+    if inner is None or inner.last.op not in OPS or len(inner.last.inputs) < 2 or not inner.spec.shape:
         return
-    for at, name in enumerate(of.last.inputs[: OPS[of.last.op]]):
-        if name is None or not operand(of, name).size:
+    for at, name in enumerate(inner.last.inputs[: OPS[inner.last.op]]):
+        if name is None or not operand(inner, name).size:
             continue
-        who = "the condition" if of.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
-        if of.last.op == "where" and at:
+        who = "the condition" if inner.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
+        if inner.last.op == "where" and at:
             who = f"the {ORDINAL[at - 1]} value"
-        if of.last.inputs.count(name) > 1:
+        if inner.last.inputs.count(name) > 1:
             who = "one operand"  # of x * x
-        for cost, said, way in _ways(of, name):
-            beyond = _beyond(operand(of, name).shape, of.spec.shape, way)
-            yield from _judged(case, of, f"{of.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond)
+        for cost, said, way in _ways(inner, name):
+            beyond = _beyond(operand(inner, name).shape, inner.spec.shape, way)
+            yield from _judged(
+                case, inner, f"{inner.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond
+            )
 
 
-def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
-    y, shape = of.spec.shape, operand(of, name).shape
+def _ways(inner: Case, name: str) -> Iterator[tuple[float, str, Way]]:
+    y, shape = inner.spec.shape, operand(inner, name).shape
     count = prod(shape)
     if shape != y:
         yield (
@@ -68,18 +70,22 @@ def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
     yield 1.5, "is read at its first element only", ("flat modulo", 1, 0)
     for k in range(len(y)):
         name_k = axis_names(len(y))[k]
-        inner = prod(y[k + 1 :])
-        if inner > 1:
-            yield 1.5, f"repeats its first {inner} elements (one {name_k}) for every {name_k}", ("own modulo", inner, 0)
+        inner_size = prod(y[k + 1 :])
+        if inner_size > 1:
             yield (
-                2.0,
-                f"is read at output element mod {inner} (restarts with every {name_k})",
-                ("flat modulo", inner, 0),
+                1.5,
+                f"repeats its first {inner_size} elements (one {name_k}) for every {name_k}",
+                ("own modulo", inner_size, 0),
             )
             yield (
                 2.0,
-                f"is read at output element / {inner} (one element for every {name_k})",
-                ("flat divided", inner, 0),
+                f"is read at output element mod {inner_size} (restarts with every {name_k})",
+                ("flat modulo", inner_size, 0),
+            )
+            yield (
+                2.0,
+                f"is read at output element / {inner_size} (one element for every {name_k})",
+                ("flat divided", inner_size, 0),
             )
         if y[k] > 1:
             yield 1.5, f"does not advance with the {name_k} (stride 0)", ("stride", k, 0)
@@ -111,10 +117,10 @@ _WALKS = {
 
 
 def _judged(
-    case: Case, of: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
+    case: Case, inner: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
 ) -> list[FaultVariant]:
     """Returns the fault as a list of one, or []. Elements that it reads beyond the operand cannot be predicted."""
-    if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
+    if beyond is None or not beyond.any() or inner.spec.shape != case.spec.shape:
         return check_where_it_differs(case, text, make, cost)
     differs, free = bits(case.recorded) != bits(case.healthy), beyond.reshape(-1)
     same = bits(make(case)) == bits(case.recorded)
@@ -154,16 +160,16 @@ def _beyond(shape: tuple[int, ...], y: tuple[int, ...], way: Way) -> Array | Non
 
 
 def _made(case: Case, at: int, way: Way) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    name = of.last.inputs[at] or ""
-    value = operand(of, name)
-    read = np.ascontiguousarray(_read(value, of.spec.shape, way))
-    if of.last.inputs.count(name) == 1:
-        return recompute_inner(case, with_operand(of, name, read))
-    inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(of.last.inputs))  # x * x
-    spec = replace(of.graph.spec(name), shape=read.shape, aligned_shape=())
-    node = replace(of.last, inputs=inputs)
+    inner = inner_case(case)
+    assert inner is not None
+    name = inner.last.inputs[at] or ""
+    value = operand(inner, name)
+    read = np.ascontiguousarray(_read(value, inner.spec.shape, way))
+    if inner.last.inputs.count(name) == 1:
+        return recompute_inner(case, with_operand(inner, name, read))
+    inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(inner.last.inputs))  # x * x
+    spec = replace(inner.graph.spec(name), shape=read.shape, aligned_shape=())
+    node = replace(inner.last, inputs=inputs)
     change = Change(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
     return recompute_inner(case, change)
 

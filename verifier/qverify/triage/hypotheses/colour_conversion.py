@@ -49,11 +49,11 @@ class Conversion:
     product: Callable[[Array], Array] | None = None
 
     def __call__(self, case: Case) -> Array:
-        of = inner_case(case)
-        assert of is not None
-        shift, floor, *words = of.last.words
+        inner = inner_case(case)
+        assert inner is not None
+        shift, floor, *words = inner.last.words
         offsets, matrix = self.words(np.array(words[:3], float), np.array(words[3:], float).reshape(3, 3) / 2.0**shift)
-        x = operand(of, of.last.inputs[0] or "").astype(float)[:, list(self.planes)]
+        x = operand(inner, inner.last.inputs[0] or "").astype(float)[:, list(self.planes)]
         d = x - offsets.reshape(1, 3, 1, 1)
         d[:, 0] = np.maximum(d[:, 0], floor) if self.floor else d[:, 0]
         if self.product is None:
@@ -65,8 +65,8 @@ class Conversion:
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "yuv_to_rgb":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "yuv_to_rgb":
         return
     for said, conversion, cost in _conversions():
         yield from check_where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)

@@ -21,24 +21,26 @@ Join = Callable[[list[Array], int, Sequence[int]], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "concat":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "concat":
         return
-    count = len(of.last.inputs)
-    for cost, said, join in _ways(count, of.last.words[0], len(of.spec.shape)):
+    count = len(inner.last.inputs)
+    for cost, said, join in _ways(count, inner.last.words[0], len(inner.spec.shape)):
         yield from check_where_it_differs(case, f"concat: {said}", partial(_made, join=join), cost, copied=True)
-    if of.spec.shape == case.spec.shape:
+    if inner.spec.shape == case.spec.shape:
         yield from _by_offsets(case)
 
 
 def _made(case: Case, join: Join) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    parts = [as_quantized(operand(of, n), of.graph.spec(n), of.spec) for n in of.last.inputs if n is not None]
-    joined = join(parts, of.last.words[0], of.spec.shape)
-    if joined.size != prod(of.spec.shape):
+    inner = inner_case(case)
+    assert inner is not None
+    parts = [
+        as_quantized(operand(inner, n), inner.graph.spec(n), inner.spec) for n in inner.last.inputs if n is not None
+    ]
+    joined = join(parts, inner.last.words[0], inner.spec.shape)
+    if joined.size != prod(inner.spec.shape):
         raise ValueError("not the output's size")
-    return finished(case, joined.reshape(of.spec.shape)).reshape(case.spec.shape)
+    return finished(case, joined.reshape(inner.spec.shape)).reshape(case.spec.shape)
 
 
 def _ways(count: int, axis: int, rank: int) -> Iterator[tuple[float, str, Join]]:

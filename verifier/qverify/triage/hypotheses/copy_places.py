@@ -68,8 +68,8 @@ WAYS = _ways()
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape":
+    inner = mover(case)
+    if inner is None or inner.last.op == "reshape":
         return
     copy = needed_copy(case)
     for axis, count in enumerate(copy.shape):

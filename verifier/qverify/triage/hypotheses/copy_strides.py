@@ -27,8 +27,8 @@ MAX_STRIDES = 48  # tried on an axis
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape":
+    inner_case_ = mover(case)
+    if inner_case_ is None or inner_case_.last.op == "reshape":
         return
     copy = needed_copy(case)
     axes = [k for k, n in enumerate(copy.shape) if n > 1]

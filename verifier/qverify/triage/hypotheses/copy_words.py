@@ -23,10 +23,10 @@ ENDS = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape" or case.recorded.size < 2:
+    inner = mover(case)
+    if inner is None or inner.last.op == "reshape" or case.recorded.size < 2:
         return
-    item = of.spec.numpy_dtype.itemsize
+    item = inner.spec.numpy_dtype.itemsize
     for run in _runs(case):
         for unit, words in (("bytes", WORDS), ("elements", (2, 4, 8, 16, 32))):
             for word in words:
@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 if size < 1 or (unit == "bytes" and (word % item or item == word or (item == 1 and word < 2))):
                     continue
                 if run % size and not (unit == "elements" and item == 1):
-                    yield from _of_words(case, of.last.op, run, size, f"{word} {unit}")
+                    yield from _of_words(case, inner.last.op, run, size, f"{word} {unit}")
 
 
 def _of_words(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:

@@ -78,8 +78,8 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
 def _channels(case: Case, place: MemorySource) -> list[int]:
     """Returns the candidate channels of a convolution's input; if it reads many, only those that explain one of its
     output channels."""
-    of, node = linear(case), case.last
-    if node.op != "conv" or of is None or place.name != node.inputs[0]:
+    sums, node = linear(case), case.last
+    if node.op != "conv" or sums is None or place.name != node.inputs[0]:
         return []
     weights, groups = case.graph.constants[node.inputs[1] or ""], node.words[10]
     touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
@@ -91,21 +91,21 @@ def _channels(case: Case, place: MemorySource) -> list[int]:
         return list(members)
     if groups > 1 or len(members) * case.recorded[0, 0].size > MAX_WORK:
         return []
-    return _explaining(case, of, int(touched[len(touched) // 2]), place)
+    return _explaining(case, sums, int(touched[len(touched) // 2]), place)
 
 
-def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> list[int]:
+def _explaining(case: Case, sums: Linear, output: int, place: MemorySource) -> list[int]:
     """Returns the channels that, if they are left out or replaced by a neighbour, give the recorded elements of this output
     channel."""
     contributions = _by_channel(case, output, place, case.inputs[place.name])
     zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
     x = case.inputs[place.name]
     before, after = (_by_channel(case, output, place, np.roll(x, by, 1)) for by in (1, -1))
-    one = of.acc[:, output : output + 1]
-    part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
+    one = sums.acc[:, output : output + 1]
+    part = sums.rq if sums.rq.shape[-1] == 1 else sums.rq[..., output : output + 1]
     matches = np.zeros(contributions.shape[1], bool)
     for replacement in (np.zeros_like(contributions), zero, before, after):
-        result = of.output(one - contributions + replacement, rq=part)
+        result = sums.output(one - contributions + replacement, rq=part)
         matches |= (result == case.recorded[:, output : output + 1]).all((0, 2, 3))
     return [int(i) for i in np.flatnonzero(matches)[:FEW]]
 

@@ -43,14 +43,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     if inner.last.op == "average_pool_float":
         yield from _counts(case)
-    of = case.compute_once("product layout", lambda: layout(inner))
-    if of.function == "mean" or of.count is not None:
+    matrices = case.compute_once("product layout", lambda: layout(inner))
+    if matrices.function == "mean" or matrices.count is not None:
         yield from _means(case)
     if inner.last.op == "reduce_float":
-        for said, way in ORDERS.get(of.function, {}).items():
+        for said, way in ORDERS.get(matrices.function, {}).items():
             yield from fault_variant(case, said, partial(_other, way=way))
     if inner.last.op == "variadic_float":
-        yield from _running(case, of.function)
+        yield from _running(case, matrices.function)
 
 
 def _counts(case: Case) -> Iterator[FaultVariant]:
@@ -75,9 +75,9 @@ def _healthy(terms: ProductTerms) -> Array:
 
 
 def _recounted(case: Case, way: Callable[[Array], Array]) -> Layout:
-    of = layout(case)
-    assert of.count is not None
-    return replace(of, count=way(of.count))
+    matrices = layout(case)
+    assert matrices.count is not None
+    return replace(matrices, count=way(matrices.count))
 
 
 def _counted(case: Case, names: tuple[str, str]) -> Layout:

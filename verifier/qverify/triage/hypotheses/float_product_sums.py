@@ -59,9 +59,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None or not _small(case, inner):
         return
-    of = case.compute_once("product layout", lambda: layout(inner))
-    depth = of.left.shape[-1]
-    for said, way in _ways(depth, 1 < of.shape[0] < depth):
+    matrices = case.compute_once("product layout", lambda: layout(inner))
+    depth = matrices.left.shape[-1]
+    for said, way in _ways(depth, 1 < matrices.shape[0] < depth):
         yield from fault_variant(case, said, partial(_sum, way=way))
     for said, size in _blocks(case, depth):
         for text, narrow in _formats()[:3]:

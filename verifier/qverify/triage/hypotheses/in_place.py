@@ -113,7 +113,7 @@ def _centred_weights(case: Case) -> Array:
 
 
 def _requantized(case: Case, block: Array) -> Array:
-    of = requantization(case)
-    assert of is not None
+    sums = requantization(case)
+    assert sums is not None
     bias = bias_of(case)
-    return of.output(block + (bias[:, None, None] if len(bias) > 1 else bias[0]))
+    return sums.output(block + (bias[:, None, None] if len(bias) > 1 else bias[0]))

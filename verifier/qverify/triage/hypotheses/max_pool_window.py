@@ -25,15 +25,15 @@ Rows = Callable[[Array, int], Array]  # which places on an axis are read, from t
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "max_pool":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "max_pool":
         return
-    for cost, said, settings in _ways(of):
+    for cost, said, settings in _ways(inner):
         yield from check_where_it_differs(case, f"max_pool: {said}", partial(_made, **settings), cost)
 
 
-def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
-    spec = of.spec
+def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    spec = inner.spec
     values = {"0": 0}
     if spec.quantized:
         low, high = limits(spec)
@@ -72,8 +72,8 @@ def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
         yield 1.5, f"beyond the edge {name}s the window wraps around", {"edge": (axis, "wrap")}
     for said, taps in _TAPS.items():
         yield 2.0, f"{said} of a window not looked at", {"taps": taps}
-    for a in range(ops.words(of.last).get("kernel_h", 1)):
-        for b in range(ops.words(of.last).get("kernel_w", 1)):
+    for a in range(ops.words(inner.last).get("kernel_h", 1)):
+        for b in range(ops.words(inner.last).get("kernel_w", 1)):
             yield 3.0, f"tap ({a}, {b}) of a window is not looked at", {"taps": partial(_not_one, a=a, b=b)}
     for said, key in _keys(spec.dtype):
         yield 1.5, said, {"key": key}
@@ -182,11 +182,11 @@ def _made(
     pick: str = "",
     carry: Callable[[Array], Array] | None = None,
 ) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    w = ops.words(of.last)
-    x = as_planes(operand(of, of.last.inputs[0] or "")).astype(np.float64)
-    out = (1, *of.spec.shape[2:])[-2:] if len(of.spec.shape) < 4 else of.spec.shape[2:]
+    inner = inner_case(case)
+    assert inner is not None
+    w = ops.words(inner.last)
+    x = as_planes(operand(inner, inner.last.inputs[0] or "")).astype(np.float64)
+    out = (1, *inner.spec.shape[2:])[-2:] if len(inner.spec.shape) < 4 else inner.spec.shape[2:]
     rows, columns = (_places(w, s, n) for s, n in zip(("h", "w"), out, strict=True))
     size = x.shape[2:]
     best = np.full((*x.shape[:2], *out), -np.inf) if start is None else np.full((*x.shape[:2], *out), float(start))
@@ -222,8 +222,8 @@ def _made(
             best, chosen = np.where(better, rank, best), np.where(better, value, chosen)
     chosen = chosen if carry is None else carry(chosen)
     if not np.isfinite(chosen).all():
-        chosen = np.where(np.isfinite(chosen), chosen, limits(of.spec)[0] if of.spec.quantized else chosen)
-    result = chosen.astype(of.spec.numpy_dtype).reshape(of.spec.shape)
+        chosen = np.where(np.isfinite(chosen), chosen, limits(inner.spec)[0] if inner.spec.quantized else chosen)
+    result = chosen.astype(inner.spec.numpy_dtype).reshape(inner.spec.shape)
     return finished(case, result).reshape(case.spec.shape)
 
 

@@ -101,16 +101,16 @@ WAYS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "mod":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "mod":
         return
     for rare, (said, way) in enumerate(WAYS.items()):
         yield from check_where_it_differs(case, f"mod: {said}", partial(_made, way=way), 1.0 + 0.1 * rare)
 
 
 def _made(case: Case, way: Callable[[Array, Array], Array]) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    a, b = (operand(of, n or "").astype(np.int64) for n in of.last.inputs[:2])
-    result = np.broadcast_to(way(a, b), of.spec.shape).astype(of.spec.numpy_dtype)
+    inner = inner_case(case)
+    assert inner is not None
+    a, b = (operand(inner, n or "").astype(np.int64) for n in inner.last.inputs[:2])
+    result = np.broadcast_to(way(a, b), inner.spec.shape).astype(inner.spec.numpy_dtype)
     return finished(case, result).reshape(case.spec.shape)

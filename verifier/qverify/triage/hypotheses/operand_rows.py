@@ -20,12 +20,12 @@ Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case) if case.last.op in OPS else None
-    if of is None or sample(case) is None:
+    sums = linear(case) if case.last.op in OPS else None
+    if sums is None or sample(case) is None:
         return
     rank = len(case.spec.shape)
     second = "the second operand's column" if case.last.op == "matmul" else "the weights"
-    yield from fitting_alike(case, _ways(case, of.axis % rank, second, 1), in_parts=True)
+    yield from fitting_alike(case, _ways(case, sums.axis % rank, second, 1), in_parts=True)
     if case.last.op in ("fully_connected", "matmul"):
         first = "the first operand's row" if case.last.op == "matmul" else "the input's row"
         yield from fitting_alike(case, _ways(case, rank - 2, first, 0), in_parts=True)

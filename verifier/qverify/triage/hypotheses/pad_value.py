@@ -20,7 +20,7 @@ PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words, of = ops.words(case.last), linear(case)
+    words, sums = ops.words(case.last), linear(case)
     source = case.last.inputs[0] or ""
     if case.last.op == "pad":
         yield from _of_pad(case, words)
@@ -29,9 +29,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     spec = case.graph.spec(source)
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
-    if case.last.op == "conv" and of is not None:
-        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - of.acc
-        multipliers = find_multiples(case, of, step, np.arange(low - high, high - low + 1))
+    if case.last.op == "conv" and sums is not None:
+        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - sums.acc
+        multipliers = find_multiples(case, sums, step, np.arange(low - high, high - low + 1))
         values = [spec.zero_point[0] + k for k in multipliers]
     elif case.last.op in ("max_pool", "average_pool"):
         values = [*range(low, high + 1)] if spec.numpy_dtype.itemsize == 1 else [*dict.fromkeys((0, low, high))]

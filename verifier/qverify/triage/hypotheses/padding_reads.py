@@ -215,7 +215,7 @@ def _nothing_read(e: SummedElements) -> Any:
 
 
 def _bare(e: SummedElements, value: int | None = None) -> Array:
-    bare = e.requantized(0 * e.acc) if value is None else np.clip(0 * e.acc + value, e.of.low, e.of.high)
+    bare = e.requantized(0 * e.acc) if value is None else np.clip(0 * e.acc + value, e.sums.low, e.sums.high)
     return np.where(_nothing_read(e), bare, e.requantized(e.acc))
 
 

@@ -28,10 +28,10 @@ Index = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None or case.spec.shape[of.axis] < 2:
+    sums = linear(case)
+    if sums is None or case.spec.shape[sums.axis] < 2:
         return
-    count = case.spec.shape[of.axis]
+    count = case.spec.shape[sums.axis]
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Index] = {}
     for said, index in indices(case, count).items():
@@ -41,8 +41,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             ways.setdefault(taken.tobytes(), index)
     for key, index in ways.items():
         zeros = bool(np.ptp(zero_points(case)) > 0)
-        yield from fitting_alike(case, _ways(case, of, texts[key], index), in_parts=zeros)
-    yield from fitting(case, _by_place(case, of), in_parts=bool(np.ptp(zero_points(case)) > 0))
+        yield from fitting_alike(case, _ways(case, sums, texts[key], index), in_parts=zeros)
+    yield from fitting(case, _by_place(case, sums), in_parts=bool(np.ptp(zero_points(case)) > 0))
 
 
 def indices(case: Case, n: int) -> dict[str, Index]:
@@ -105,18 +105,18 @@ def _lanes(m: int, n: int) -> dict[str, Index]:
 
 
 def _ways(
-    case: Case, of: Linear, texts: list[str], index: Index
+    case: Case, sums: Linear, texts: list[str], index: Index
 ) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
-    for what, parts in _operands(case, of).items():
+    for what, parts in _operands(case, sums).items():
         verb = "are" if " and " in what else "is"
         said = [f"{what} of channel o {verb} read at index {text}" for text in texts]
         yield said, partial(_read, index=index, parts=parts)
 
 
-def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
+def _operands(case: Case, node_sums: Linear) -> dict[str, tuple[str, ...]]:
     """Returns the combinations of parameters that differ between channels, by text."""
     bias = bool(np.ptp(bias_of(case)))
-    scale = of.rq.shape[-1] > 1
+    scale = node_sums.rq.shape[-1] > 1
     zeros = np.ptp(zero_points(case)) > 0
     zero_x = case.graph.spec(case.last.inputs[0] or "").zero_point
     sums = case.last.op in ("conv", "fully_connected") and len(zero_x) == 1 and zero_x[0] != 0
@@ -173,13 +173,13 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
     return e.requantized(acc, other if "scale" in parts else e.channel)
 
 
-def _by_place(case: Case, of: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+def _by_place(case: Case, sums: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     """Yields faults that read the parameters at the index of the place in the output instead of that of the channel."""
     shape = case.spec.shape
     names = {i: f"axis {i}" for i in range(len(shape))} | ({2: "the row", 3: "the column"} if len(shape) == 4 else {})
-    for what, parts in _operands(case, of).items():
+    for what, parts in _operands(case, sums).items():
         for axis, name in names.items():
-            if axis != of.axis % len(shape) and shape[axis] > 1:
+            if axis != sums.axis % len(shape) and shape[axis] > 1:
                 yield f"{what}: the index is {name} instead of the channel", partial(_placed, axis=axis, parts=parts)
         yield (
             f"{what}: the index is the element's place in memory modulo the channels",

@@ -18,21 +18,21 @@ BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op not in OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
+    inner = inner_case(case)
+    if inner is None or inner.last.op not in OPS or not case.recorded.size or inner.spec.shape != case.spec.shape:
         return
     first, size = int(case.differing[0]), case.recorded.size
-    for cost, said, count in _counts(size, of.spec.numpy_dtype.itemsize):
+    for cost, said, count in _counts(size, inner.spec.numpy_dtype.itemsize):
         if not 0 <= count <= first or count >= size:
             continue
         not_copied = case.recorded.reshape(-1)[count:]
-        text = f"{of.last.op}: {said}"
+        text = f"{inner.last.op}: {said}"
         values = np.unique(bits(not_copied))
         if len(values) == 1:
             value = not_copied[0]
             compute = partial(_filled, count=count, value=value)
             paid = (
-                cost if value in (0, *of.spec.zero_point) else cost + 8 * not_copied.itemsize
+                cost if value in (0, *inner.spec.zero_point) else cost + 8 * not_copied.itemsize
             )  # the value is taken from the record
             yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", compute, paid)
         elif 2 * case.differing.size > size - count and _tells(

@@ -29,8 +29,8 @@ CHANNELS_OUTER = "in the order channel, kernel row, kernel column"
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     few = sample(case)
-    of = requantization(case)
-    if few is None or of is None or case.last.op in ("mul", "average_pool"):
+    sums = requantization(case)
+    if few is None or sums is None or case.last.op in ("mul", "average_pool"):
         return
     shape = few.summands.products.shape[1:]
     for said, order in _orders(shape).items():

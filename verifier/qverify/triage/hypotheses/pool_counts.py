@@ -141,7 +141,7 @@ def _reciprocal(e: SummedElements, narrow: Narrow, rule: Rule, whole: Rule | Non
     mean = e.acc * narrow(1.0 / _pooled(e).divisor.astype(np.float64))
     if whole is not None:
         mean = whole(mean)
-    return e.finished(rule(mean * float(e.of.real[0])))
+    return e.finished(rule(mean * float(e.sums.real[0])))
 
 
 def _divided(e: SummedElements, divisor: Array) -> Array:

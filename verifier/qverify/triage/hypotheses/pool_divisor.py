@@ -92,7 +92,7 @@ _COUNTED: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _ratio(e: SummedElements) -> float:
-    return float(e.of.real[0])
+    return float(e.sums.real[0])
 
 
 def _whole(e: SummedElements, rule: Rule) -> Array:
@@ -107,5 +107,5 @@ def _raw_whole(e: SummedElements, rule: Rule) -> Array:
 def _ruled(e: SummedElements, rule: Rule, zero: bool) -> Array:
     steps = e.acc * _ratio(e) / _pooled(e).divisor
     if zero:
-        return np.clip(rule(steps + e.of.zero_point), e.of.low, e.of.high).astype(e.of.dtype)
+        return np.clip(rule(steps + e.sums.zero_point), e.sums.low, e.sums.high).astype(e.sums.dtype)
     return e.finished(rule(steps))

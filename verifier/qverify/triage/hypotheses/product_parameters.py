@@ -114,13 +114,13 @@ def _healthy(terms: ProductTerms) -> Array:
 
 
 def _with_bias(case: Case, index: Index) -> Layout:
-    of, bias, group = layout(case), operand(case, 2), case.last.words[10]
-    assert of.c is not None and bias is not None
+    matrices, bias, group = layout(case), operand(case, 2), case.last.words[10]
+    assert matrices.c is not None and bias is not None
     n = bias.size
     chosen = bias.reshape(-1)[np.clip(index(np.arange(n), n, n // group), 0, n - 1)].astype(np.float64)
-    batch = len(of.left) // group
-    c = np.tile(chosen.reshape(1, group, -1), (batch, 1, 1)).reshape(len(of.left), -1, 1)
-    return replace(of, c=np.broadcast_to(c, of.c.shape))
+    batch = len(matrices.left) // group
+    c = np.tile(chosen.reshape(1, group, -1), (batch, 1, 1)).reshape(len(matrices.left), -1, 1)
+    return replace(matrices, c=np.broadcast_to(c, matrices.c.shape))
 
 
 def _factor(terms: ProductTerms, factor: float) -> Array:
@@ -156,9 +156,9 @@ def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
 
 
 def _weights_of(case: Case, index: Callable[[Array, int], Array]) -> Layout:
-    of, group = layout(case), case.last.words[10]
-    left = of.left.reshape(-1, group, *of.left.shape[1:])[:, index(np.arange(group), group)]
-    return replace(of, left=left.reshape(of.left.shape))
+    matrices, group = layout(case), case.last.words[10]
+    left = matrices.left.reshape(-1, group, *matrices.left.shape[1:])[:, index(np.arange(group), group)]
+    return replace(matrices, left=left.reshape(matrices.left.shape))
 
 
 def _channel_table(case: Case) -> Array:
@@ -266,10 +266,12 @@ _MATRIX_BIASES: dict[str, Callable[[Array, int, int], Array]] = {
 
 
 def _with_matrix(case: Case, way: Callable[[Array, int, int], Array]) -> Layout:
-    of, c = layout(case), operand(case, 2)
-    assert of.c is not None and c is not None
+    matrices, c = layout(case), operand(case, 2)
+    assert matrices.c is not None and c is not None
     beta = float(float_word(case.last.words[3]))
-    return replace(of, c=np.broadcast_to(way(c.astype(np.float64) * beta, *of.c.shape[1:]), of.c.shape))
+    return replace(
+        matrices, c=np.broadcast_to(way(c.astype(np.float64) * beta, *matrices.c.shape[1:]), matrices.c.shape)
+    )
 
 
 def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
@@ -287,13 +289,16 @@ def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
 
 
 def _with_zeros(case: Case, index: Index, group: int) -> Layout:
-    of = layout(case)
+    matrices = layout(case)
     zeros = operand(case, 3)
     assert zeros is not None
     n = zeros.size
     chosen = zeros.reshape(-1)[np.clip(index(np.arange(n), n, n // group), 0, n - 1)].astype(np.int64)
     if case.last.op != "conv_integer":
-        return replace(of, zero_right=chosen)
+        return replace(matrices, zero_right=chosen)
     return replace(
-        of, zero_left=np.tile(chosen.reshape(1, group, -1), (len(of.left) // group, 1, 1)).reshape(of.zero_left.shape)
+        matrices,
+        zero_left=np.tile(chosen.reshape(1, group, -1), (len(matrices.left) // group, 1, 1)).reshape(
+            matrices.zero_left.shape
+        ),
     )

@@ -26,9 +26,9 @@ LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is not None:
-        ways = [*_ways(of.rq.dtype == np.float32)]
+    sums = linear(case)
+    if sums is not None:
+        ways = [*_ways(sums.rq.dtype == np.float32)]
         yield from fitting(case, ways, bits=_likely)
 
 
@@ -99,8 +99,8 @@ def _narrowed(e: SummedElements, narrow: tuple[Narrow | None, ...], zero: bool, 
     scale = e.scale if narrow[1] is None else narrow[1](e.scale)
     steps = acc.astype(dtype) * scale
     if zero:
-        steps = steps + dtype.type(e.of.zero_point)
+        steps = steps + dtype.type(e.sums.zero_point)
     steps = steps if narrow[2] is None else narrow[2](steps)
     if zero:
-        return np.clip(rule(steps), e.of.low, e.of.high).astype(e.of.dtype)
+        return np.clip(rule(steps), e.sums.low, e.sums.high).astype(e.sums.dtype)
     return e.rounded(steps, rule)

@@ -23,9 +23,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None:
         return
-    of = case.compute_once("product layout", lambda: layout(inner))
+    matrices = case.compute_once("product layout", lambda: layout(inner))
     for way, factor in CHANGES.items():
-        for said, mask in masks(of.shape):
+        for said, mask in masks(matrices.shape):
             if mask.any() and (factor or not mask.all()):
                 yield from fault_variant(case, f"{said} {way}", partial(_weighted, said=said, factor=factor))
 

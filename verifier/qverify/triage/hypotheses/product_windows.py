@@ -108,15 +108,15 @@ def _copied(case: Case, names: tuple[str, ...], place: Places) -> Layout:
 
 
 def _filled(case: Case, names: tuple[str, ...], value: int, corners: bool) -> Layout:
-    of, size = layout(case), plane_shape(case.graph.spec(case.last.inputs[0] or "").shape)
+    matrices, size = layout(case), plane_shape(case.graph.spec(case.last.inputs[0] or "").shape)
     rows, columns = window_reads(case)
-    assert of.inside is not None
+    assert matrices.inside is not None
     sides = [_side(at, size[i], i, names) for i, at in enumerate((rows, columns))]
     inner = [(at >= 0) & (at < size[i]) for i, at in enumerate((rows, columns))]
     others = [np.ones_like(i) if corners else i for i in inner]
     mask = sides[0][:, None, :, None] & others[1][None, :, None] | others[0][:, None, :, None] & sides[1][None, :, None]
-    flat = np.repeat(mask.reshape(len(of.inside), 1, -1), of.shape[0], 1).reshape(of.inside.shape)
-    return replace(of, right=np.where(flat, value, of.right), inside=of.inside | flat)
+    flat = np.repeat(mask.reshape(len(matrices.inside), 1, -1), matrices.shape[0], 1).reshape(matrices.inside.shape)
+    return replace(matrices, right=np.where(flat, value, matrices.right), inside=matrices.inside | flat)
 
 
 Reads = Callable[[Array, Array, tuple[int, int]], tuple[Array, Array]]

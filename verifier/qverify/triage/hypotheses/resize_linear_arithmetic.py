@@ -32,10 +32,10 @@ Round = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = bilinear(case)
-    if of is None:
+    inner = bilinear(case)
+    if inner is None:
         return
-    for said, flat, cost in chain(_ways(of), _by_axis()):
+    for said, flat, cost in chain(_ways(inner), _by_axis()):
         if fits_a_plane(case, flat):
             yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
 
@@ -87,8 +87,13 @@ def _on_axes(case: Case, plane: int | None, axes: tuple[int, ...], change: Calla
     return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
 
 
-def _apart(of: Samples, narrow: Round) -> Samples:
-    return Samples(of.first, of.second, narrow(of.share).astype(np.float32), narrow(of.rest).astype(np.float32))
+def _apart(axis_samples: Samples, narrow: Round) -> Samples:
+    return Samples(
+        axis_samples.first,
+        axis_samples.second,
+        narrow(axis_samples.share).astype(np.float32),
+        narrow(axis_samples.rest).astype(np.float32),
+    )
 
 
 def _orders(stepwise: bool) -> dict[str, Callable[..., Array]]:
@@ -132,6 +137,6 @@ def _weights() -> dict[str, Callable[[Samples], Samples] | None]:
     return changes
 
 
-def _fewer(of: Samples, narrow: Round) -> Samples:
-    share = narrow(of.share).astype(np.float32)
-    return Samples(of.first, of.second, share, np.float32(1) - share)
+def _fewer(axis_samples: Samples, narrow: Round) -> Samples:
+    share = narrow(axis_samples.share).astype(np.float32)
+    return Samples(axis_samples.first, axis_samples.second, share, np.float32(1) - share)

@@ -67,8 +67,8 @@ AXES = {"rows and columns": (0, 1), "rows only": (0,), "columns only": (1,)}
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = bilinear(case)
-    if of is None:
+    inner = bilinear(case)
+    if inner is None:
         return
     for where, axes in AXES.items():
         for rare, (said, position) in enumerate(_positions().items()):
@@ -247,9 +247,9 @@ _WEIGHTS: dict[str, Callable[[Samples], Samples]] = {
 }
 
 
-def _nearest(of: Samples, second: Array) -> Samples:
-    place = np.where(second, of.second, of.first)
-    return Samples(place, place, of.share, of.rest)
+def _nearest(axis_samples: Samples, second: Array) -> Samples:
+    place = np.where(second, axis_samples.second, axis_samples.first)
+    return Samples(place, place, axis_samples.share, axis_samples.rest)
 
 
 def _changed(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:

@@ -81,8 +81,8 @@ TABLES = _tables()
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "resize_nearest")
-    if of is None:
+    inner = mover(case, "resize_nearest")
+    if inner is None:
         return
     copy = needed_copy(case)
     resized = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]

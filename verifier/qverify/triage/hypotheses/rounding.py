@@ -32,9 +32,9 @@ RULES: dict[str, Callable[[Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
-    of = linear(case)
-    if of is not None:
-        yield from _modes(case, of)
+    sums = linear(case)
+    if sums is not None:
+        yield from _modes(case, sums)
         for said, product in _PRODUCTS.items():
             for rule, rounded in RULES.items():
                 yield FaultVariant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
@@ -49,7 +49,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield FaultVariant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
 
 
-def _modes(case: Case, of: Linear) -> Iterator[FaultVariant]:
+def _modes(case: Case, sums: Linear) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_in_mode, mode=mode))
@@ -59,43 +59,43 @@ def _modes(case: Case, of: Linear) -> Iterator[FaultVariant]:
 
 
 def _needed(case: Case) -> Linear:
-    of = linear(case)
-    assert of is not None
-    return of
+    sums = linear(case)
+    assert sums is not None
+    return sums
 
 
 def _in_mode(case: Case, mode: str) -> Array:
-    of = _needed(case)
-    return of.output(rq=parameters(mode, of.real, of.wide), rounding=mode)
+    sums = _needed(case)
+    return sums.output(rq=parameters(mode, sums.real, sums.wide), rounding=mode)
 
 
 def _in_float(case: Case, dtype: str) -> Array:
-    of = _needed(case)
-    return of.output(rq=of.real.astype(dtype))
+    sums = _needed(case)
+    return sums.output(rq=sums.real.astype(dtype))
 
 
-def _single(of: Linear) -> Array:
+def _single(sums: Linear) -> Array:
     """Returns the accumulator multiplied by a single float32 scale, rounded to float32."""
-    return of.acc.astype(np.float32) * of.along(of.real.astype(np.float32))
+    return sums.acc.astype(np.float32) * sums.along(sums.real.astype(np.float32))
 
 
-def _double(of: Linear) -> Array:
-    return of.acc.astype(np.float64) * of.along(of.real)
+def _double(sums: Linear) -> Array:
+    return sums.acc.astype(np.float64) * sums.along(sums.real)
 
 
 _PRODUCTS: dict[str, Callable[[Linear], Array]] = {"float32 product": _single, "float64 product": _double}
 
 
 def _by_product(case: Case, product: Callable[[Linear], Array], rounded: Callable[[Array], Array]) -> Array:
-    of = _needed(case)
-    return of.finished(rounded(product(of)))
+    sums = _needed(case)
+    return sums.finished(rounded(product(sums)))
 
 
 def _truncated(case: Case) -> Array:
-    of = _needed(case)
-    multiplier, shift = parameters("mul31", of.real, of.wide).astype(np.int64)
-    product = of.acc * of.along(multiplier)
-    return of.finished(product >> of.along(shift))
+    sums = _needed(case)
+    multiplier, shift = parameters("mul31", sums.real, sums.wide).astype(np.int64)
+    product = sums.acc * sums.along(multiplier)
+    return sums.finished(product >> sums.along(shift))
 
 
 def _of_add(case: Case) -> Iterator[FaultVariant]:

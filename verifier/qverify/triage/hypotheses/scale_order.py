@@ -21,11 +21,11 @@ Scales = tuple[Array, Array, Array]  # of both operands and of the output, float
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case) if case.last.op in OPS else None
-    if of is None:
+    sums = linear(case) if case.last.op in OPS else None
+    if sums is None:
         return
     yield from fitting(case, ((said, partial(_negative, way=way)) for said, way in _NEGATIVE.items()), bits=0.7)
-    if of.rq.dtype == np.float32:
+    if sums.rq.dtype == np.float32:
         two = case.last.op not in ("global_average_pool", "reduce_mean")
         ways = {**_ORDERS, **(_OF_TWO if two else {})}
         yield from fitting(case, ((said, partial(_ordered, way=way)) for said, way in ways.items()), bits=1.5)
@@ -89,7 +89,7 @@ def _negative(e: SummedElements, way: Callable[[SummedElements, Array], Array]) 
 
 
 def _highest(e: SummedElements, acc: Array) -> Array:
-    return np.full(len(acc), e.of.high, e.of.dtype)
+    return np.full(len(acc), e.sums.high, e.sums.dtype)
 
 
 _NEGATIVE: dict[str, Callable[[SummedElements, Array], Array]] = {

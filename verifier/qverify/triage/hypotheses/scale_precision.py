@@ -31,10 +31,10 @@ LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (tr
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None:
+    sums = linear(case)
+    if sums is None:
         return
-    values = of.rq if of.rq.dtype.kind == "f" else of.real
+    values = sums.rq if sums.rq.dtype.kind == "f" else sums.real
     own_key = np.ascontiguousarray(values).tobytes()
     texts: dict[bytes, list[str]] = {}
     scales: dict[bytes, Array] = {}

@@ -18,8 +18,8 @@ Dims = tuple[int, ...]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "slice")
-    if of is None:
+    inner = mover(case, "slice")
+    if inner is None:
         return
     copy = needed_copy(case)
     rank = len(copy.shape)

@@ -17,14 +17,14 @@ OPS = ("split",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "split")
-    if of is None:
+    inner = mover(case, "split")
+    if inner is None:
         return
     copy = needed_copy(case)
-    axis = of.last.words[0]
-    sizes = [of.graph.spec(n).shape[axis] for n in of.last.outputs]
-    at, own_start = list(of.last.outputs).index(of.output), split_start(of)
-    others = _others(case, of)
+    axis = inner.last.words[0]
+    sizes = [inner.graph.spec(n).shape[axis] for n in inner.last.outputs]
+    at, own_start = list(inner.last.outputs).index(inner.output), split_start(inner)
+    others = _others(case, inner)
     for rare, said in enumerate(_starts(sizes, 0)):
         start = _starts(sizes, at)[said]
         if any((_starts(sizes, k)[said] == sum(sizes[:k])) != right for k, right in others.items()):
@@ -35,12 +35,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if other != axis and copy.sizes[other] > 1:
             said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
             yield from copy_variant(case, said, partial(_along, axis=axis, other=other), 3.0)
-    ways = {of.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
+    ways = {inner.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
     for stride, said in ways.items():
         text = f"split: the offset of an output is counted in {said}"
         yield from copy_variant(case, text, partial(_offset, axis=axis, by=own_start * stride), 3.0)
     if own_start:
-        yield from _aligned(case, of, axis)
+        yield from _aligned(case, inner, axis)
     packed = "split: the outputs are cut from consecutive elements of memory, whatever the axis"
     yield from copy_variant(case, packed, partial(_packed, axis=axis), 2.0)
 
@@ -76,11 +76,11 @@ def _starts(sizes: list[int], at: int) -> dict[str, int]:
     }
 
 
-def _aligned(case: Case, of: Case, axis: int) -> Iterator[FaultVariant]:
+def _aligned(case: Case, inner: Case, axis: int) -> Iterator[FaultVariant]:
     """Yields outputs that begin at an element of the input rounded to a multiple, in the whole tensor or in a row of
     the axis and what lies behind it."""
-    copy, item = needed_copy(case), of.spec.numpy_dtype.itemsize
-    own_start = split_start(of) * copy.strides[axis]
+    copy, item = needed_copy(case), inner.spec.numpy_dtype.itemsize
+    own_start = split_start(inner) * copy.strides[axis]
     starts = set[int]()
     for unit, size in (("element", 1), ("byte", item)):
         for m in (8, 4, 16, 2, 32, 64, 128):
@@ -92,18 +92,18 @@ def _aligned(case: Case, of: Case, axis: int) -> Iterator[FaultVariant]:
                     yield from copy_variant(case, text, change, 2.0 + (unit == "byte") + 0.5 * (way == "up"))
 
 
-def _others(case: Case, of: Case) -> dict[int, bool]:
+def _others(case: Case, inner: Case) -> dict[int, bool]:
     """Returns whether the board has the right elements of the node's other outputs, where these are known."""
     known = {}
-    healthy = ops.simulate_node(of.graph, of.last, of.inputs)
-    for at, name in enumerate(of.last.outputs):
+    healthy = ops.simulate_node(inner.graph, inner.last, inner.inputs)
+    for at, name in enumerate(inner.last.outputs):
         reader = next((n for n in case.graph.nodes if n.op == "quantize" and n.inputs[0] == name), None)
         shown = reader.outputs[0] if reader is not None and case.graph.spec(name).interior else name
-        board = case.board(shown) if name != of.output else None
+        board = case.board(shown) if name != inner.output else None
         if board is None:
             continue
         value = (
-            healthy[name] if shown == name or reader is None else ops.simulate_node(of.graph, reader, healthy)[shown]
+            healthy[name] if shown == name or reader is None else ops.simulate_node(inner.graph, reader, healthy)[shown]
         )
         known[at] = value.shape == board.shape and bool((bits(value) == bits(board)).all())
     return known

@@ -18,8 +18,8 @@ OPS = LINEAR_OPS
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = requantization(case)
-    if of is not None and of.wide and case.last.op not in ("global_average_pool", "reduce_mean", "average_pool"):
+    sums = requantization(case)
+    if sums is not None and sums.wide and case.last.op not in ("global_average_pool", "reduce_mean", "average_pool"):
         yield from fitting(case, _ways(), in_parts=True)
 
 

@@ -75,7 +75,7 @@ def _pixels(case: Case) -> int:
 def _sums(e: SummedElements) -> Array:
     """Returns the sums without bias, [matrices, channels, pixels], or [matrices, rows, columns] for a matmul."""
     bias = bias_of(e.case)
-    sums = e.of.acc - (e.of.along(bias) if len(bias) > 1 else bias)
+    sums = e.sums.acc - (e.sums.along(bias) if len(bias) > 1 else bias)
     shape = e.case.spec.shape
     return sums.reshape(-1, shape[-2] if e.case.last.op == "matmul" else shape[1], _pixels(e.case))
 

@@ -23,15 +23,15 @@ OPS = ("transpose",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "transpose")
-    if of is None:
+    inner = mover(case, "transpose")
+    if inner is None:
         return
     copy = needed_copy(case)
-    yield from _partly(case, of)
-    own_order = of.last.words
+    yield from _partly(case, inner)
+    own_order = inner.last.words
     rank = len(own_order)
     inverse = tuple(int(i) for i in np.argsort(own_order))
-    shape = of.graph.spec(copy.source).shape
+    shape = inner.graph.spec(copy.source).shape
     named = {
         inverse: "the permutation is inverted",
         tuple(range(rank)): "no dimension is moved: the bytes are copied as they are",
@@ -48,11 +48,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         dense = dense_strides(shape)
         yield from copy_variant(case, text, partial(_strides, strides=[dense[k] for k in order]), 3.0)
         reshaped = [shape[k] for k in order]
-        if reshaped != list(of.spec.shape):
+        if reshaped != list(inner.spec.shape):
             packed = f"{text}, and the result is taken as if it had the output's shape"
             yield from copy_variant(case, packed, partial(_packed, order=order), 4.0)
     for k in range(rank):
-        wrong = dense_strides(of.spec.shape)
+        wrong = dense_strides(inner.spec.shape)
         yield from copy_variant(
             case,
             f"transpose: the strides are computed from the output's shape{f', from dimension {k} on' if k else ''}",
@@ -61,9 +61,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         )
 
 
-def _partly(case: Case, of: Case) -> Iterator[FaultVariant]:
+def _partly(case: Case, inner: Case) -> Iterator[FaultVariant]:
     """Yields transposes that move only some blocks of a leading dim and copy the others unchanged."""
-    own, shape = of.last.words, of.spec.shape
+    own, shape = inner.last.words, inner.spec.shape
     for k in range(len(own) - 1):
         if own[: k + 1] != tuple(range(k + 1)):
             return

@@ -132,21 +132,21 @@ def _wide(c: Array) -> Array:
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "where":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "where":
         return
     for cost, said, way in _ways():
         for whole in (False, True):
-            name = of.last.inputs[0] or ""
-            if not whole or operand(of, name).shape != of.spec.shape:
+            name = inner.last.inputs[0] or ""
+            if not whole or operand(inner, name).shape != inner.spec.shape:
                 text = f"where: {said}{' (after broadcasting)' if whole else ''}"
                 yield from check_where_it_differs(case, text, partial(_made, way=way, whole=whole), cost)
 
 
 def _made(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    name = of.last.inputs[0] or ""
-    condition = operand(of, name).astype(bool)
-    condition = np.ascontiguousarray(np.broadcast_to(condition, of.spec.shape)) if whole else condition
-    return recompute_inner(case, with_operand(of, name, way(condition)))
+    inner = inner_case(case)
+    assert inner is not None
+    name = inner.last.inputs[0] or ""
+    condition = operand(inner, name).astype(bool)
+    condition = np.ascontiguousarray(np.broadcast_to(condition, inner.spec.shape)) if whole else condition
+    return recompute_inner(case, with_operand(inner, name, way(condition)))

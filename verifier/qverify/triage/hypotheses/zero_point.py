@@ -26,11 +26,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             continue
         if place.kind == "output":
             yield from _of_output(case, place)
-        elif case.last.op != "mul" and place.name in case.last.inputs and (of := linear(case)) is not None:
-            step = accumulator(case, _shifted(place.spec, 1)) - of.acc
+        elif case.last.op != "mul" and place.name in case.last.inputs and (sums := linear(case)) is not None:
+            step = accumulator(case, _shifted(place.spec, 1)) - sums.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
             usual = {-place.spec.zero_point[0], reach // 2, -reach // 2} - {0}
-            for by in sorted(usual | {*find_multiples(case, of, step, np.arange(-reach, reach + 1))}):
+            for by in sorted(usual | {*find_multiples(case, sums, step, np.arange(-reach, reach + 1))}):
                 yield _variant(place, by)
         else:
             for by in _candidates(case, place):

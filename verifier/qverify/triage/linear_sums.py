@@ -82,6 +82,13 @@ def linear(case: Case) -> Linear | None:
     return case.compute_once("linear", lambda: _linear(case))
 
 
+def required_linear(case: Case) -> Linear:
+    """Returns the accumulator of a last node that is known to have one."""
+    sums = linear(case)
+    assert sums is not None
+    return sums
+
+
 def _linear(case: Case) -> Linear | None:
     node, graph = case.last, case.graph
     rq = graph.constants.get(node.inputs[-1] or "")

@@ -15,7 +15,7 @@ from qverify import ops
 from qverify.plural import count
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import linear, required_linear
 from qverify.triage.pre_rounding import pre_rounding
 
 LANES = (2, 3, 4, 8, 16, 32, 64)
@@ -285,9 +285,7 @@ def _by_value(case: Case) -> Iterator[OutputPart]:
 
 
 def _accumulator(case: Case) -> Array:
-    sums = linear(case)
-    assert sums is not None
-    return sums.acc
+    return required_linear(case).acc
 
 
 def _steps(case: Case) -> Array:

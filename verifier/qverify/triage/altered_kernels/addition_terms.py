@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.arithmetic.float32 import fma32
+from qverify.triage.altered_kernels.variant_checks import operand
 from qverify.triage.case import Case
 from qverify.triage.pre_rounding import add_ratios
 
@@ -54,7 +55,7 @@ def terms(case: Case) -> AdditionTerms | None:
     words = ops.words(case.last)
     swap = bool(words["swap"]) and rq.dtype == np.float32
     names = [n or "" for n in case.last.inputs[:2]][:: -1 if swap else 1]
-    a, b = np.broadcast_arrays(*(_operand(case, n) for n in names))
+    a, b = np.broadcast_arrays(*(operand(case, n) for n in names))
     za, zb = (case.graph.spec(n).zero_point[0] for n in names)
     ratios = add_ratios(case)[:: -1 if swap else 1]
     exact = rq.dtype == np.float32
@@ -66,8 +67,11 @@ def terms(case: Case) -> AdditionTerms | None:
     )  # fmt: skip
 
 
-def _operand(case: Case, name: str) -> Array:
-    return case.inputs[name] if name in case.inputs else case.graph.constants[name]
+def compute_addition(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
+    """Returns the output of an addition that is computed in this way from its terms."""
+    addition = terms(case)
+    assert addition is not None
+    return np.ascontiguousarray(np.broadcast_to(way(addition), case.spec.shape))
 
 
 def finish(addition: AdditionTerms, steps: Array, rounded: Round = np.rint) -> Array:

@@ -198,3 +198,9 @@ def shaped(case: Case, flat: Callable[[Case, int | None], Array]) -> Array:
     inner = bilinear(case)
     assert inner is not None
     return finished(case, flat(inner, None)).reshape(case.spec.shape)
+
+
+def resized_with(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
+    """Returns the output, or one plane of it, with the samples changed along these axes (0: rows, 1: columns)."""
+    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
+    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.triage.altered_kernels.narrow_floats import significant
+
 Array = npt.NDArray[Any]
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
 MAX_BLOCKS = 1500  # of one sum; more take too long
@@ -82,3 +84,14 @@ def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
     if least == 1:
         add("channels outer", 1, "summand")
     return [Blocks(tuple(said), order, size) for (order, size), said in texts.items()]
+
+
+def saturated_sums(sums: Array, width: Any) -> Array:
+    """Returns the sums saturated at so many bits (one number, or an array that broadcasts)."""
+    half = np.int64(1) << (np.asarray(width, np.int64) - 1)
+    return np.minimum(np.maximum(sums, -half), half - 1)
+
+
+def rounded_sums(sums: Array, bits: Any) -> Array:
+    """Returns the sums rounded to so many significant bits (one number, or an array that broadcasts)."""
+    return significant(sums.astype(np.float64), bits).astype(np.int64)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
 from qverify.triage.altered_kernels.row_sums import whole
 from qverify.triage.hypotheses import FaultVariant
 
@@ -114,3 +115,8 @@ class LayerNorm:
         root = self.root(self.variance(rows, mean), float(float_word(node.words[1])))
         mean, root = self.statistics(mean, root)
         return self.finish(self.normalize(rows - mean, root), gamma, beta)
+
+
+def layer_norm_variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+    """Returns the fault of a layer norm with another kernel."""
+    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)

@@ -85,3 +85,13 @@ def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable
     """Returns a function that computes the output with every input transformed."""
     names = case.unit.inputs
     return Recomputed(lambda case: Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))
+
+
+def recorded_at(case: Case, free: Array) -> Array:
+    """Returns the healthy output with the recorded elements at the flat mask `free`."""
+    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)
+
+
+def reordered_runs(values: Array, order: Array) -> Array:
+    """Returns the values with each run of len(order) elements in this order."""
+    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

@@ -112,6 +112,11 @@ class ProductTerms:
         return y if c is None else y + c.astype(F)
 
 
+def healthy_elements(terms: ProductTerms) -> Array:
+    """Returns the elements computed without a fault, for faults that are in the matrices."""
+    return terms.rounded(terms.products)
+
+
 ComputeTerms = Callable[[ProductTerms], Array]  # computes the elements with a fault
 
 

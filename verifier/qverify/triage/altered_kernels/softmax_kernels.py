@@ -12,7 +12,9 @@ import numpy.typing as npt
 from qverify.arithmetic.float32 import exp64, log64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
 from qverify.triage.altered_kernels.row_sums import whole
+from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
 
@@ -164,6 +166,11 @@ class IntegerSoftmax:
         value = self.divide(e, total if self.total_at is None else total[self.total_at], steps)
         value = np.where(np.isnan(value), steps.low, value)
         return from_rows(self.finish(value, rows, steps) + zero, node)
+
+
+def softmax_variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
+    """Returns the fault of an 8-bit softmax with other parts."""
+    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
 
 
 def input_scale(node: Node, graph: Graph) -> float:

@@ -168,6 +168,12 @@ class PooledElements(SummedElements):
         return np.clip(value, sums.low, sums.high).astype(sums.dtype)
 
 
+def as_pooled(e: SummedElements) -> PooledElements:
+    """Returns the elements of an average_pool, as which they are known."""
+    assert isinstance(e, PooledElements)
+    return e
+
+
 Way = Callable[[SummedElements], Array]  # computes the elements with a fault
 
 

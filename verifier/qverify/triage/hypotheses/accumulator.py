@@ -20,7 +20,7 @@ from qverify.triage.altered_kernels.stepwise import (
 from qverify.triage.altered_kernels.summed_elements import SummedElements, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear
+from qverify.triage.linear_sums import LINEAR_OPS, Linear, linear, required_linear
 
 NAME = "accumulator"
 LATE = 2
@@ -48,14 +48,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _final(case: Case, way: Callable[[Array], Array]) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     return sums.output(way(sums.acc))
-
-
-def _needed(case: Case) -> Linear:
-    sums = linear(case)
-    assert sums is not None
-    return sums
 
 
 def _wrapped(acc: Array, width: int) -> Array:
@@ -73,13 +67,13 @@ def bias_of(case: Case, sums: Linear) -> Array:
 
 
 def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     bias = bias_of(case, sums)
     return sums.output(way(sums.acc - bias) + bias)
 
 
 def _stepwise(case: Case) -> Iterator[FaultVariant]:
-    sums = _needed(case)
+    sums = required_linear(case)
     if largest_sum(case) + int(np.abs(bias_of(case, sums)).max()) < 1 << 15:
         return
     for order in ORDERS:
@@ -93,7 +87,7 @@ def _stepwise(case: Case) -> Iterator[FaultVariant]:
 
 
 def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     bias = bias_of(case, sums)
     start = np.broadcast_to(bias if bias_first else np.zeros_like(bias), sums.acc.shape)
     acc = stepwise(case, order, partial(_saturated, width=16), start)
@@ -113,7 +107,7 @@ def _pairwise(case: Case) -> Iterator[FaultVariant]:
 
 
 def _by_pairs(case: Case, order: str, zero: int) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     start = np.broadcast_to(bias_of(case, sums), sums.acc.shape)
     return sums.output(pairwise(case, order, partial(_saturated, width=16), start, zero))
 

@@ -16,6 +16,7 @@ from qverify.triage.altered_kernels.addition_terms import (
     F,
     Round,
     centred,
+    compute_addition,
     f32,
     finish,
     folded_sum,
@@ -41,7 +42,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     sample = _chosen(addition, case, case.differing[few])
     for cost, said, way in _ways(addition):
         if _gives(way, sample, recorded):
-            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
 
 
 def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorded: Array) -> bool:
@@ -59,12 +60,6 @@ def _chosen(addition: AdditionTerms, case: Case, where: Array) -> AdditionTerms:
     shape = case.spec.shape
     a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (addition.a, addition.b))
     return replace(addition, a=a, b=b)
-
-
-def _whole(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
-    addition = terms(case)
-    assert addition is not None
-    return np.ascontiguousarray(np.broadcast_to(way(addition), case.spec.shape))
 
 
 Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]

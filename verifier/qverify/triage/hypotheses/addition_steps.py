@@ -16,6 +16,7 @@ from qverify.triage.altered_kernels.addition_terms import (
     F,
     Round,
     centred,
+    compute_addition,
     f32,
     finish,
     folded_sum,
@@ -52,13 +53,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for cost, said, way in _ways(case, addition):
         case.count_tried()
         if (bits(way(few)) == recorded).all():
-            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
-
-
-def _whole(case: Case, way: Callable[[AdditionTerms], Array]) -> Array:
-    addition = terms(case)
-    assert addition is not None
-    return np.ascontiguousarray(np.broadcast_to(way(addition), case.spec.shape))
+            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
 
 
 def _ways(case: Case, addition: AdditionTerms) -> Ways:

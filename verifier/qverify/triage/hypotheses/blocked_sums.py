@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.altered_kernels.bind_last import bind_last
-from qverify.triage.altered_kernels.blocks import Blocks, blocks_of
-from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.blocks import Blocks, blocks_of, rounded_sums, saturated_sums
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
     SUMMED_OPS,
@@ -69,13 +68,13 @@ def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[li
     """Yields (texts, parameters, function that narrows sums by a parameter)."""
     counted = blocks.said[0][0].isdigit()
     if not (own and counted):  # partial-sums has these
-        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
+        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, saturated_sums
         if own:
             yield [f"wraps to {n} bits" for n in WIDTHS], WIDTHS, _wrapped
     if (blocks.size in (2, 4) and counted and not pooled) or (own and blocks.size == 1):
         return  # of short blocks registers saturate, and no float or store is likely
     names = [f"is rounded to {s}" + (f" ({n} significant bits)" if "bits" not in s else "") for s, n in FLOATS.items()]
-    yield names, np.array(list(FLOATS.values())), _float
+    yield names, np.array(list(FLOATS.values())), rounded_sums
     for rule in CUTS:
         yield (
             [f"loses its lowest {k} bits, rounded {rule} to a multiple of {1 << k}" for k in LOST],
@@ -135,18 +134,9 @@ def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: 
     return {"every": acc, "all but the last": before} | ({"all whole": before} if short else {})
 
 
-def _saturated(acc: Array, p: Any) -> Array:
-    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
-    return np.minimum(np.maximum(acc, -half), half - 1)
-
-
 def _wrapped(acc: Array, p: Any) -> Array:
     half = np.int64(1) << (np.asarray(p, np.int64) - 1)
     return ((acc + half) & (2 * half - 1)) - half
-
-
-def _float(acc: Array, p: Any) -> Array:
-    return significant(acc.astype(np.float64), p).astype(np.int64)
 
 
 def _lost(acc: Array, p: Any, rule: Rule) -> Array:

@@ -15,7 +15,13 @@ from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.arithmetic.windows import plane_shape, taps_between
 from qverify.triage.altered_kernels.product_layouts import SUMS, Layout, layout
-from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    Array,
+    ProductTerms,
+    fault_variant,
+    healthy_elements,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows
@@ -58,7 +64,7 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         for columns in COUNTS:
             if rows != columns or rows != "as they should be":
                 said = f"the taps by which the mean divides are counted in rows {rows} and in columns {columns}"
-                yield from fault_variant(case, said, _healthy, partial(_counted, names=(rows, columns)))
+                yield from fault_variant(case, said, healthy_elements, partial(_counted, names=(rows, columns)))
     for said, way in (
         ("the mean divides by the count of the first output for all", lambda c: np.full_like(c, c.flat[0])),
         ("the mean divides by the largest count for all", lambda c: np.full_like(c, c.max())),
@@ -67,11 +73,7 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         ("the mean divides by the count rounded down to a power of 2", lambda c: 2 ** np.floor(np.log2(c))),
         ("the mean does not divide", np.ones_like),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_recounted, way=way))
-
-
-def _healthy(terms: ProductTerms) -> Array:
-    return terms.rounded(terms.products)
+        yield from fault_variant(case, said, healthy_elements, partial(_recounted, way=way))
 
 
 def _recounted(case: Case, way: Callable[[Array], Array]) -> Layout:

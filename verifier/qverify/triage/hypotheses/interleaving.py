@@ -9,8 +9,14 @@ from math import prod
 
 import numpy as np
 
-from qverify.triage.altered_kernels.memory_sources import MemorySource, is_permutation, memory_sources, output_from
-from qverify.triage.case import Array, Case
+from qverify.triage.altered_kernels.memory_sources import (
+    MemorySource,
+    is_permutation,
+    memory_sources,
+    output_from,
+    reordered_runs,
+)
+from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "interleaving"
@@ -32,7 +38,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
                         yield FaultVariant(
                             f"elements of {said} of {place.label} are {text} {ways} ways",
-                            output_from(place, partial(_in_order, order=order)),
+                            output_from(place, partial(reordered_runs, order=order)),
                         )
 
 
@@ -44,7 +50,3 @@ def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
         if run not in yielded:
             yielded.add(run)
             yield said, run
-
-
-def _in_order(values: Array, order: Array) -> Array:
-    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.altered_kernels.bind_last import bind_last
-from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.blocks import rounded_sums, saturated_sums
 from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -53,17 +53,8 @@ def _ways(case: Case, few: SummedElements) -> Ways:
 
 
 def _kinds() -> Iterator[tuple[list[str], Array, Callable[[Array, Any], Array]]]:
-    yield [f"saturates to {n} bits" for n in WIDTHS], np.array(WIDTHS), _saturated
-    yield [f"is rounded to {name}" for name in FLOATS], np.array([*FLOATS.values()]), _float
-
-
-def _saturated(acc: Array, p: Any) -> Array:
-    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
-    return np.minimum(np.maximum(acc, -half), half - 1)
-
-
-def _float(acc: Array, p: Any) -> Array:
-    return significant(acc.astype(np.float64), p).astype(np.int64)
+    yield [f"saturates to {n} bits" for n in WIDTHS], np.array(WIDTHS), saturated_sums
+    yield [f"is rounded to {name}" for name in FLOATS], np.array([*FLOATS.values()]), rounded_sums
 
 
 def _scan(e: SummedElements, lanes: int, inner: bool, after: Narrow, count: int) -> Array:

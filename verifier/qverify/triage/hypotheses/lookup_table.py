@@ -88,7 +88,7 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
             yield (
                 1.5 + 0.05 * rare + (said != "rounded to the nearest (ties up)"),
                 own_text,
-                partial(_interpolated, k=k, rounded=rounded, own_text=True),
+                partial(_interpolated, k=k, rounded=rounded, own=True),
             )
         yield (
             1.5 + 0.05 * rare,

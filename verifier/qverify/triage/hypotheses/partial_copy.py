@@ -9,6 +9,7 @@ import numpy as np
 
 from qverify.triage import evidence
 from qverify.triage.altered_kernels.inner_node import inner_case
+from qverify.triage.altered_kernels.memory_sources import recorded_at
 from qverify.triage.case import Array, Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
@@ -39,7 +40,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             case, count, cost
         ):  # most elements that were not copied differ
             free = np.arange(size) >= count
-            yield FaultVariant(f"{text}; the rest keeps what was in memory", partial(_left, free=free), cost, free=free)
+            yield FaultVariant(
+                f"{text}; the rest keeps what was in memory", partial(recorded_at, free=free), cost, free=free
+            )
 
 
 def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
@@ -72,7 +75,3 @@ def _filled(case: Case, count: int, value: Array) -> Array:
     output = case.healthy.reshape(-1).copy()
     output[count:] = value
     return output.reshape(case.spec.shape)
-
-
-def _left(case: Case, free: Array) -> Array:
-    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)

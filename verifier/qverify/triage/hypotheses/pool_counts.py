@@ -10,7 +10,14 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, half_up
-from qverify.triage.altered_kernels.summed_elements import PooledElements, SummedElements, elements, fitting, words_of
+from qverify.triage.altered_kernels.summed_elements import (
+    PooledElements,
+    SummedElements,
+    as_pooled,
+    elements,
+    fitting,
+    words_of,
+)
 from qverify.triage.altered_kernels.text_priors import prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -69,7 +76,7 @@ def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -
 
 def _sums_and_counts(case: Case) -> tuple[Array, Array]:
     """Returns the sums and their divisors in the output's shape."""
-    every = _pooled(elements(case, np.arange(case.recorded.size)))
+    every = as_pooled(elements(case, np.arange(case.recorded.size)))
     return every.acc.reshape(case.spec.shape), every.divisor.reshape(case.spec.shape)
 
 
@@ -83,12 +90,12 @@ _POWERS: dict[str, Callable[[Array], Array]] = {
 
 
 def _changed(e: SummedElements, change: Callable[[Array], Array]) -> Array:
-    return _divided(e, change(_pooled(e).divisor))
+    return _divided(e, change(as_pooled(e).divisor))
 
 
 def _of_reciprocals(case: Case) -> Ways:
     """Yields faults of short reciprocals. Those that are the same for all counts of this node have one text."""
-    counts = np.unique(_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
+    counts = np.unique(as_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
     exact = 1.0 / counts.astype(np.float64)
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Narrow] = {}
@@ -132,13 +139,8 @@ def _through_float32(values: Array, narrow: Narrow) -> Array:
     return narrow(values.astype(np.float32)).astype(np.float64)
 
 
-def _pooled(e: SummedElements) -> PooledElements:
-    assert isinstance(e, PooledElements)
-    return e
-
-
 def _reciprocal(e: SummedElements, narrow: Narrow, rule: Rule, whole: Rule | None) -> Array:
-    mean = e.acc * narrow(1.0 / _pooled(e).divisor.astype(np.float64))
+    mean = e.acc * narrow(1.0 / as_pooled(e).divisor.astype(np.float64))
     if whole is not None:
         mean = whole(mean)
     return e.finished(rule(mean * float(e.sums.real[0])))
@@ -216,11 +218,11 @@ def _other(e: SummedElements, axis: int, step: int) -> Array:
         last = shape[axis] - 1
         at[axis] = 0 * at[axis] + (0 if step == 0 else last) if step in (0, 2) else np.clip(at[axis] + step, 0, last)
         places = np.ravel_multi_index(at, shape)
-    return _divided(e, _pooled(elements(e.case, places)).divisor)
+    return _divided(e, as_pooled(elements(e.case, places)).divisor)
 
 
 def _exchanged(e: SummedElements) -> Array:
     shape = e.case.spec.shape
     b, c, i, j = np.unravel_index(e.places, shape)
     places = np.ravel_multi_index((b, c, np.minimum(j, shape[2] - 1), np.minimum(i, shape[3] - 1)), shape)
-    return _divided(e, _pooled(elements(e.case, places)).divisor)
+    return _divided(e, as_pooled(elements(e.case, places)).divisor)

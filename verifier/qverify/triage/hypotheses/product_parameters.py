@@ -11,7 +11,13 @@ import numpy as np
 
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.product_layouts import FLOATS, INTEGERS, QUANTIZED, Layout, layout, operand
-from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    Array,
+    ProductTerms,
+    fault_variant,
+    healthy_elements,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -81,13 +87,13 @@ def _of_scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
         for name in parts:
             what = "the scale of the sum" if name == "scale" else "the bias"
             yield from fault_variant(
-                case, f"{what} is that {said}", _healthy, partial(_with_channels, index=index, names=(name,))
+                case, f"{what} is that {said}", healthy_elements, partial(_with_channels, index=index, names=(name,))
             )
         if len(parts) > 1:
             yield from fault_variant(
                 case,
                 f"the scale of the sum and the bias are those {said}",
-                _healthy,
+                healthy_elements,
                 partial(_with_channels, index=index, names=tuple(parts)),
             )
 
@@ -106,11 +112,7 @@ def _with_channels(case: Case, index: Index, names: tuple[str, ...]) -> Layout:
 
 def layout_bias(index: Index) -> Callable[[ProductTerms], Array]:
     """Returns the healthy sum, because the fault is in the matrices."""
-    return _healthy
-
-
-def _healthy(terms: ProductTerms) -> Array:
-    return terms.rounded(terms.products)
+    return healthy_elements
 
 
 def _with_bias(case: Case, index: Index) -> Layout:
@@ -143,15 +145,15 @@ def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
         ("the weights of the next group are used", lambda g, n: (g + 1) % n),
         ("the weights of the groups are used in reverse order", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_weights_of, index=of))
+        yield from fault_variant(case, said, healthy_elements, partial(_weights_of, index=of))
     for said, of in (
         ("every group reads the input channels of the first group", lambda g, n: 0 * g),
         ("every group reads the input channels of the next group", lambda g, n: (g + 1) % n),
         ("the groups read the input channels in reverse order of the groups", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_channels_of, index=of))
+        yield from fault_variant(case, said, healthy_elements, partial(_channels_of, index=of))
     yield from fault_variant(
-        case, "a group reads every n-th input channel (interleaved groups)", _healthy, _interleaved
+        case, "a group reads every n-th input channel (interleaved groups)", healthy_elements, _interleaved
     )
 
 
@@ -191,7 +193,7 @@ def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
     )
     yield from fault_variant(case, "alpha and beta are exchanged", partial(_exchanged, beta=beta))
     for said, way in _MATRIX_BIASES.items():
-        yield from fault_variant(case, said, _healthy, partial(_with_matrix, way=way))
+        yield from fault_variant(case, said, healthy_elements, partial(_with_matrix, way=way))
 
 
 def _all_by_alpha(terms: ProductTerms) -> Array:
@@ -283,7 +285,7 @@ def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(
             case,
             f"the zero point of the weights is that {said}",
-            _healthy,
+            healthy_elements,
             partial(_with_zeros, index=index, group=group),
         )
 

@@ -11,7 +11,12 @@ import numpy as np
 
 from qverify.arithmetic.windows import plane_shape
 from qverify.triage.altered_kernels.product_layouts import INTEGERS, WINDOWED, Layout, layout, window_reads
-from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_terms import (
+    Array,
+    fault_variant,
+    healthy_elements,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -48,7 +53,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if not transposed:
             for said, place in COPIES.items():
                 yield from fault_variant(
-                    case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place)
+                    case, f"the padding {sides} {said}", healthy_elements, partial(_copied, names=names, place=place)
                 )
         if inner.last.op in (*INTEGERS, "conv"):
             for value in _fills(inner):
@@ -57,11 +62,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     yield from fault_variant(
                         case,
                         f"the padding {sides} counts as the stored value {value} instead of as the zero point{where}",
-                        _healthy,
+                        healthy_elements,
                         partial(_filled, names=names, value=value, corners=corners),
                     )
     for said, way in _unread():
-        yield from fault_variant(case, said, _healthy, partial(_reads, way=way))
+        yield from fault_variant(case, said, healthy_elements, partial(_reads, way=way))
 
 
 def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
@@ -83,10 +88,6 @@ def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
 
 def _fills(inner: Case) -> tuple[int, ...]:
     return (0, -128, 127, 1, -1) if inner.graph.spec(inner.last.inputs[0] or "").dtype == "int8" else (0, 128, 255, 1)
-
-
-def _healthy(terms: ProductTerms) -> Array:
-    return terms.rounded(terms.products)
 
 
 def _side(at: Array, size: int, axis: int, names: tuple[str, ...]) -> Array:

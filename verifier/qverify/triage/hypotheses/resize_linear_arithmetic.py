@@ -17,6 +17,7 @@ from qverify.triage.altered_kernels.bilinear_resize import (
     corners,
     fits_a_plane,
     own_samples,
+    resized_with,
     shaped,
     stored,
 )
@@ -75,16 +76,11 @@ def _by_axis() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float
             narrow = partial(places, count=k, rounded=rounded)
             end = f"are {rule} to multiples of 1/{1 << k} ({k} bits)"
             for where, axes in (("rows", (0,)), ("columns", (1,)), ("both axes", (0, 1))):
-                apart = partial(_on_axes, axes=axes, change=partial(_apart, narrow=narrow))
+                apart = partial(resized_with, axes=axes, change=partial(_apart, narrow=narrow))
                 yield f"both weights of every place of the {where}, each by itself, {end}", apart, 4.0
                 if len(axes) == 1:
-                    one = partial(_on_axes, axes=axes, change=partial(_fewer, narrow=narrow))
+                    one = partial(resized_with, axes=axes, change=partial(_fewer, narrow=narrow))
                     yield f"the weights of the {where} alone {end}", one, 4.0
-
-
-def _on_axes(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
-    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
-    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
 
 
 def _apart(axis_samples: Samples, narrow: Round) -> Samples:

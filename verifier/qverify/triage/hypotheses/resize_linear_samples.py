@@ -18,6 +18,7 @@ from qverify.triage.altered_kernels.bilinear_resize import (
     corners,
     fits_a_plane,
     own_samples,
+    resized_with,
     shaped,
     source_shape,
     stored,
@@ -88,7 +89,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from _judged(case, text, partial(_ended, axes=axes, way=way), 1.5)
     for said, change in _WEIGHTS.items():
         for where, axes in AXES.items():
-            yield from _judged(case, f"resize: {said} ({where})", partial(_changed, axes=axes, change=change), 2.0)
+            yield from _judged(case, f"resize: {said} ({where})", partial(resized_with, axes=axes, change=change), 2.0)
     for cost, said, order in _corner_orders():
         yield from _judged(case, f"resize: {said}", partial(_cornered, order=order), cost)
     for said, formula in _PLANES.items():
@@ -250,11 +251,6 @@ _WEIGHTS: dict[str, Callable[[Samples], Samples]] = {
 def _nearest(axis_samples: Samples, second: Array) -> Samples:
     place = np.where(second, axis_samples.second, axis_samples.first)
     return Samples(place, place, axis_samples.share, axis_samples.rest)
-
-
-def _changed(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
-    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
-    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
 
 
 def _of_other(case: Case, plane: int | None, axis: int) -> Array:

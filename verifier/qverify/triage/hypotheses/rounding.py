@@ -12,7 +12,7 @@ from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.triage.case import Array, Case, Change
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import Linear, linear, required_linear
 from qverify.triage.pre_rounding import add_ratios, pre_rounding
 
 NAME = "rounding"
@@ -58,19 +58,13 @@ def _modes(case: Case, sums: Linear) -> Iterator[FaultVariant]:
     yield FaultVariant("rounding by a float64 product", partial(_in_float, dtype="float64"))
 
 
-def _needed(case: Case) -> Linear:
-    sums = linear(case)
-    assert sums is not None
-    return sums
-
-
 def _in_mode(case: Case, mode: str) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     return sums.output(rq=parameters(mode, sums.real, sums.wide), rounding=mode)
 
 
 def _in_float(case: Case, dtype: str) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     return sums.output(rq=sums.real.astype(dtype))
 
 
@@ -87,12 +81,12 @@ _PRODUCTS: dict[str, Callable[[Linear], Array]] = {"float32 product": _single, "
 
 
 def _by_product(case: Case, product: Callable[[Linear], Array], rounded: Callable[[Array], Array]) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     return sums.finished(rounded(product(sums)))
 
 
 def _truncated(case: Case) -> Array:
-    sums = _needed(case)
+    sums = required_linear(case)
     multiplier, shift = parameters("mul31", sums.real, sums.wide).astype(np.int64)
     product = sums.acc * sums.along(multiplier)
     return sums.finished(product >> sums.along(shift))

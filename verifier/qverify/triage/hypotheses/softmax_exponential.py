@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from qverify.triage.altered_kernels.approximate_exponentials import exponentials
 from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS
-from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, by_index
+from qverify.triage.altered_kernels.softmax_kernels import by_index, softmax_variant
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -37,19 +36,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _faults() -> Iterator[FaultVariant]:
     for said, index in _indices():
-        yield _variant(
+        yield softmax_variant(
             f"the difference q - max {said} before it reads the table of exponentials",
             exponential=partial(_at, index=index),
         )
     for said, table in _tables():
         usual = any(f"of {k} fraction bits" in said for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in said
-        yield _variant(said, 5.0 if usual else UNLIKELY, table=table)
+        yield softmax_variant(said, 5.0 if usual else UNLIKELY, table=table)
     for said, function in exponentials().items():
-        yield _variant(f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function))
-
-
-def _variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
+        yield softmax_variant(
+            f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function)
+        )
 
 
 def _at(difference: Array, table: Array, index: Index) -> Array:

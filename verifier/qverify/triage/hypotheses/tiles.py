@@ -7,7 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.memory_sources import MemorySource, is_permutation, memory_sources, output_from
+from qverify.triage.altered_kernels.memory_sources import (
+    MemorySource,
+    is_permutation,
+    memory_sources,
+    output_from,
+    reordered_runs,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -26,7 +32,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 order = _turned(rows, columns, size, whole)
                 if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
                     text = f"{said} of {size}x{size} of {place.label} are transposed"
-                    yield FaultVariant(text, output_from(place, partial(_in_order, order=order)))
+                    yield FaultVariant(text, output_from(place, partial(reordered_runs, order=order)))
 
 
 def _has_planes(place: MemorySource) -> bool:
@@ -43,7 +49,3 @@ def _turned(rows: int, columns: int, size: int, whole: bool) -> Array:
     if whole:
         inside = (row - row % size + size <= rows) & (column - column % size + size <= columns)
     return np.where(inside, from_row * columns + from_column, row * columns + column).reshape(-1)
-
-
-def _in_order(values: Array, order: Array) -> Array:
-    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from qverify.plural import count
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.altered_kernels.memory_sources import recorded_at
+from qverify.triage.case import Case, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "vector-tail"
@@ -45,8 +46,4 @@ def _unwritten(case: Case, noun: str, where: str, axis: int, tail: int) -> Itera
     verb = "is" if tail == 1 else "are"
     unwritten = f"the last {count(tail, noun)}{where} {verb} not written"
     text = f"{unwritten}: {np.count_nonzero(free)} elements are left from earlier memory contents"
-    yield FaultVariant(text, partial(_as_recorded, free=free), free=free)
-
-
-def _as_recorded(case: Case, free: Array) -> Array:
-    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)
+    yield FaultVariant(text, partial(recorded_at, free=free), free=free)

@@ -81,7 +81,7 @@ def _compute_in_part(case: Case, variant: FaultVariant, part: OutputPart) -> Arr
 def _find_fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
     """Yields the parts that contain every element of `inside` and none of `outside`, the simple ones first. There are
     hundreds of parts and thousands of pairs, so a few elements select those that are compared completely."""
-    parts = case.compute_once("parts", lambda: _add_choice_bits(list(_parts(case))))
+    parts = case.compute_once("parts", lambda: _add_choice_bits(list(_all_parts(case))))
     within, without = _contains_sample_once(case, parts, inside), _contains(case, parts, _sample(outside))
     covering, clear = within.all(1), ~without.any(1)
     single = [parts[i] for i in np.flatnonzero(covering & clear)]
@@ -167,18 +167,18 @@ def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
     return np.asarray(a.mask(case) | b.mask(case))
 
 
-def _parts(case: Case) -> Iterator[OutputPart]:
+def _all_parts(case: Case) -> Iterator[OutputPart]:
     shape = case.spec.shape
     names = MATRIX if len(shape) == 3 and case.last.op == "matmul" else AXES.get(len(shape), ())
     names = names or tuple(f"axis-{i} slice" for i in range(len(shape)))
     for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
         if size > 1:
-            yield from _along(axis, name, size, len(shape))
+            yield from _axis_parts(axis, name, size, len(shape))
     if len(shape) == 4 and shape[2] * shape[3] > 1:
-        yield from _of_pixels(shape)
-    yield from _flat(shape)
-    yield from _border(case)
-    yield from _by_value(case)
+        yield from _pixel_parts(shape)
+    yield from _flat_parts(shape)
+    yield from _border_parts(case)
+    yield from _parts_by_value(case)
 
 
 def _fixed(words: str, mask: Array, bits: float) -> OutputPart:
@@ -186,7 +186,7 @@ def _fixed(words: str, mask: Array, bits: float) -> OutputPart:
     return OutputPart(words, lambda _: mask, bits)
 
 
-def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
+def _axis_parts(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
     i = np.arange(size).reshape([-1 if at == axis else 1 for at in range(rank)])
     yield _fixed(f"in the last {name}", i == size - 1, 3.0)
     yield _fixed(f"in the first {name}", i == 0, 3.0)
@@ -194,7 +194,7 @@ def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
     yield _fixed(f"in every {name} but the last", i < size - 1, 3.0)
     for lanes in LANES:
         if lanes < size:
-            yield from _of_lanes(i, name, size, lanes)
+            yield from _lane_parts(i, name, size, lanes)
     for k in range(2, size - 1):
         yield _fixed(f"from {name} {k} on", i >= k, log2(size))
         yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2(size))
@@ -202,7 +202,7 @@ def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
         yield _fixed(f"in {name} {k}", i == k, log2(size))
 
 
-def _of_lanes(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
+def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
     """Yields the tail beyond whole vectors of so many lanes, everything but the tail, and single lanes. i: the indices along
     the axis."""
     if (tail := size % lanes) > 1:  # a tail of one is the last index, which is a part of its own
@@ -222,14 +222,14 @@ def _nth(n: int) -> str:
     return {2: "second", 3: "third"}.get(n, f"{n}th")
 
 
-def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+def _pixel_parts(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     """Yields the last pixel and tails of a plane whose rows lie one after the other."""
     pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
     yield _fixed("in the last pixel", pixels == pixels.size - 1, 3.0)
     yield from _tails(pixels, "pixel")
 
 
-def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+def _flat_parts(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     places = np.arange(int(np.prod(shape))).reshape(shape)
     yield _fixed("in the last element", places == places.size - 1, 3.0)
     yield from _tails(places, "element")
@@ -242,7 +242,7 @@ def _tails(places: Array, name: str) -> Iterator[OutputPart]:
             yield _fixed(words, places >= places.size - tail, 3.0)
 
 
-def _border(case: Case) -> Iterator[OutputPart]:
+def _border_parts(case: Case) -> Iterator[OutputPart]:
     """Yields the positions at which the window reaches into the padding, on each side and on any side."""
     words = ops.words(case.last)
     source = case.last.inputs[0] or ""
@@ -270,7 +270,7 @@ def _border(case: Case) -> Iterator[OutputPart]:
         yield _fixed("where the window lies inside the input", ~any_side, 3.0)
 
 
-def _by_value(case: Case) -> Iterator[OutputPart]:
+def _parts_by_value(case: Case) -> Iterator[OutputPart]:
     """Yields parts that depend on the healthy value, and so on the inputs."""
     if linear(case) is not None:
         yield OutputPart("where the accumulator is negative", lambda c: _accumulator(c) < 0, 3.0)

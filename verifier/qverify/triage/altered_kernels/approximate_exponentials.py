@@ -140,7 +140,7 @@ def _named() -> Iterator[tuple[str, Function]]:
         yield f"as exp({end}) for arguments above {end}", partial(_clamped, low=-np.inf, high=float(end))
     yield from _reduced()
     yield from _unreduced()
-    yield from _of_tables()
+    yield from _yield_tables()
 
 
 def _reduced() -> Iterator[tuple[str, Function]]:
@@ -236,7 +236,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield f"as 2^t with t = x*log2(e) rounded to {said}", partial(_power, narrow=narrow)
 
 
-def _of_tables() -> Iterator[tuple[str, Function]]:
+def _yield_tables() -> Iterator[tuple[str, Function]]:
     for count in (2, 4, 5, 6, 7, 8, 10, 12, 14, 16):
         step = 2.0**-count
         for said, rule in (("below", np.floor), ("nearest", np.rint), ("above", np.ceil), ("toward zero", np.trunc)):

@@ -187,7 +187,7 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     yield from tables(erf64, (1, 2, 3, 4), True)
 
 
-def _of_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
+def _from_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
     """Returns the function from a table of so many entries over -end..end, or, if odd, over 0..end of the absolute
     value."""
     low, size = (0.0, np.minimum(np.abs(x), end)) if odd else (-end, np.clip(x, -end, end))
@@ -205,7 +205,7 @@ def tables(exact: Function, ends: tuple[int, ...], odd: bool) -> Iterator[tuple[
         for entries in (16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 1024):
             for place in ("below", "nearest", "interpolated"):
                 said = f"from a table of {entries} entries over {0 if odd else -end}..{end} ({place})"
-                yield said, partial(_of_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
+                yield said, partial(_from_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
 
 
 def _pade(x: Array, limit: float) -> Array:

@@ -43,8 +43,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             saturated = partial(_before_bias, way=saturated)
             yield FaultVariant(f"accumulator saturated to {width} bits before the bias", saturated)
     if case.last.op in ("conv", "fully_connected") and steps(case) <= MAX_STEPS:
-        yield from _stepwise(case)
-        yield from _pairwise(case)
+        yield from _yield_stepwise(case)
+        yield from _yield_pairwise(case)
 
 
 def _final(case: Case, way: Callable[[Array], Array]) -> Array:
@@ -72,7 +72,7 @@ def _before_bias(case: Case, way: Callable[[Array], Array]) -> Array:
     return sums.output(way(sums.acc - bias) + bias)
 
 
-def _stepwise(case: Case) -> Iterator[FaultVariant]:
+def _yield_stepwise(case: Case) -> Iterator[FaultVariant]:
     sums = required_linear(case)
     if largest_sum(case) + int(np.abs(bias_of(case, sums)).max()) < 1 << 15:
         return
@@ -94,7 +94,7 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
     return sums.output(acc if bias_first else _saturated(acc + bias, 16))
 
 
-def _pairwise(case: Case) -> Iterator[FaultVariant]:
+def _yield_pairwise(case: Case) -> Iterator[FaultVariant]:
     """Yields faults in which two neighbouring products are added in 16 bits, as byte instructions do, and their sums in 32
     bits."""
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}

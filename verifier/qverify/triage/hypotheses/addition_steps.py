@@ -79,7 +79,7 @@ def _ways(case: Case, addition: AdditionTerms) -> Ways:
             yield 1.5, text, partial(_relu_before, which=which, limited=limits.startswith("beside"))
     if addition.exact:
         yield from _rounded_ratios()
-        yield from _of_others(case)
+        yield from _yield_scales_of_others(case)
 
 
 def _before_zero(addition: AdditionTerms, narrow: Round, rule: Round) -> Array:
@@ -145,7 +145,7 @@ def _ratios(addition: AdditionTerms, which: tuple[int, ...], narrow: Round) -> A
     return _with(addition, r[0], r[1], addition.folded)
 
 
-def _of_others(case: Case) -> Ways:
+def _yield_scales_of_others(case: Case) -> Ways:
     nodes = [n for n in case.graph.nodes if n.op == "add"]
     own_place = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
     order = sorted(

@@ -29,22 +29,24 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     x = operand(inner, inner.last.inputs[0] or "")
     rest = x.size // x.shape[inner.last.words[0]]
     contiguous = "the stride of its axis is ignored: it looks through consecutive elements of memory, as if the axis were the last one"
-    yield from check_where_it_differs(case, f"arg_max: {contiguous}", partial(_made, way=best, axis=None), 0.5)
+    yield from check_where_it_differs(
+        case, f"arg_max: {contiguous}", partial(_compute_output, way=best, axis=None), 0.5
+    )
     for axis, size in enumerate(x.shape):
         if axis != inner.last.words[0] and size > 1 and x.size // size == rest:
             yield from check_where_it_differs(
                 case,
                 f"arg_max: it searches along axis {axis} instead of {inner.last.words[0]}",
-                partial(_made, way=best, axis=axis),
+                partial(_compute_output, way=best, axis=axis),
                 1.5,
             )
     for cost, said, way in _ways(x):
         yield from check_where_it_differs(
-            case, f"arg_max: {said}", partial(_made, way=way, axis=inner.last.words[0]), cost
+            case, f"arg_max: {said}", partial(_compute_output, way=way, axis=inner.last.words[0]), cost
         )
 
 
-def _made(case: Case, way: Way, axis: int | None) -> Array:
+def _compute_output(case: Case, way: Way, axis: int | None) -> Array:
     inner = inner_case(case)
     assert inner is not None
     x, own_axis = operand(inner, inner.last.inputs[0] or ""), inner.last.words[0]

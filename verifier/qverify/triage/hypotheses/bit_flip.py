@@ -23,18 +23,18 @@ MARGIN_BITS = 8.0  # that several flips must explain beyond their choice
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    yield from _everywhere(case)
-    yield from _single(case)
-    yield from _few(case)
-    yield from _of_channel(case)
-    yield from _of_table(case)
+    yield from _yield_line_faults(case)
+    yield from _yield_single_flips(case)
+    yield from _yield_few_flips(case)
+    yield from _yield_channel_faults(case)
+    yield from _yield_table_faults(case)
 
 
 def _width(case: Case) -> int:
     return 8 * case.recorded.itemsize
 
 
-def _everywhere(case: Case) -> Iterator[FaultVariant]:
+def _yield_line_faults(case: Case) -> Iterator[FaultVariant]:
     """Yields faults of a bus line that is stuck or inverted for every element."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
     moved = np.bitwise_or.reduce(bits(case.healthy)[case.differing] ^ bits(case.recorded)[case.differing])
@@ -74,7 +74,7 @@ def _inverted(values: Array, bit: int) -> Array:
     return values ^ values.dtype.type(1 << bit)
 
 
-def _single(case: Case) -> Iterator[FaultVariant]:
+def _yield_single_flips(case: Case) -> Iterator[FaultVariant]:
     if case.differing.size != 1 or case.recorded.size < MIN_ELEMENTS:
         return
     place = int(case.differing[0])
@@ -97,20 +97,20 @@ def _flipped(values: Array, place: int, bit: int) -> Array:
     return changed.view(values.dtype).reshape(values.shape)
 
 
-def _few(case: Case) -> Iterator[FaultVariant]:
+def _yield_few_flips(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
     healthy, recorded = bits(case.healthy), bits(case.recorded)
     moved = healthy[case.differing] ^ recorded[case.differing]
     count = sum(int(m).bit_count() for m in moved) if moved.size <= MAX_FLIPS else 0
-    if not 1 < moved.size <= count <= MAX_FLIPS or _of_value(healthy, recorded):
+    if not 1 < moved.size <= count <= MAX_FLIPS or _depends_on_value_only(healthy, recorded):
         return
     cost = log2_choices(recorded.size * _width(case), count)
-    if difference_bits(case) >= cost + MARGIN_BITS and cost <= _as_steps(case):
+    if difference_bits(case) >= cost + MARGIN_BITS and cost <= _bits_as_steps(case):
         said = f"{count} bits are inverted, of {moved.size} elements"
         yield FaultVariant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
-def _as_steps(case: Case) -> float:
+def _bits_as_steps(case: Case) -> float:
     """Returns the bits needed to describe the same differences as steps up to the largest one. If so many elements differ
     that arithmetic is likely, MARGIN_BITS is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
@@ -121,7 +121,7 @@ def _as_steps(case: Case) -> float:
     return steps - (MARGIN_BITS if k * SPARSE > n else 0)
 
 
-def _of_value(healthy: Array, recorded: Array) -> bool:
+def _depends_on_value_only(healthy: Array, recorded: Array) -> bool:
     """Returns whether every recorded element depends only on the healthy value."""
     return len(np.unique(healthy)) == len(np.unique(np.stack([healthy, recorded]), axis=1).T)
 
@@ -132,7 +132,7 @@ def _exchanged(case: Case, places: Array, moved: Array) -> Array:
     return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
 
 
-def _of_channel(case: Case) -> Iterator[FaultVariant]:
+def _yield_channel_faults(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits in a constant of the one channel that has all the differences."""
     sums = linear(case)
     if sums is None or case.last.op not in ("conv", "fully_connected"):
@@ -161,7 +161,7 @@ def _one(place: MemorySource, at_place: int, bit: int, said: str, cost: float) -
     )
 
 
-def _of_table(case: Case) -> Iterator[FaultVariant]:
+def _yield_table_faults(case: Case) -> Iterator[FaultVariant]:
     if case.last.op != "lookup" or (case.last.inputs[0] or "") not in case.inputs:
         return
     x = case.inputs[case.last.inputs[0] or ""].reshape(-1)[case.differing].astype(np.int64)

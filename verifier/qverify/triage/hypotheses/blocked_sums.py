@@ -59,9 +59,9 @@ def _ways(case: Case, few: SummedElements) -> Ways:
     for blocks in blocks_of(shape, op, 1 if op in ("conv_transpose", "average_pool") else 2):
         for begin in (False, True) if has_bias(case) else (False,):
             for said, params, after in _kinds(blocks, pooled):
-                yield from _of_kind(few, blocks, begin, said, params, after)
+                yield from _yield_running_sums(few, blocks, begin, said, params, after)
         for said, params, after in _kinds(blocks, pooled, own=True):
-            yield from _of_own_sums(few, blocks, said, params, after)
+            yield from _yield_own_sums(few, blocks, said, params, after)
 
 
 def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
@@ -83,7 +83,7 @@ def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[li
         )
 
 
-def _of_kind(
+def _yield_running_sums(
     few: SummedElements,
     blocks: Blocks,
     begin: bool,
@@ -107,7 +107,7 @@ def _of_kind(
             )
 
 
-def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
+def _yield_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
     """Yields faults that narrow the sum of each block separately and add these sums without loss."""
     recorded = few.case.recorded.reshape(-1)[few.places]
     sums = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)

@@ -37,7 +37,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for cost, said, way in _ways(inner, name):
             beyond = _beyond(operand(inner, name).shape, inner.spec.shape, way)
             yield from _judged(
-                case, inner, f"{inner.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond
+                case, inner, f"{inner.last.op}: {who} {said}", partial(_compute_output, at=at, way=way), cost, beyond
             )
 
 
@@ -159,7 +159,7 @@ def _beyond(shape: tuple[int, ...], y: tuple[int, ...], way: Way) -> Array | Non
     return _walk(shape, y, way[0]) >= prod(shape) if way[0] in _WALKS else None
 
 
-def _made(case: Case, at: int, way: Way) -> Array:
+def _compute_output(case: Case, at: int, way: Way) -> Array:
     inner = inner_case(case)
     assert inner is not None
     name = inner.last.inputs[at] or ""

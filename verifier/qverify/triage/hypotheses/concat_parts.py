@@ -26,12 +26,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     count = len(inner.last.inputs)
     for cost, said, join in _ways(count, inner.last.words[0], len(inner.spec.shape)):
-        yield from check_where_it_differs(case, f"concat: {said}", partial(_made, join=join), cost, copied=True)
+        yield from check_where_it_differs(
+            case, f"concat: {said}", partial(_compute_output, join=join), cost, copied=True
+        )
     if inner.spec.shape == case.spec.shape:
-        yield from _by_offsets(case)
+        yield from _yield_wrong_offsets(case)
 
 
-def _made(case: Case, join: Join) -> Array:
+def _compute_output(case: Case, join: Join) -> Array:
     inner = inner_case(case)
     assert inner is not None
     parts = [
@@ -155,7 +157,7 @@ def _written(case: Case, of: str) -> tuple[Array, Array]:
     return finished(case, output), left
 
 
-def _by_offsets(case: Case) -> Iterator[FaultVariant]:
+def _yield_wrong_offsets(case: Case) -> Iterator[FaultVariant]:
     for of, said in OFFSETS.items():
         output, left = _written(case, of)
         differs = bits(case.recorded) != bits(case.healthy)

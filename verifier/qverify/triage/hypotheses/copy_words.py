@@ -34,10 +34,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 if size < 1 or (unit == "bytes" and (word % item or item == word or (item == 1 and word < 2))):
                     continue
                 if run % size and not (unit == "elements" and item == 1):
-                    yield from _of_words(case, inner.last.op, run, size, f"{word} {unit}")
+                    yield from _yield_word_faults(case, inner.last.op, run, size, f"{word} {unit}")
 
 
-def _of_words(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:
+def _yield_word_faults(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:
     longer = -(-run // size) * size
     for order, backward in (("last to the first", True), ("first to the last", False)):
         for said, end in ENDS.items():

@@ -69,11 +69,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
                 f"dequantize: scale and zero point are those of {said}",
-                {"dequantize": partial(_of_channels, choice=choice)},
+                {"dequantize": partial(_with_channel_choice, choice=choice)},
             )
             yield kernel_variant(
                 f"dequantize: the scale is that of {said}",
-                {"dequantize": partial(_of_channels, choice=choice, zero=False)},
+                {"dequantize": partial(_with_channel_choice, choice=choice, zero=False)},
             )
 
 
@@ -105,7 +105,7 @@ def _kernel(node: Node, inputs: list[Array], graph: Graph, way: Real) -> Array:
     return way(inputs[0].astype(np.int64), scale, zero.astype(np.int64))
 
 
-def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array, zero: bool = True) -> Array:
+def _with_channel_choice(node: Node, inputs: list[Array], graph: Graph, choice: Array, zero: bool = True) -> Array:
     x = graph.spec(node.inputs[0] or "")
     of = replace(
         x,

@@ -33,7 +33,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             end = ", its zero point taken as the input's" if centred is False and _zeros_differ(case) else ""
             end = ", its zero point replaced by the input's" if centred else end
             yield FaultVariant(
-                f"the result is written over the input: {said}{end}", partial(_made, step=step, centred=centred), 1.0
+                f"the result is written over the input: {said}{end}",
+                partial(_compute_output, step=step, centred=centred),
+                1.0,
             )
 
 
@@ -59,7 +61,7 @@ def _zeros_differ(case: Case) -> bool:
     return case.graph.spec(case.last.inputs[0] or "").zero_point != case.spec.zero_point
 
 
-def _made(case: Case, step: str, centred: bool) -> Array:
+def _compute_output(case: Case, step: str, centred: bool) -> Array:
     x, words, is_conv = case.graph.spec(case.last.inputs[0] or ""), words_of(case), case.last.op == "conv"
     planes = as_planes(case.inputs[x.name]).astype(np.int64)
     height, width = planes.shape[2:]

@@ -41,10 +41,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             text = f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {without}"
             yield from check_where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
     for cost, said, way in _ways(case):
-        yield from check_where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
+        yield from check_where_it_differs(case, f"lookup: {said}", partial(_compute_output, way=way), cost)
 
 
-def _made(case: Case, way: Way) -> Array:
+def _compute_output(case: Case, way: Way) -> Array:
     source, name = (n or "" for n in case.last.inputs[:2])
     table = case.graph.constants[name]
     changed = way(table.astype(np.float64), case.graph.spec(source), case.spec)
@@ -56,7 +56,7 @@ def _made(case: Case, way: Way) -> Array:
 
 def _tail(case: Case, way: Way, tail: int) -> Array:
     output = case.healthy.reshape(-1).copy()
-    output[-tail:] = _made(case, way).reshape(-1)[-tail:]
+    output[-tail:] = _compute_output(case, way).reshape(-1)[-tail:]
     return output.reshape(case.spec.shape)
 
 
@@ -102,10 +102,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
         )
         yield 3.0, f"the lowest {k} bits of the table's entries are lost", partial(_entries, k=k, half=0)
         yield 3.0, f"the table's entries are rounded to multiples of {1 << k}", partial(_entries, k=k, half=1 << k - 1)
-    yield from _of_range(case, width)
+    yield from _yield_range_faults(case, width)
 
 
-def _of_range(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
+def _yield_range_faults(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
     for said, way in _MIRRORS.items():
         yield 2.0, said, way
     for real in (1, 2, 3, 4, 5, 6, 8, 10, 16):

@@ -29,7 +29,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None or inner.last.op != "max_pool":
         return
     for cost, said, settings in _ways(inner):
-        yield from check_where_it_differs(case, f"max_pool: {said}", partial(_made, **settings), cost)
+        yield from check_where_it_differs(case, f"max_pool: {said}", partial(_compute_output, **settings), cost)
 
 
 def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
@@ -169,7 +169,7 @@ def _keys(dtype: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "absolute values are compared", np.abs
 
 
-def _made(
+def _compute_output(
     case: Case,
     pad: int | None = None,
     side: str = "",

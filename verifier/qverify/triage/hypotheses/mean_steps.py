@@ -45,11 +45,11 @@ def _likely(said: str) -> float:
 
 def _ways(shape: tuple[int, ...], zero: bool) -> Ways:
     count = int(np.prod(shape))
-    yield from _of_picks()
+    yield from _yield_picks()
     for raw, of in ((False, "x - zero point"), (True, "the raw integers"))[: 1 + zero]:
         for said in CUTS:
             rule = RULES[said]
-            yield from _by_axes(shape, said, raw, of)
+            yield from _yield_axis_orders(shape, said, raw, of)
             text = f"a running mean in integers is kept: mean += ({of} - mean) / i with i = 1, 2, ..., each division rounded {said}"
             yield text, partial(_running, rule=rule, raw=raw)
             yield (
@@ -68,7 +68,7 @@ def _ways(shape: tuple[int, ...], zero: bool) -> Ways:
                     )
 
 
-def _of_picks() -> Ways:
+def _yield_picks() -> Ways:
     for said, pick in _PICKS.items():
         yield f"{said} is taken instead of the mean", partial(_picked, pick=pick)
 
@@ -90,7 +90,7 @@ def _picked(e: SummedElements, pick: Callable[[Array], Array]) -> Array:
     return _of_mean(e, np.nan_to_num(chosen), False, _count(read))
 
 
-def _by_axes(shape: tuple[int, ...], said: str, raw: bool, of: str) -> Ways:
+def _yield_axis_orders(shape: tuple[int, ...], said: str, raw: bool, of: str) -> Ways:
     for axis, name, then in ((3, "row", "rows"), (2, "column", "columns")) if min(shape[1:]) > 1 else ():
         ties = shape[axis - 1] % 2 == 0
         if not ties and said in NEAREST and (raw or said != EVEN):

@@ -23,7 +23,7 @@ OPS = ("reduce_mean",)
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "reduce_mean")[:1]:
         if case.graph.spec(node.inputs[0] or "").dtype == "float32":
-            yield from _of_floats(case, node)
+            yield from _yield_float_faults(case, node)
 
 
 def axes_of(node: Node, rank: int) -> list[int]:
@@ -37,7 +37,7 @@ def rows_of(x: Array, axes: list[int]) -> Array:
     return np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)
 
 
-def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
+def _yield_float_faults(case: Case, node: Node) -> Iterator[FaultVariant]:
     shape = case.graph.spec(node.inputs[0] or "").shape
     depth = int(np.prod([shape[i] for i in axes_of(node, len(shape))]))
 

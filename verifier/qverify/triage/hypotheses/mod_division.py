@@ -105,10 +105,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None or inner.last.op != "mod":
         return
     for rare, (said, way) in enumerate(WAYS.items()):
-        yield from check_where_it_differs(case, f"mod: {said}", partial(_made, way=way), 1.0 + 0.1 * rare)
+        yield from check_where_it_differs(case, f"mod: {said}", partial(_compute_output, way=way), 1.0 + 0.1 * rare)
 
 
-def _made(case: Case, way: Callable[[Array, Array], Array]) -> Array:
+def _compute_output(case: Case, way: Callable[[Array, Array], Array]) -> Array:
     inner = inner_case(case)
     assert inner is not None
     a, b = (operand(inner, n or "").astype(np.int64) for n in inner.last.inputs[:2])

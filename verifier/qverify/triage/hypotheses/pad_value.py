@@ -23,7 +23,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     words, sums = ops.words(case.last), linear(case)
     source = case.last.inputs[0] or ""
     if case.last.op == "pad":
-        yield from _of_pad(case, words)
+        yield from _yield_pad_faults(case, words)
         return
     if not any(words.get(name) for name in PADS) or source not in case.inputs:
         return
@@ -67,7 +67,7 @@ def _with_value(case: Case, value: int) -> Array:
     return case.recompute(_padded(case, value))
 
 
-def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
+def _yield_pad_faults(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
     for mode, said in enumerate(("constant", "reflected", "repeated edge")):
         if mode != words["mode"]:
             yield FaultVariant(f"pad mode {said}", partial(_words, mode=mode))

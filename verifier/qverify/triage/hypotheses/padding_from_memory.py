@@ -54,10 +54,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if elsewhere:  # an element that differs reads no padding
                 case.count_tried(1, (text,))
                 continue
-            yield from check_where_it_differs(case, text, partial(_made, pads=pads, way=way), 2.0)
+            yield from check_where_it_differs(case, text, partial(_compute_output, pads=pads, way=way), 2.0)
 
 
-def _made(case: Case, pads: tuple[str, ...], way: str) -> Array:
+def _compute_output(case: Case, pads: tuple[str, ...], way: str) -> Array:
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x, spec = case.inputs[name], case.graph.spec(name)
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf

@@ -42,7 +42,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for key, index in ways.items():
         zeros = bool(np.ptp(zero_points(case)) > 0)
         yield from fitting_alike(case, _ways(case, sums, texts[key], index), in_parts=zeros)
-    yield from fitting(case, _by_place(case, sums), in_parts=bool(np.ptp(zero_points(case)) > 0))
+    yield from fitting(case, _yield_place_indices(case, sums), in_parts=bool(np.ptp(zero_points(case)) > 0))
 
 
 def indices(case: Case, n: int) -> dict[str, Index]:
@@ -173,7 +173,7 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
     return e.requantized(acc, other if "scale" in parts else e.channel)
 
 
-def _by_place(case: Case, sums: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+def _yield_place_indices(case: Case, sums: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     """Yields faults that read the parameters at the index of the place in the output instead of that of the channel."""
     shape = case.spec.shape
     names = {i: f"axis {i}" for i in range(len(shape))} | ({2: "the row", 3: "the column"} if len(shape) == 4 else {})

@@ -47,13 +47,13 @@ def _ways(case: Case) -> Ways:
     if not words_of(case)["count_include_pad"]:
         for said, way in _SIDES.items():
             yield f"the sum is divided by a count in which {said}", partial(_by_sides, way=way)
-        yield from _of_others(case)
+        yield from _yield_other_counts(case)
     for said, change in _POWERS.items():
         yield f"the sum is divided by {said} the count (a shift)", partial(_changed, change=change)
     for said, over in _CARRIED.items():
         yield f"the sum is not cleared: {said}", partial(_carried, over=over, counted=False)
         yield f"neither the sum nor its count is cleared: {said}", partial(_carried, over=over, counted=True)
-    yield from _of_reciprocals(case)
+    yield from _yield_reciprocals(case)
 
 
 _CARRIED: dict[str, Callable[[Array], Array]] = {
@@ -93,7 +93,7 @@ def _changed(e: SummedElements, change: Callable[[Array], Array]) -> Array:
     return _divided(e, change(as_pooled(e).divisor))
 
 
-def _of_reciprocals(case: Case) -> Ways:
+def _yield_reciprocals(case: Case) -> Ways:
     """Yields faults of short reciprocals. Those that are the same for all counts of this node have one text."""
     counts = np.unique(as_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
     exact = 1.0 / counts.astype(np.float64)
@@ -183,7 +183,7 @@ def _by_sides(e: SummedElements, way: tuple[bool, bool, bool, bool]) -> Array:
     return _divided(e, (rows & columns).reshape(len(e.places), -1).sum(1))
 
 
-def _of_others(case: Case) -> Ways:
+def _yield_other_counts(case: Case) -> Ways:
     shape = case.spec.shape
     names = ("batch item", "channel", "row", "column") if len(shape) == 4 else ("batch item", "channel", "column")
     for axis in range(2, len(shape)):

@@ -60,12 +60,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None:
         return
     if inner.last.op in QUANTIZED:
-        yield from _of_scales(case, inner)
+        yield from _yield_scale_faults(case, inner)
         return
     if inner.last.op in INTEGERS:
-        yield from _of_zero_points(case, inner)
+        yield from _yield_zero_point_faults(case, inner)
     elif inner.last.op == "matmul_float":
-        yield from _of_matrices(case, inner)
+        yield from _yield_addend_faults(case, inner)
     elif operand(inner, 2) is not None:
         for said, index in _indices():
             yield from fault_variant(
@@ -78,10 +78,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             )
         yield from fault_variant(case, "the sum is rounded to float32 before the bias is added to it", _apart)
     if inner.last.op not in ("matmul_float", "matmul_integer", "matmul_integer_scaled"):
-        yield from _of_groups(case, inner)
+        yield from _yield_group_faults(case, inner)
 
 
-def _of_scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_scale_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     parts = [name for name in ("scale", "c", "whole") if getattr(layout(inner), name) is not None]
     for said, index in _indices():
         for name in parts:
@@ -136,7 +136,7 @@ def _apart(terms: ProductTerms) -> Array:
     return (total + terms.c).astype(F) + F(0)
 
 
-def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_group_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     group = inner.last.words[10]
     if group == 1:
         return
@@ -178,7 +178,7 @@ def _interleaved(case: Case) -> Layout:
     return layout(case, channels=table.reshape(table.shape[::-1]).T)
 
 
-def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_addend_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     c = operand(inner, 2)
     if c is None:
         return
@@ -276,7 +276,7 @@ def _with_matrix(case: Case, way: Callable[[Array, int, int], Array]) -> Layout:
     )
 
 
-def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_zero_point_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     zeros = operand(inner, 3)
     if zeros is None or zeros.size < 2:
         return

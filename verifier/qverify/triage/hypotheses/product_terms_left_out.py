@@ -54,10 +54,10 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     yield "the second half of the terms is", at >= (depth + 1) // 2
     yield "where the terms are odd in number, the last is", (at == depth - 1) & (depth % 2 > 0)
     if len(shape) == 3:
-        yield from _of_kernel(shape)
+        yield from _kernel_masks(shape)
 
 
-def _of_kernel(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+def _kernel_masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     channel, row, column = (i.reshape(-1) for i in np.indices(shape))
     for name, place, size in (
         ("kernel row", row, shape[1]),

@@ -134,7 +134,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
                 f"quantize: scale and zero point are those of {said}",
-                {"quantize": partial(_of_channels, choice=choice)},
+                {"quantize": partial(_with_channel_choice, choice=choice)},
             )
 
 
@@ -242,7 +242,7 @@ def _kernel(node: Node, inputs: list[Array], graph: Graph, quantizer: Quantizer)
     return quantizer(inputs[0], *parameters(y), y.dtype)
 
 
-def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array) -> Array:
+def _with_channel_choice(node: Node, inputs: list[Array], graph: Graph, choice: Array) -> Array:
     y = graph.spec(node.outputs[0])
     of = replace(y, scale=tuple(y.scale[i] for i in choice), zero_point=tuple(y.zero_point[i] for i in choice))
     return float32.quantize(inputs[0], *parameters(of), y.dtype)

@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for cost, said, way in _ways():
             text = f"{case.last.op}: {_place(names, name)} is requantized {said}"
             yield from _judged(case, text, partial(_by_way, way=way, only=name), cost + 2)
-    yield from _of_others(case, names, changed)
+    yield from _yield_parameters_of_others(case, names, changed)
 
 
 def _operands(case: Case) -> list[str]:
@@ -171,7 +171,7 @@ def _through(x: Array, spec: TensorSpec, y: TensorSpec, narrow: Callable[[Array]
     return _finish(np.rint(np.asarray(narrow(_real(x, spec)), F) / F(y.scale[0])) + y.zero_point[0], y)
 
 
-def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
+def _yield_parameters_of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
     """Yields faults in which operands are requantized with the scale or zero point of another operand."""
     by = {
         f"of the {said} operand": [names[at]] * len(names) for at, said in ((0, "first"), (-1, "last"), (1, "second"))

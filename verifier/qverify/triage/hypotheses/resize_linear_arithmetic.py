@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = bilinear(case)
     if inner is None:
         return
-    for said, flat, cost in chain(_ways(inner), _by_axis()):
+    for said, flat, cost in chain(_ways(inner), _yield_axis_weights()):
         if fits_a_plane(case, flat):
             yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
 
@@ -51,11 +51,11 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[Case, int | None], Array]
                     few = sum(map(bool, (weights, order, final)))
                     if few + stepwise > 0 and few < MAX_CHANGES:
                         said = f"{weights or 'the weights are exact'}{order}{domain}{final}"
-                        make = partial(_made, change=change, along=along, stepwise=stepwise, rounded=rounded)
+                        make = partial(_compute_output, change=change, along=along, stepwise=stepwise, rounded=rounded)
                         yield said, make, 1.0 + 2.0 * few + stepwise
 
 
-def _made(
+def _compute_output(
     case: Case,
     plane: int | None,
     change: Callable[[Samples], Samples] | None,
@@ -69,7 +69,7 @@ def _made(
     return stored(case, along(corners(case, rows, columns, stepwise, plane=plane)), stepwise, rounded)
 
 
-def _by_axis() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
+def _yield_axis_weights() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
     """Yields changes to weights of few bits on one axis, or to two weights of a place that are rounded separately."""
     for k in BITS:
         for rule, rounded in (("rounded", half_up), ("truncated", np.floor)):

@@ -34,22 +34,22 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     sums = linear(case)
     if sums is not None:
-        yield from _modes(case, sums)
+        yield from _yield_modes(case, sums)
         for said, product in _PRODUCTS.items():
             for rule, rounded in RULES.items():
                 yield FaultVariant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
-        yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _truncated)
+        yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _yield_truncations)
     elif case.last.op == "add":
-        yield from _of_add(case)
+        yield from _yield_addition_faults(case)
     elif case.last.op == "average_pool":
-        yield from _of_average_pool(case)
+        yield from _yield_average_pool_faults(case)
     if pre_rounding(case) is not None:
         for rule, rounded in RULES.items():
             yield FaultVariant(f"rounding {rule}", partial(_by_rule, rounded=rounded))
             yield FaultVariant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
 
 
-def _modes(case: Case, sums: Linear) -> Iterator[FaultVariant]:
+def _yield_modes(case: Case, sums: Linear) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_in_mode, mode=mode))
@@ -85,14 +85,14 @@ def _by_product(case: Case, product: Callable[[Linear], Array], rounded: Callabl
     return sums.finished(rounded(product(sums)))
 
 
-def _truncated(case: Case) -> Array:
+def _yield_truncations(case: Case) -> Array:
     sums = required_linear(case)
     multiplier, shift = parameters("mul31", sums.real, sums.wide).astype(np.int64)
     product = sums.acc * sums.along(multiplier)
     return sums.finished(product >> sums.along(shift))
 
 
-def _of_add(case: Case) -> Iterator[FaultVariant]:
+def _yield_addition_faults(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
@@ -111,7 +111,7 @@ def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
     return case.recompute(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
 
 
-def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
+def _yield_average_pool_faults(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_pool_in_mode, mode=mode))

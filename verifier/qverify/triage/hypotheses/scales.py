@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield FaultVariant(
                     said, output_from(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op))
                 )
-    yield from _of_specs(case)
+    yield from _yield_spec_faults(case)
 
 
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
@@ -52,7 +52,7 @@ def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[F
     if value.ndim == 2:
         for row, said in ((0, "multipliers"), (1, "shifts")):
             for way_said, way in WAYS.items():
-                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_of_row, row=row, way=way)))
+                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_change_row, row=row, way=way)))
 
 
 def _one(value: Array, channel: int) -> Array:
@@ -63,7 +63,7 @@ def _filled(value: Array, by: Callable[[Array], Array]) -> Array:
     return np.full_like(value, by(value))
 
 
-def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
+def _change_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
     changed = value.copy()
     changed[row] = way(value[row])
     return changed
@@ -81,7 +81,7 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
     return changed
 
 
-def _of_specs(case: Case) -> Iterator[FaultVariant]:
+def _yield_spec_faults(case: Case) -> Iterator[FaultVariant]:
     """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or of another
     input."""
     if case.last.op not in READ_FROM_TENSORS:

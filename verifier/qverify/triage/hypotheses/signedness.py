@@ -28,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             f"signedness: the highest bit of {place.label} is inverted ({half} added)", output_from(place, _inverted)
         )
         if place.kind == "output":
-            yield from _of_output(case, other)
+            yield from _yield_output_faults(case, other)
             continue
         for said, zero in (
             ("", 0),
@@ -54,7 +54,7 @@ def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Change:
     return Change(constants=changed, specs={place.name: spec})
 
 
-def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
+def _yield_output_faults(case: Case, other: str) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
     low, high = limits(replace(case.spec, dtype=other))

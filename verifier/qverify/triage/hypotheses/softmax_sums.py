@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield kernel_variant(
                     f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits
                 )
-            for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
+            for said, parts in (*_yield_row_choices(outer * inner, inner), *_faults(depth)):
                 yield kernel_variant(
                     f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0
                 )
@@ -159,7 +159,7 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     )
 
 
-def _of_rows(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _yield_row_choices(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for said, row in row_choices(rows, inner).items():
         yield f"a row is divided by the sum of {said}", {"total_at": row}
         yield f"a row's maximum is that of {said}", {"largest_at": row}

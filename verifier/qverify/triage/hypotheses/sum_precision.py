@@ -26,8 +26,8 @@ Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None:
         return
-    yield from fitting(case, _of_sum(has_bias(case)), bits=_likely)
-    yield from fitting(case, _of_products(), in_parts=True, bits=_likely)
+    yield from fitting(case, _yield_sum_faults(has_bias(case)), bits=_likely)
+    yield from fitting(case, _yield_product_faults(), in_parts=True, bits=_likely)
 
 
 def _likely(said: str) -> float:
@@ -36,7 +36,7 @@ def _likely(said: str) -> float:
     return 0.7 + rule + 0.5 * ("bias is" in said or "each" in said)
 
 
-def _of_sum(biased: bool) -> Ways:
+def _yield_sum_faults(biased: bool) -> Ways:
     for bits in range(1, 21):
         for said, rule in CUTS.items():
             to = f"rounded {said} to a multiple of {1 << bits}"
@@ -70,7 +70,7 @@ def _bias_only(e: SummedElements, bits: int, rule: Rule) -> Array:
     return e.requantized(e.acc - e.bias + _whole(e.bias, bits, rule))
 
 
-def _of_products() -> Ways:
+def _yield_product_faults() -> Ways:
     for bits in range(1, 13):
         for said, rule in CUTS.items():
             yield (

@@ -140,10 +140,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             name = inner.last.inputs[0] or ""
             if not whole or operand(inner, name).shape != inner.spec.shape:
                 text = f"where: {said}{' (after broadcasting)' if whole else ''}"
-                yield from check_where_it_differs(case, text, partial(_made, way=way, whole=whole), cost)
+                yield from check_where_it_differs(case, text, partial(_compute_output, way=way, whole=whole), cost)
 
 
-def _made(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
+def _compute_output(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
     inner = inner_case(case)
     assert inner is not None
     name = inner.last.inputs[0] or ""

@@ -25,7 +25,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if not place.spec.quantized or place.spec.numpy_dtype.kind not in "iu" or place.spec.dtype == "int32":
             continue
         if place.kind == "output":
-            yield from _of_output(case, place)
+            yield from _yield_output_faults(case, place)
         elif case.last.op != "mul" and place.name in case.last.inputs and (sums := linear(case)) is not None:
             step = accumulator(case, _shifted(place.spec, 1)) - sums.acc
             reach = 1 << 8 * place.spec.numpy_dtype.itemsize
@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield _variant(place, by)
         else:
             for by in _candidates(case, place):
-                yield _variant(place, by, _of_add if case.last.op == "add" else None)
+                yield _variant(place, by, _compute_addition if case.last.op == "add" else None)
 
 
 def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = None) -> FaultVariant:
@@ -58,7 +58,7 @@ def _shifted(spec: TensorSpec, by: int) -> Change:
     return Change(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
 
 
-def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
+def _yield_output_faults(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
     """Yields the zero point changed by the commonest difference of the elements that are not saturated, or of all if there
     are none."""
     low, high = limits(case.spec)
@@ -69,7 +69,7 @@ def _of_output(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
     by = int(values[counts.argmax()])
     if not by:
         return
-    for make in (_of_add if case.last.op == "add" else None, _moved):
+    for make in (_compute_addition if case.last.op == "add" else None, _moved):
         yield _variant(place, by, make)
     said = f"zero point: {abs(by)} {'added to' if by > 0 else 'taken from'} every element of the output, not saturated"
     yield FaultVariant(said, partial(_wrapped, by=by), 8.0 * case.recorded.itemsize)
@@ -107,7 +107,7 @@ def _candidates(case: Case, place: MemorySource) -> list[int]:
     return [z - zero_point for z in [*every, *sorted(usual - {*every})] if z != zero_point]
 
 
-def _of_add(case: Case, place: MemorySource, by: int) -> Array:
+def _compute_addition(case: Case, place: MemorySource, by: int) -> Array:
     """Returns the addition with another zero point; in ref-exact the third constant combines all three zero points."""
     node, rq = case.last, case.graph.constants[case.last.inputs[2] or ""]
     if rq.dtype != np.float32:

@@ -15,6 +15,7 @@ from qverify.arithmetic.requantize import requantize
 from qverify.triage.case import Case, Change
 
 Array = npt.NDArray[Any]
+# The axis of the channels to which rq belongs, by op.
 OPS = {
     "conv": 1,
     "conv_transpose": 1,
@@ -23,7 +24,7 @@ OPS = {
     "mul": 1,
     "global_average_pool": 1,
     "reduce_mean": 1,
-}  # the axis of the channels to which rq belongs, by op
+}
 LINEAR_OPS = tuple(OPS)
 WIDE_LIMITS = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
 

@@ -75,11 +75,12 @@ class Losses:
         spec, distance = self.graph.spec(pair.quantized), totals.distance
         low, high = quantized_range(spec)
         reached = max(min(totals.high, high) - max(totals.low, low), 0.0)
+        # Biases, which are int32, have one dimension and are left out.
         weights = [
             (self._float_weights(pair, at), value, self._channel_axis(pair))
             for at, value in pair.weights.items()
             if value.ndim > 1
-        ]  # biases are int32
+        ]
         return TensorLoss(
             pair.tensor,
             pair.quantized,

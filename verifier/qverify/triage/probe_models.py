@@ -297,9 +297,8 @@ def _with_other_kernel(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
             changed[f"kernel_{side}"] += more
             changed[f"pad_{before}"] += padded
             changed[f"pad_{after}"] += padded
-            wider = (
-                more * words.get(f"dilation_{side}", 1) - 2 * padded
-            )  # by how much the kernel grows more than the padding
+            # How much the kernel grows more than the padding.
+            wider = more * words.get(f"dilation_{side}", 1) - 2 * padded
             shape[axis] = (
                 shape[axis] + wider
                 if node.op in TRANSPOSED

@@ -28,12 +28,13 @@ SUMS = ("average_pool_float", "reduce_float", "variadic_float")
 SUMMED = ("sum", "mean", "l1", "l2", "sum_square", "log_sum")  # functions of reduce_float and variadic_float that add
 WINDOWED = ("conv_float", "conv_transpose_float", "conv_integer", "average_pool_float")
 TRANSPOSED = ("conv_transpose_float", "conv_transpose")
+# Ops of quantized products; here with a float32 output, which is the integer sum times a scale.
 QUANTIZED = (
     "conv",
     "conv_transpose",
     "matmul",
     "fully_connected",
-)  # with a float32 output, which is the sum times a scale
+)
 
 
 def function_of(case: Case) -> str:

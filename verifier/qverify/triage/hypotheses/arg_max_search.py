@@ -17,9 +17,8 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "arg-max-search"
 OPS = ("arg_max",)
 BLOCKS = (2, 4, 8, 16, 32, 64)
-Way = Callable[
-    [Array, bool], Array
-]  # from values [size, outputs] and whether the last of equal ones wins, the index of each output
+# Computes the index of each output from values [size, outputs]; the flag: whether the last of equal values wins.
+Way = Callable[[Array, bool], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -32,11 +32,12 @@ FLOATS = {"bfloat16": 8, "float16": 11} | {
 }
 LOST = np.arange(1, 13)
 CUTS = ("down (floor)", "toward zero (truncated)", "half up", "to nearest (ties to even)")
+# Ends of a sentence: after what the sum is narrowed.
 ENDS = {
     "every": "every {}",
     "all but the last": "every {} but the last",
     "all whole": "every whole {}",
-}  # narrowed after
+}
 Narrow = Callable[[Array], Array]
 After = Callable[[Array, Any], Array]  # the sums and the parameter that narrows them
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]

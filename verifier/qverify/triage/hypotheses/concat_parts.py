@@ -170,10 +170,11 @@ def _yield_wrong_offsets(case: Case) -> Iterator[FaultVariant]:
         elif len(values) < 2:
             value = case.recorded.reshape(-1)[left][:1]
             text = f"concat: {said}" + (f"; what is not written is {value[0]}" if len(value) else "")
+            # Other values are taken from the record.
             known = not len(value) or value[0] in (
                 0,
                 *case.spec.zero_point,
-            )  # otherwise the value is taken from the record
+            )
             cost = 1.5 if known else 1.5 + 8 * value.itemsize
             yield FaultVariant(text, partial(_with_left, of=of, value=value, free=left), cost, copied=True)
 

@@ -16,9 +16,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-table"
 OPS = ("lookup",)
-Way = Callable[
-    [Array, TensorSpec, TensorSpec], Array
-]  # the output table, from the table and the specs of input and output
+# The output table, from the table and the specs of input and output.
+Way = Callable[[Array, TensorSpec, TensorSpec], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:

@@ -18,9 +18,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "max-pool-window"
 OPS = ("max_pool",)
-Taps = Callable[
-    [int, int, int, int], bool
-]  # whether a tap is read, from its row and column and the kernel's height and width
+# Whether a tap is read, from its row and column and the kernel's height and width.
+Taps = Callable[[int, int, int, int], bool]
 Rows = Callable[[Array, int], Array]  # which places on an axis are read, from the places and the size of the axis
 
 

@@ -32,9 +32,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if len(values) == 1:
             value = not_copied[0]
             compute = partial(_filled, count=count, value=value)
-            paid = (
-                cost if value in (0, *inner.spec.zero_point) else cost + 8 * not_copied.itemsize
-            )  # the value is taken from the record
+            # Other values are taken from the record.
+            paid = cost if value in (0, *inner.spec.zero_point) else cost + 8 * not_copied.itemsize
             yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", compute, paid)
         elif 2 * case.differing.size > size - count and _tells(
             case, count, cost

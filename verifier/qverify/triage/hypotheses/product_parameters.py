@@ -24,9 +24,8 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "product-parameters"
 OPS = (*FLOATS, *INTEGERS, *QUANTIZED)
 F = np.float32
-Index = Callable[
-    [Array, int, int], Array
-]  # another channel, from the channel, the number of channels and that of channels in a group
+# Another channel, from the channel, the number of channels and that of channels in a group.
+Index = Callable[[Array, int, int], Array]
 
 
 def _indices() -> Iterator[tuple[str, Index]]:

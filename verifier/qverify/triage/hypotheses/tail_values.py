@@ -20,9 +20,8 @@ LANES = (2, 4, 8, 16, 32, 64)
 OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "global_average_pool", "reduce_mean")
 MEANS = ("global_average_pool", "reduce_mean")
 MOST_TEXTS = 3
-Change = Callable[
-    [Array, Any, int], Any
-]  # factors from stored integers, their zero point and half of the range of their dtype
+# Factors from stored integers, their zero point and half of the range of their dtype.
+Change = Callable[[Array, Any, int], Any]
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 

@@ -24,9 +24,8 @@ CUTS = (
     "up (ceiling)",
 )
 WEIGHTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
-INPUT = np.array(
-    [[[1, 0, -1], [0, 1, 1], [0, -1, 1]], [[1, 1, 0], [-1, 1, 0], [1, 0, -1]]]
-)  # coefficients of the input taps, by parity of the output
+# Coefficients of the input taps, by parity of the output.
+INPUT = np.array([[[1, 0, -1], [0, 1, 1], [0, -1, 1]], [[1, 1, 0], [-1, 1, 0], [1, 0, -1]]])
 OUTPUT = np.array([[1, 1, 1], [1, -1, -1]])
 HALVES = "(g0+g1+g2)/2 and (g0-g1+g2)/2"
 

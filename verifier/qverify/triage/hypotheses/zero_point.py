@@ -46,9 +46,8 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = N
         if len({*zero_point}) == 1
         else f"all {abs(by)} too {'high' if by > 0 else 'low'}"
     )
-    usual = (
-        zero_point[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1
-    )  # not chosen by the recorded elements
+    # Usual values are not chosen by the recorded elements.
+    usual = zero_point[0] + by == 0 or abs(by) == 1 << 8 * place.spec.numpy_dtype.itemsize - 1
     bits = 0.0 if usual else 8.0 * place.spec.numpy_dtype.itemsize
     again = Recomputed(lambda _: _shifted(place.spec, by)) if make is None else partial(make, place=place, by=by)
     return FaultVariant(f"zero point of {place.label}: {said}", again, bits)

@@ -28,8 +28,8 @@ MAX_PARTIAL = 3  # faults listed that do not give every byte
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A fault that reproduces only a part of the bytes. of_differing: share of the differing elements, 0..1. of_all: share
-    of all elements."""
+    """A fault that reproduces only a part of the bytes. of_differing: share of the differing elements, 0..1. of_all:
+    share of all elements."""
 
     cause: Fault
     of_differing: float
@@ -97,9 +97,9 @@ def search_faults(
 
 
 def complete_partial(search: FaultSearch) -> None:
-    """Computes the whole output for the variants that one row of it contradicted, so that partial and families cover all
-    variants. This is needed if nothing explains the case. Variants for which there is no time until the search's deadline
-    are left out."""
+    """Computes the whole output for the variants that one row of it contradicted, so that partial and families cover
+    all variants. This is needed if nothing explains the case. Variants for which there is no time until the search's
+    deadline are left out."""
     if search.trial is None or not search.trial.contradicted:
         return
     with np.errstate(all="ignore"), warnings.catch_warnings(), one_blas_thread():
@@ -178,8 +178,8 @@ class _FaultTrial:
         return f"{ENOUGH_S:g} s of computing had passed and a cause was found" if is_enough else ""
 
     def _try_variant(self, page: HypothesisPage, variant: FaultVariant) -> list[FaultVariant]:
-        """Returns the fault if it gives every byte. If it gives only every differing byte, returns the fault confined to
-        those parts of the output with which it gives every byte. Records how near the fault comes."""
+        """Returns the fault if it gives every byte. If it gives only every differing byte, returns the fault confined
+        to those parts of the output with which it gives every byte. Records how near the fault comes."""
         self.number += 1
         try:
             if variant.may_fit is not None and not variant.may_fit(self.case):
@@ -234,7 +234,8 @@ class _FaultTrial:
             self._compare_whole(*self.contradicted.pop(0))
 
     def _is_supported(self, choice: float, variant: FaultVariant) -> bool:
-        """Returns whether the differing elements give more evidence than the choice of the fault from its family costs."""
+        """Returns whether the differing elements give more evidence than the choice of the fault from its family
+        costs."""
         if variant.copied:
             return evidence.copy_is_evidence(self.case, choice, variant.free)
         if variant.free is not None:

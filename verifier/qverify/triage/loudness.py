@@ -20,8 +20,8 @@ Judged = Literal["gate", "near", "quiet", "too_small"]
 
 @dataclass(frozen=True, slots=True)
 class OutputStep:
-    """The step of a quantized output in real values. size: one LSB (the smallest of several channels). extent: the whole
-    quantized range."""
+    """The step of a quantized output in real values. size: one LSB (the smallest of several channels). extent: the
+    whole quantized range."""
 
     size: float
     extent: float
@@ -38,8 +38,8 @@ class OutputStep:
 
         quiet: the float never reaches a whole step, and the quantized output is within a step of it, so nothing can be
         judged. near: the output is within half a step of a float that reaches LEAST_USED of the range; quantization
-        cannot do better. too_small: the output is off by at most one step, or the float is quiet and the output is off by
-        at most MURMUR of its range; it is not blamed, and nothing is proved. gate: the cosine judges.
+        cannot do better. too_small: the output is off by at most one step, or the float is quiet and the output is off
+        by at most MURMUR of its range; it is not blamed, and nothing is proved. gate: the cosine judges.
 
         Args:
             largest: the largest |float| over all frames.

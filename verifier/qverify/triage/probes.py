@@ -127,8 +127,8 @@ def run_probes(
     evidence_bits: float,
     deadline: float,
 ) -> ProbeSeries:
-    """Decides by runs in other shapes between causes that experiments on the node confirmed. Raises LinkError if the board
-    fails.
+    """Decides by runs in other shapes between causes that experiments on the node confirmed. Raises LinkError if the
+    board fails.
 
     Args:
         standing: the causes that the experiments confirmed.
@@ -224,10 +224,11 @@ class _Trial:
         return fell
 
     def _has_same_numbers(self, candidate: Candidate, fitting: list[list[frozenset[str]]]) -> bool:
-        """Returns whether a fitting cause of the candidate's kind has the same numbers, as far as no shape changes them.
+        """Returns whether a fitting cause of the candidate's kind has the same numbers, as far as no shape changes
+        them.
 
-        A candidate may name several numbers that were equivalent so far; it keeps those that are equivalent here. fitting:
-        the numbers of each fitting cause."""
+        A candidate may name several numbers that were equivalent so far; it keeps those that are equivalent here.
+        fitting: the numbers of each fitting cause."""
         numbers = self.numbers.setdefault(id(candidate), self._constants(candidate.cause))
         common = [[a & b for a, b in zip(numbers, fit, strict=True)] for fit in fitting if len(fit) == len(numbers)]
         common = [sets for sets in common if all(sets)]
@@ -236,8 +237,8 @@ class _Trial:
         return bool(common)
 
     def _constants(self, cause: Fault) -> list[frozenset[str]]:
-        """Returns the numbers of a cause that must be the same in every shape: all numbers for a gather, because its indices
-        are others in a probe."""
+        """Returns the numbers of a cause that must be the same in every shape: all numbers for a gather, because its
+        indices are others in a probe."""
         if self.case.last.op == "gather":
             return [frozenset([number]) for number in NUMBER.findall(cause.said)]
         return list_constants(cause.said)
@@ -249,8 +250,8 @@ class _Trial:
         return _simplify(describe_kind(self.case, replace(candidate.cause, said=said)))
 
     def _judge_healthy(self, case: Case, model: ProbeModel) -> list[Candidate]:
-        """Returns the causes that fall because they would show in this shape, in which the board is right: if the kernel
-        takes the same path, rules of places and causes with little evidence."""
+        """Returns the causes that fall because they would show in this shape, in which the board is right: if the
+        kernel takes the same path, rules of places and causes with little evidence."""
         fell = []
         for candidate in self.result.standing:
             self._check_time()
@@ -268,8 +269,8 @@ class _Trial:
         return fell
 
     def conclude(self) -> ProbeSeries:
-        """Returns the result without causes that no probe decided on if a probe decided for another, and without rules of
-        places for which no probe decided."""
+        """Returns the result without causes that no probe decided on if a probe decided for another, and without rules
+        of places for which no probe decided."""
         result = self.result
         if result.why and result.standing:
             more = "all " if result.ran else ""
@@ -302,14 +303,14 @@ def _describe_contradiction(case: Case, model: ProbeModel) -> str:
 
 
 def _simplify(kind: Kind) -> Kind:
-    """Returns the kind with the same text for the last one and for the last ones beyond whole vectors, and for one number
-    and for several."""
+    """Returns the kind with the same text for the last one and for the last ones beyond whole vectors, and for one
+    number and for several."""
     return kind[0], TAIL.sub(r"last \1", SEVERAL.sub("#", kind[1]))
 
 
 def list_constants(said: str) -> list[frozenset[str]]:
-    """Returns the numbers of a cause that no shape changes (sizes of vectors and numbers of bits) in the order of the text.
-    An entry has several numbers if the cause names several that are equivalent."""
+    """Returns the numbers of a cause that no shape changes (sizes of vectors and numbers of bits) in the order of the
+    text. An entry has several numbers if the cause names several that are equivalent."""
     return [frozenset(NUMBER.findall(match[1] or match[2])) for match in CONSTANT.finditer(said)]
 
 

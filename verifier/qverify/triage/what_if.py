@@ -19,8 +19,8 @@ def what_if(
     """Searches the tensors to leave at 16 bit, until the gate passes or no further candidate helps.
 
     ranked contains all switched tensors, the most sensitive first. A tensor at 16 bit over the float tensor's own range
-    differs from it by less than 2^-16 of that range, so it stays in float32 here. tell is called with the number of runs
-    done and their largest total."""
+    differs from it by less than 2^-16 of that range, so it stays in float32 here. tell is called with the number of
+    runs done and their largest total."""
     candidates, left = ranked[:MAX_CANDIDATES], list[str]()
     start = experiment.runs
     best = experiment.measure(ranked)

@@ -20,9 +20,9 @@ BORDERS = ("quantize", "dequantize")
 
 
 def inner_case(case: Case) -> Case | None:
-    """Returns the case of the inner node alone, which is the unit's own case if the unit has one node. None if more than
-    one node does the work, or a quantize or dequantize node has a scale for each channel. The `recorded` of an inner case
-    is the output of a healthy node, because the board's output of the inner node is not known."""
+    """Returns the case of the inner node alone, which is the unit's own case if the unit has one node. None if more
+    than one node does the work, or a quantize or dequantize node has a scale for each channel. The `recorded` of an
+    inner case is the output of a healthy node, because the board's output of the inner node is not known."""
     inner: Case | None = case.compute_once("inner case", lambda: _make_inner_case(case))
     return inner
 
@@ -50,7 +50,8 @@ def _make_inner_case(case: Case) -> Case | None:
 
 
 def _after(case: Case) -> list[Node]:
-    """Returns the quantize and dequantize nodes at the unit's end in running order; [] if one of them has several scales."""
+    """Returns the quantize and dequantize nodes at the unit's end in running order; [] if one of them has several
+    scales."""
     makers = {o: n for n in case.unit.nodes for o in n.outputs}
     nodes: list[Node] = []
     node: Node | None = makers.get(case.output)

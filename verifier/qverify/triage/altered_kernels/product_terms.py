@@ -1,6 +1,6 @@
 """The terms from which each output element of a product of floats or of stored integers is summed: of conv_float,
-conv_transpose_float, matmul_float, conv_integer, matmul_integer and matmul_integer_scaled; also of average_pool_float and
-the sums of reduce_float and variadic_float, as products by 1."""
+conv_transpose_float, matmul_float, conv_integer, matmul_integer and matmul_integer_scaled; also of average_pool_float
+and the sums of reduce_float and variadic_float, as products by 1."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ F = np.float32
 
 @dataclass(slots=True)
 class ProductTerms:
-    """Some output elements [E] with their terms [E, K] in the order of the kernel: channels, kernel rows, kernel columns.
+    """Some output elements [E] with their terms [E, K] in the order of the kernel: channels, kernel rows, kernel
+    columns.
 
     Attributes:
         case: the case of the product alone.
@@ -127,8 +128,8 @@ def _round_sum(products: Array) -> Array:
 
 
 def product_case(case: Case, wanted_ops: tuple[str, ...]) -> Case | None:
-    """Returns the case of the unit's product alone, or None if it has none of these ops, or a quantized input with a zero
-    point for each channel."""
+    """Returns the case of the unit's product alone, or None if it has none of these ops, or a quantized input with a
+    zero point for each channel."""
     inner = inner_case(case)
     if inner is None or inner.last.op not in wanted_ops:
         return None

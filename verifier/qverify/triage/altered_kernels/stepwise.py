@@ -38,8 +38,8 @@ def largest_product(case: Case, zero: int) -> int:
 
 
 def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Array) -> Array:
-    """Returns int64 accumulators: the sum begins with `start`, and `after` is applied after every product. order: one of
-    ORDERS."""
+    """Returns int64 accumulators: the sum begins with `start`, and `after` is applied after every product. order: one
+    of ORDERS."""
     acc = start.astype(np.int32)
     shape = _weights(case).shape
     along = [1, shape[0], *[1] * (acc.ndim - 2)]
@@ -51,7 +51,8 @@ def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Arr
 
 def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: Array, zero: int) -> Array:
     """Returns int64 accumulators: the sum begins with `start`, and `together` is applied to the sum of every two
-    neighbouring products. zero: zero point that is part of the multiplied input and is corrected outside of the pairs."""
+    neighbouring products. zero: zero point that is part of the multiplied input and is corrected outside of the
+    pairs."""
     acc, shape = start.astype(np.int64), _weights(case).shape
     along, pending = [1, shape[0], *[1] * (acc.ndim - 2)], None
     for taps, weight in _taps(case, order):
@@ -83,8 +84,8 @@ def _centred(case: Case) -> Array:
 
 
 def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
-    """Yields for every step the input elements that the tap reads, without the zero point, and the weight of each output
-    channel."""
+    """Yields for every step the input elements that the tap reads, without the zero point, and the weight of each
+    output channel."""
     w, flat = _weights(case), _centred(case)
     places = np.arange(flat.shape[1]).reshape(w.shape[1:])
     if order == "channels innermost" and w.ndim == 4:
@@ -94,8 +95,8 @@ def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
 
 
 def _tap(case: Case, k: int, w: Array) -> Array:
-    """Returns the input elements that a tap reads: the node's output with weight 1 at this tap and 0 elsewhere, computed
-    for one output channel of each group and repeated for the others."""
+    """Returns the input elements that a tap reads: the node's output with weight 1 at this tap and 0 elsewhere,
+    computed for one output channel of each group and repeated for the others."""
     node, groups = case.last, case.last.words[10] if case.last.op == "conv" else 1
     one_tap = np.zeros((groups, *w.shape[1:]), np.int8)
     one_tap.reshape(groups, -1)[:, k] = 1

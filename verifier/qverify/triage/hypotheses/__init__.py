@@ -1,10 +1,12 @@
 """Known faults of a runtime or its chip, one family per file.
 
-A page has NAME, a docstring that states the fault, and variants(case). It may have OPS, the ops that it applies to: it is
-tried only at units with a node of one of these ops, before the pages that apply to any op. Most pages have a
-generator _ways, which yields pairs of a sentence and a "way": a function that computes the output, or only some elements
-of it (altered_kernels/summed_elements.py), with the fault. Because the time is limited, LATE sets when a page is tried: -1 (early) for a family that looks at a few elements first, 0 if it is absent, 1 for one
-with hundreds of variants, 2 (last) for one that sums products one by one."""
+A page has NAME, a docstring that states the fault, and variants(case). It may have OPS, the ops that it applies to: it
+is tried only at units with a node of one of these ops, before the pages that apply to any op. Because the time is
+limited, LATE sets when a page is tried: -1 (early) for a family that looks at a few elements first, 0 if it is absent,
+1 for one with hundreds of variants, 2 (last) for one that sums products one by one.
+
+Most pages have a generator _ways, which yields pairs of a sentence and a "way": a function that computes the output
+with the fault, or only some elements of it (altered_kernels/summed_elements.py)."""
 
 from __future__ import annotations
 

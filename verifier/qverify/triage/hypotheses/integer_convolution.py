@@ -1,5 +1,5 @@
-"""A convolution of 8-bit numbers with zero points has another value in its padding, subtracts zero points wrongly, sums only
-a part of its taps or channels, has a narrow accumulator, or reads weights in another order."""
+"""A convolution of 8-bit numbers with zero points has another value in its padding, subtracts zero points wrongly, sums
+only a part of its taps or channels, has a narrow accumulator, or reads weights in another order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Padding:
     Attributes:
         where: returns a mask of the elements with another value, given window, size of the image and size of the padded
             image.
-        value: returns the value without the zero point, given the zero point; None for the nearest element of the image.
+        value: returns the value without the zero point, given the zero point; None for the nearest element of the
+            image.
     """
 
     where: Callable[[Window, tuple[int, int], tuple[int, ...]], Array]

@@ -29,8 +29,9 @@ class Lrn:
     Attributes:
         axis: axis of the window.
         before, after: numbers of neighbours in the window, or None for those of the op.
-        edge: contents outside of the tensor (absent, repeated, wrapped, mirrored), or what happens to a window that reaches
-            there (shifted: it is moved inward; symmetric: it is cut to the same reach on both sides; whole: it is empty).
+        edge: contents outside of the tensor (absent, repeated, wrapped, mirrored), or what happens to a window that
+            reaches there (shifted: it is moved inward; symmetric: it is cut to the same reach on both sides; whole: it
+            is empty).
         divisor: computes the divisor of alpha from (size, taps in the tensor).
         squares: computes squares of real values.
         total: rounds the sum.

@@ -73,15 +73,15 @@ ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, wher
 
 
 def advice(rung: str, kind: str, tensors: list[str] | None = None, why: str = "") -> str:
-    """Returns the next step in one sentence. rung: a key of ADVICE. kind: kind of evidence. tensors: those to blame. why:
-    details that some sentences contain."""
+    """Returns the next step in one sentence. rung: a key of ADVICE. kind: kind of evidence. tensors: those to blame.
+    why: details that some sentences contain."""
     named = ", ".join(tensors or []) or "the tensors above"
     return ADVICE[rung].get(kind, ADVICE[rung][""]).format(tensors=named, why=why or "see above")
 
 
 def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: list[str]) -> str:
-    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed gate between float and quantized. losses:
-    the worst first."""
+    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed gate between float and quantized.
+    losses: the worst first."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return "outputs"

@@ -118,7 +118,8 @@ class Case:
         return int(self.cache.get("tried", 0))
 
     def recompute(self, change: Change) -> Array:
-        """Returns the output with this change. Raises the op's own exceptions for words or shapes that do not fit it."""
+        """Returns the output with this change. Raises the op's own exceptions for words or shapes that do not fit
+        it."""
         graph = self.graph
         if change.changes_graph:
             graph = replace(
@@ -142,8 +143,8 @@ class Case:
         return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
 
     def on_inputs(self, inputs: Mapping[str, Array]) -> Case:
-        """Returns the case of the same unit on other inputs, run by itself: no other tensor is known. Its output was not
-        recorded, so `recorded` is still that of this case."""
+        """Returns the case of the same unit on other inputs, run by itself: no other tensor is known. Its output was
+        not recorded, so `recorded` is still that of this case."""
         return replace(self, inputs=inputs, board=find_nothing, previous=find_nothing, cache={}, raw=None)
 
     def on_noise(self, seed: int) -> Case:

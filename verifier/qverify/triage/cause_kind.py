@@ -15,8 +15,8 @@ Kind = tuple[str, str]
 
 
 def describe_kind(case: Case, cause: Fault) -> Kind:
-    """Returns the cause's family and its words without numbers and names of tensors, which are equal for the same fault at
-    another node. A measured limit keeps its numbers, because another limit at another node is another fault."""
+    """Returns the cause's family and its words without numbers and names of tensors, which are equal for the same fault
+    at another node. A measured limit keeps its numbers, because another limit at another node is another fault."""
     family, said = describe_exactly(case, cause)
     return family, said if MEASURED.match(said) else NUMBER.sub("#", said)
 
@@ -32,8 +32,8 @@ def describe_exactly(case: Case, cause: Fault) -> Kind:
 
 
 def variants_of(case: Case, kind: Kind, named: Case | None = None) -> list[Candidate]:
-    """Returns the variants of this kind that its family has for this case. named: the case by whose graph names of tensors
-    are recognized, if it is not this one."""
+    """Returns the variants of this kind that its family has for this case. named: the case by whose graph names of
+    tensors are recognized, if it is not this one."""
     pages = (page for page in pages_of(case) if kind[0] == page.NAME)
     try:
         faults = [(Fault(kind[0], variant.said, 0.0), variant) for page in pages for variant in page.variants(case)]

@@ -63,8 +63,8 @@ class DifferenceDescription:
 
 
 def describe_difference(computed: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
-    """Describes how `recorded` (from the board) differs from `computed` (on the host), both in the shape and dtype of the
-    spec."""
+    """Describes how `recorded` (from the board) differs from `computed` (on the host), both in the shape and dtype of
+    the spec."""
     apart = (bits(computed) != bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
     ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (computed, recorded))
@@ -113,8 +113,8 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
 
 
 def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
-    """Returns rows x columns of shares, 0..1, over the last two axes; if these have only one element, over all elements in
-    one row."""
+    """Returns rows x columns of shares, 0..1, over the last two axes; if these have only one element, over all elements
+    in one row."""
     flat = apart.reshape(-1, *(1, 1, *apart.shape)[-2:])
     if flat.shape[1] * flat.shape[2] == 1:
         flat = flat.reshape(1, 1, -1)

@@ -38,8 +38,8 @@ def log2_choices(n: int, k: int) -> float:
 
 
 def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bool:
-    """Returns whether the differing elements give more evidence than the choice of their source costs. They are copies of
-    other elements except where the mask `free` is set."""
+    """Returns whether the differing elements give more evidence than the choice of their source costs. They are copies
+    of other elements except where the mask `free` is set."""
     moved = case.differing if free is None else case.differing[~free[case.differing]]
     return copied_bits(case, moved) >= choice + MIN_COPY_MARGIN_BITS
 
@@ -64,8 +64,8 @@ def garbage_is_evidence(case: Case, choice: float, free: Array) -> bool:
 
 
 def is_unrelated(case: Case, free: Array) -> bool:
-    """Returns whether the recorded elements at the mask `free` are equal to the computed ones, and correlate with them, no
-    more than by chance."""
+    """Returns whether the recorded elements at the mask `free` are equal to the computed ones, and correlate with them,
+    no more than by chance."""
     recorded, computed = case.recorded.reshape(-1)[free], case.healthy.reshape(-1)[free]
     count = len(computed)
     values, counts = np.unique(computed, return_counts=True)

@@ -224,7 +224,8 @@ class _Series:
                 return
 
     def _is_enough(self) -> bool:
-        """Returns whether the first cause is confirmed and no other stands that random inputs can distinguish from it."""
+        """Returns whether the first cause is confirmed and no other stands that random inputs can distinguish from
+        it."""
         groups = {candidate.group for candidate in self.result.standing}
         return len(self.shown) >= MIN_DIFFERENT_WAYS and self.result.bits >= self._needed() and len(groups) == 1
 

@@ -67,9 +67,9 @@ class FloatPairs:
 
 
 def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what: str) -> tuple[dict[str, str], str]:
-    """Maps the names of one model's inputs or outputs to the other's: by name, or by position if number and shapes agree.
-    Returns the mapping and a note, which is "" if all names agree. shapes: functions that return the shape of a name in
-    each model. what: "inputs" or "outputs"."""
+    """Maps the names of one model's inputs or outputs to the other's: by name, or by position if number and shapes
+    agree. Returns the mapping and a note, which is "" if all names agree. shapes: functions that return the shape of a
+    name in each model. what: "inputs" or "outputs"."""
     if set(mine) <= set(theirs):
         return {n: n for n in mine}, ""
     if len(mine) == len(theirs) and all(shapes[0](a) == shapes[1](b) for a, b in zip(mine, theirs, strict=True)):

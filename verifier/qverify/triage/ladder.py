@@ -91,8 +91,8 @@ def parse_gate(text: str) -> tuple[str, RungGate]:
 
 @dataclass(slots=True)
 class Distance:
-    """Metrics of one tensor on two stages, accumulated over frames. one_sided, both_sided: number of elements that are not
-    finite on one side, or on both."""
+    """Metrics of one tensor on two stages, accumulated over frames. one_sided, both_sided: number of elements that are
+    not finite on one side, or on both."""
 
     elements: int = 0
     one_sided: int = 0
@@ -129,8 +129,8 @@ class Distance:
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
     def judged(self, step: OutputStep | None) -> Judged:
-        """Returns what judges the tensor. step: the step of b's scale, or None if it has none or the gate is not between
-        float and quantized."""
+        """Returns what judges the tensor. step: the step of b's scale, or None if it has none or the gate is not
+        between float and quantized."""
         return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
 
     def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
@@ -191,8 +191,8 @@ class OutputComparison:
                 self.wrong = self.wrong or f"{name}: {error}"
 
     def rung(self) -> Rung:
-        """Returns the rung with its verdict. An output that is missing, has another shape or is not finite never passes,
-        and quiet outputs alone do not pass either."""
+        """Returns the rung with its verdict. An output that is missing, has another shape or is not finite never
+        passes, and quiet outputs alone do not pass either."""
         rows = [d.row(n, self.gate, self._step(n)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         kind = why = ""

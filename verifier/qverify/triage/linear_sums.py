@@ -54,7 +54,8 @@ class Linear:
     axis: int
 
     def output(self, acc: Array | None = None, rq: Array | None = None, rounding: str = "") -> Array:
-        """Returns the output requantized from another accumulator, with other parameters or in another rounding mode."""
+        """Returns the output requantized from another accumulator, with other parameters or in another rounding
+        mode."""
         return requantize(
             self.acc if acc is None else acc,
             self.rq if rq is None else rq,
@@ -112,8 +113,8 @@ def _linear(case: Case) -> Linear | None:
 
 
 def accumulator(case: Case, change: Change | None = None) -> Array:
-    """Returns the int64 accumulator before requantization, by running the node with multiplier 1, shift 0, no zero point
-    and no limits."""
+    """Returns the int64 accumulator before requantization, by running the node with multiplier 1, shift 0, no zero
+    point and no limits."""
     change, node = change or Change(), case.last
     node = change.nodes.get(node.name, node)
     identity = np.array([[1], [0]], np.int32)

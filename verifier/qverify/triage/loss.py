@@ -28,8 +28,8 @@ Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 
 @dataclass(slots=True)
 class _PairTotals:
-    """Totals of one pair over the frames. low, high: smallest and largest float value. outside: number of elements beyond
-    the quantized range."""
+    """Totals of one pair over the frames. low, high: smallest and largest float value. outside: number of elements
+    beyond the quantized range."""
 
     distance: Distance = field(default_factory=Distance)
     low: float = math.inf
@@ -46,8 +46,8 @@ class Losses:
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
-        """Adds one frame. values: name and value of the float model's tensors, one by one. A tensor that is missing on the
-        quantized side is not counted."""
+        """Adds one frame. values: name and value of the float model's tensors, one by one. A tensor that is missing on
+        the quantized side is not counted."""
         for name, value in values:
             quantized_value = quantized.get(self._pair[name].quantized)
             if quantized_value is None or not value.size:

@@ -60,8 +60,8 @@ def _try_on_others(
     others: Iterable[Case],
     deadline: float,
 ) -> tuple[dict[str, dict[Kind, _Tally]], bool]:
-    """Returns how the confirmed causes fit nodes that are not blamed, by output and kind of cause, and whether there was
-    time for all of these nodes."""
+    """Returns how the confirmed causes fit nodes that are not blamed, by output and kind of cause, and whether there
+    was time for all of these nodes."""
     tallies = dict[str, dict[Kind, _Tally]]()
     for case in others:
         for name, search in searches.items():
@@ -75,8 +75,8 @@ def _try_on_others(
 
 
 def _judge_by_others(case: Case, explanation: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:
-    """Keeps only the causes that no healthy node contradicts, if there are any, and adds to the scope how the cause fits
-    these nodes."""
+    """Keeps only the causes that no healthy node contradicts, if there are any, and adds to the scope how the cause
+    fits these nodes."""
     uncontradicted = {kind for kind, tally in by_kind.items() if tally.fit and not tally.contradict}
     explanation.exact[0] = _keep(case, explanation.exact[0], uncontradicted, describe_kind)
     tally = by_kind.get(describe_kind(case, explanation.exact[0][0]), _Tally())
@@ -120,8 +120,8 @@ def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplana
 
 
 def _coordinate_rules(explanation: FaultExplanation) -> set[str]:
-    """Returns the coordinate rules of a nearest resize among the causes. No input can distinguish rules that read the same
-    elements at this node's size."""
+    """Returns the coordinate rules of a nearest resize among the causes. No input can distinguish rules that read the
+    same elements at this node's size."""
     return {cause.said for cause in explanation.exact[0] if cause.family in FAMILIES_OF_COORDINATES}
 
 
@@ -159,8 +159,8 @@ def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
 
 @dataclass(slots=True)
 class _Tally:
-    """How a cause fits the healthy nodes. fit: nodes for which it predicts the board's output. contradict: nodes for which
-    it predicts another output."""
+    """How a cause fits the healthy nodes. fit: nodes for which it predicts the board's output. contradict: nodes for
+    which it predicts another output."""
 
     fit: list[str] = field(default_factory=list)
     contradict: list[str] = field(default_factory=list)

@@ -26,9 +26,9 @@ class Recomputed:
 
 
 def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
-    """Returns whether the fault fails in one row of the output: at an element that is not healthy on the board, it gives
-    another byte than recorded. Such a fault explains neither the whole output nor, confined to a part, every differing
-    element. False if one row cannot be computed alone."""
+    """Returns whether the fault fails in one row of the output: at an element that is not healthy on the board, it
+    gives another byte than recorded. Such a fault explains neither the whole output nor, confined to a part, every
+    differing element. False if one row cannot be computed alone."""
     if not isinstance(make, Recomputed) or (row := case.compute_once("chosen row", lambda: _choose_row(case))) is None:
         return False
     try:
@@ -42,8 +42,8 @@ def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the output in all channels. at: its index. recorded: its elements as unsigned integers. differing: mask of
-    those that are not healthy."""
+    """A row of the output in all channels. at: its index. recorded: its elements as unsigned integers. differing: mask
+    of those that are not healthy."""
 
     at: int
     recorded: Array

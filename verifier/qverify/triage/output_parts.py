@@ -70,8 +70,8 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
 
 
 def _compute_in_part(case: Case, variant: FaultVariant, part: OutputPart) -> Array:
-    """Returns the output with the fault in this part only. The whole output of the last fault is cached, because several
-    of its parts are computed in a row."""
+    """Returns the output with the fault in this part only. The whole output of the last fault is cached, because
+    several of its parts are computed in a row."""
     cached: tuple[FaultVariant, Array] | None = case.cache.get("output of parts")
     if cached is None or cached[0] is not variant:
         cached = case.cache["output of parts"] = (variant, variant.make(case))
@@ -127,8 +127,8 @@ def _contains(case: Case, parts: list[OutputPart], places: Array) -> Array:
 
 
 def _masks(case: Case, parts: list[OutputPart]) -> tuple[dict[int, tuple[list[int], Array]], dict[int, Array]]:
-    """Returns two dicts: by axis, the numbers of the parts that depend only on the index along it, with their masks as rows
-    of a table; and by number of the part, the masks of all other parts."""
+    """Returns two dicts: by axis, the numbers of the parts that depend only on the index along it, with their masks as
+    rows of a table; and by number of the part, the masks of all other parts."""
     masks = {row: np.asarray(part.mask(case)) for row, part in enumerate(parts)}
     along, shape = dict[int, tuple[list[int], Array]](), case.spec.shape
     for axis, size in enumerate(shape):
@@ -203,8 +203,8 @@ def _axis_parts(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPa
 
 
 def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
-    """Yields the tail beyond whole vectors of so many lanes, everything but the tail, and single lanes. i: the indices along
-    the axis."""
+    """Yields the tail beyond whole vectors of so many lanes, everything but the tail, and single lanes. i: the indices
+    along the axis."""
     if (tail := size % lanes) > 1:  # a tail of one is the last index, which is a part of its own
         beyond = f"(beyond whole groups of {lanes})"
         yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)

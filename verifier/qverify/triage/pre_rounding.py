@@ -19,8 +19,8 @@ WIDE_DTYPE = "int64"
 
 @dataclass(frozen=True, slots=True)
 class PreRounding:
-    """The output before rounding. steps: float64, in output LSB with a resolution of 1/4096, before the zero point is added
-    and the value is clipped. low, high: limits of the clip."""
+    """The output before rounding. steps: float64, in output LSB with a resolution of 1/4096, before the zero point is
+    added and the value is clipped. low, high: limits of the clip."""
 
     steps: Array
     zero_point: int
@@ -29,7 +29,8 @@ class PreRounding:
 
 
 def pre_rounding(case: Case) -> PreRounding | None:
-    """Returns the output before rounding, or None if the op rounds nothing or its output is not quantized per tensor."""
+    """Returns the output before rounding, or None if the op rounds nothing or its output is not quantized per
+    tensor."""
     return case.compute_once("unrounded", lambda: _pre_rounding(case))
 
 
@@ -67,8 +68,8 @@ def _finer(case: Case) -> Change | None:
 
 
 def add_ratios(case: Case) -> Array:
-    """Returns float64 [2]: the scales of an addition's operands divided by that of the output; the second is negative for
-    a subtraction."""
+    """Returns float64 [2]: the scales of an addition's operands divided by that of the output; the second is negative
+    for a subtraction."""
     node, graph = case.last, case.graph
     rq = graph.constants[node.inputs[2] or ""]
     ratios = [np.float64(graph.spec(n or "").scale[0]) / np.float64(case.spec.scale[0]) for n in node.inputs[:2]]

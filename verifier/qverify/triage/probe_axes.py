@@ -1,5 +1,5 @@
-"""Rules by op: which dims of a unit's tensors have the same size, which are fixed, and which follow from others. They are
-needed to run the same op in another shape."""
+"""Rules by op: which dims of a unit's tensors have the same size, which are fixed, and which follow from others. They
+are needed to run the same op in another shape."""
 
 from __future__ import annotations
 
@@ -229,8 +229,8 @@ def _row_axes(shape: tuple[int, ...], outer: int, depth: int) -> tuple[int, int]
 
 
 def scales_for(node: Node, old: Graph, sizes: Sizes) -> tuple[str, float]:
-    """Returns the name of a mean's scale constant and the factor by which the new number of elements changes it; the name
-    is "" if there is none."""
+    """Returns the name of a mean's scale constant and the factor by which the new number of elements changes it; the
+    name is "" if there is none."""
     x = node.inputs[0] or ""
     if node.op not in ("global_average_pool", "reduce_mean") or len(node.inputs) < 2 or node.inputs[1] is None:
         return "", 1.0

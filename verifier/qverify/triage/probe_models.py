@@ -51,8 +51,8 @@ class ProbeModel:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the shape of a probe is chosen. chosen: returns whether a class of axes gets another size. turn: which size it
-    gets. kernel: whether the probe has another kernel and padding."""
+    """How the shape of a probe is chosen. chosen: returns whether a class of axes gets another size. turn: which size
+    it gets. kernel: whether the probe has another kernel and padding."""
 
     alike: bool
     chosen: Callable[[Axes, Key, Key], bool]  # of all axes, a class of axes, and the class of the output's last axis
@@ -268,8 +268,8 @@ def _count_outputs(size: int, words: dict[str, int], changed: dict[str, int], ax
 
 
 def _other_indices(graph: Graph, node: Node, case: Case, turn: int) -> dict[str, Array]:
-    """Returns a gather's indices moved by some places, because the same indices would read the same elements in every shape;
-    {} for another op."""
+    """Returns a gather's indices moved by some places, because the same indices would read the same elements in every
+    shape; {} for another op."""
     if node.op != "gather":
         return {}
     source, name = graph.spec(node.inputs[0] or "").shape, node.inputs[1] or ""

@@ -56,8 +56,8 @@ def reciprocal_trick(x: Array, magic: int, steps: int, dtype: type = np.float32)
 
 
 def by_table(x: Array, entries: int, power: float, place: str) -> Array:
-    """Returns x**power, in which the mantissa of x (1..2, for a root 1..4) is looked up in a table: the entry for the start
-    or the middle of its interval, or interpolated between entries."""
+    """Returns x**power, in which the mantissa of x (1..2, for a root 1..4) is looked up in a table: the entry for the
+    start or the middle of its interval, or interpolated between entries."""
     mantissa, exponent = np.frexp(np.abs(np.asarray(x, np.float64)))
     mantissa, exponent = mantissa * 2, exponent - 1
     span = 1.0

@@ -36,8 +36,8 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Corners:
-    """The four samples of every output (top left, top right, bottom left, bottom right) as float32 [planes, rows, columns],
-    in real values or steps, and the samples along both axes."""
+    """The four samples of every output (top left, top right, bottom left, bottom right) as float32 [planes, rows,
+    columns], in real values or steps, and the samples along both axes."""
 
     values: tuple[Array, Array, Array, Array]
     rows: Samples
@@ -128,7 +128,8 @@ def four_weights(rows: Samples, columns: Samples) -> list[Array]:
 
 
 def by_weights(of: Corners, rounded: Callable[[Array], Array] | None = None) -> Array:
-    """Returns the sum of the four samples times their weights, added in the kernel's order. rounded: rounds the weights."""
+    """Returns the sum of the four samples times their weights, added in the kernel's order. rounded: rounds the
+    weights."""
     weights = four_weights(of.rows, of.columns)
     if rounded is not None:
         weights = [rounded(w).astype(np.float32) for w in weights]
@@ -162,8 +163,8 @@ def by_axes(
 
 
 def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[Array], Array] | None = None) -> Array:
-    """Returns the flat output from real values or, if stepwise, from the input's steps. rounded: replaces the rounding to
-    nearest, ties to even."""
+    """Returns the flat output from real values or, if stepwise, from the input's steps. rounded: replaces the rounding
+    to nearest, ties to even."""
     y, x = case.spec, case.graph.spec(case.last.inputs[0] or "")
     if y.dtype == "float32":
         return value.reshape(-1).astype(np.float32)
@@ -182,8 +183,8 @@ def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[
 
 
 def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
-    """Returns whether flat(resize, plane) gives the recorded bytes of the elements that differ in one plane, that of the
-    middle one of these elements."""
+    """Returns whether flat(resize, plane) gives the recorded bytes of the elements that differ in one plane, that of
+    the middle one of these elements."""
     inner = bilinear(case)
     assert inner is not None
     size = case.spec.shape[-1] * case.spec.shape[-2]

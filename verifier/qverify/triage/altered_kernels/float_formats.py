@@ -109,8 +109,8 @@ def decimals(values: Array, count: int) -> Array:
 
 
 def of_largest(values: Array, most: float, rule: Callable[[Array], Array]) -> Array:
-    """Returns the values as multiples of their largest absolute value divided by `most`, as some kernels store a tensor's
-    parameters."""
+    """Returns the values as multiples of their largest absolute value divided by `most`, as some kernels store a
+    tensor's parameters."""
     step = float(np.abs(values).max(initial=0.0)) / most
     return np.asarray(rule(values / step) * step if step else values)
 

@@ -1,5 +1,5 @@
-"""Finds which taps of a dense convolution a kernel gathers pixel by pixel, and which as whole runs of pixels of one output
-row."""
+"""Finds which taps of a dense convolution a kernel gathers pixel by pixel, and which as whole runs of pixels of one
+output row."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PANELS = (16, 8, 32, 64, 0)  # numbers of pixels that are gathered together, whe
 
 
 def one_by_one(case: Case, places: Array, panel: int) -> Array:
-    """Returns whether the run of pixels with each of these output elements is gathered pixel by pixel, because it crosses
-    the left or right border at the tap or is not consecutive in the input: bool [S, 1, 1, kernel columns]."""
+    """Returns whether the run of pixels with each of these output elements is gathered pixel by pixel, because it
+    crosses the left or right border at the tap or is not consecutive in the input: bool [S, 1, 1, kernel columns]."""
     words, shape, x = words_of(case), case.spec.shape, case.graph.spec(case.last.inputs[0] or "").shape
     columns, pixels, width = shape[-1], int(np.prod(shape[2:])), x[-1]
     taps = words["kernel_w"]
@@ -38,7 +38,8 @@ def one_by_one(case: Case, places: Array, panel: int) -> Array:
 
 
 def runs(case: Case) -> dict[int, list[str]]:
-    """Returns the lengths of runs that differ at this node, each with the texts of all lengths that are equivalent to it."""
+    """Returns the lengths of runs that differ at this node, each with the texts of all lengths that are equivalent to
+    it."""
     places = np.arange(int(np.prod(case.spec.shape[2:])))
     panels: dict[bytes, int] = {}  # the first one, by its mask
     words: dict[int, list[str]] = {}

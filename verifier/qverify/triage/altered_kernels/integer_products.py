@@ -1,4 +1,5 @@
-"""Products of 8-bit numbers with zero points, of which a fault can change the corrections, operands and accumulators."""
+"""Products of 8-bit numbers with zero points, of which a fault can change the corrections, operands and
+accumulators."""
 
 from __future__ import annotations
 
@@ -132,8 +133,8 @@ def laned(products: Array, change: Change, lanes: int) -> Array:
 
 
 def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields pairs of a text and a function that sums products [depth, ...] to int64 and saturates, wraps or rounds on the
-    way."""
+    """Yields pairs of a text and a function that sums products [depth, ...] to int64 and saturates, wraps or rounds on
+    the way."""
     for size in (2, 4, 8, 16, 32):
         for said, change in (("saturate at int16", saturated(16)), ("wrap to int16", wrapped(16))):
             yield f"the sums of {size} products each {said}", partial(grouped, change=change, size=size)

@@ -1,5 +1,5 @@
-"""Functions that keep intermediate results in fewer bits, and rules that round them to whole numbers. Results in a format
-are float32, those with a number of bits float64."""
+"""Functions that keep intermediate results in fewer bits, and rules that round them to whole numbers. Results in a
+format are float32, those with a number of bits float64."""
 
 from __future__ import annotations
 

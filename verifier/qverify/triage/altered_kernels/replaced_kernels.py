@@ -36,8 +36,8 @@ def _healthy_values(case: Case) -> dict[str, Array]:
 
 
 def with_kernels(case: Case, kernels: Mapping[str, Kernel]) -> Array:
-    """Returns the output computed with these kernels by op. A kernel returns its output (or a tuple of all its outputs) as
-    exact values in any shape."""
+    """Returns the output computed with these kernels by op. A kernel returns its output (or a tuple of all its outputs)
+    as exact values in any shape."""
     return _compute_values(case, kernels)[case.output]
 
 

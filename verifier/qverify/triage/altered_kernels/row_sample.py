@@ -30,8 +30,8 @@ def row_sample(case: Case) -> Case | None:
 
 
 def fitting_rows(case: Case, variants: Iterable[FaultVariant]) -> Iterator[FaultVariant]:
-    """Yields the variants that give the recorded bytes of the differing elements in a few rows. Each variant must compute a
-    row from this row alone."""
+    """Yields the variants that give the recorded bytes of the differing elements in a few rows. Each variant must
+    compute a row from this row alone."""
     sample = row_sample(case)
     for variant in variants:
         if sample is None:

@@ -1,5 +1,5 @@
-"""Sums of rows as faulty kernels compute them: with parts left out or counted twice, in narrow accumulators, or in other
-orders."""
+"""Sums of rows as faulty kernels compute them: with parts left out or counted twice, in narrow accumulators, or in
+other orders."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _masks(depth: int) -> Iterator[tuple[str, Array]]:
 
 
 def narrow_sums(depth: int, wider: bool = True) -> Iterator[RowSum]:
-    """Yields sums of all elements in narrower accumulators and in other orders. wider: whether the healthy sum is computed
-    in float64, so that a sum in float32 is a fault, too."""
+    """Yields sums of all elements in narrower accumulators and in other orders. wider: whether the healthy sum is
+    computed in float64, so that a sum in float32 is a fault, too."""
     size = float
     if wider:
         yield RowSum("in float32", lambda v: whole(v.astype(np.float32)).astype(np.float64), size, 5.0)

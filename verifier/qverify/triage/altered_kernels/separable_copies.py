@@ -25,7 +25,8 @@ OUTSIDE = -(2**40)  # a place that reads the fill value, whatever the places on 
 
 @dataclass(frozen=True, slots=True)
 class SeparableCopy:
-    """A copy: element (i0, i1, ...) of the output is element stride0*places0[i0] + stride1*places1[i1] + ... of the input.
+    """A copy: element (i0, i1, ...) of the output is element stride0*places0[i0] + stride1*places1[i1] + ... of the
+    input.
 
     Attributes:
         names: names of the axes in texts.
@@ -129,8 +130,8 @@ def fill_of(case: Case) -> Any:
 def copy_variant(
     case: Case, said: str, change: Change, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
 ) -> list[FaultVariant]:
-    """Returns the fault of a changed copy as a list of one, or [] if it does not give the recorded bytes of elements that
-    differ.
+    """Returns the fault of a changed copy as a list of one, or [] if it does not give the recorded bytes of elements
+    that differ.
 
     Args:
         change: returns the changed copy.

@@ -53,8 +53,8 @@ def quotient(e: Array, total: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class FloatSoftmax:
-    """A kernel for softmax_float nodes. largest_at and total_at are the rows whose maximum and sum are used for each row;
-    None for the row itself."""
+    """A kernel for softmax_float nodes. largest_at and total_at are the rows whose maximum and sum are used for each
+    row; None for the row itself."""
 
     largest: Callable[[Array], Array] = largest
     exponential: Callable[[Array], Array] = exp64

@@ -19,8 +19,8 @@ SAMPLE_SIZE = 48  # differing elements of a channel, and others
 
 
 def find_multiples(case: Case, sums: Linear, step: Array, candidates: Array) -> list[int]:
-    """Returns at most four of the candidates k for which acc + k * step gives the recorded elements, as far as a sample of
-    them shows. step: in the shape of acc."""
+    """Returns at most four of the candidates k for which acc + k * step gives the recorded elements, as far as a sample
+    of them shows. step: in the shape of acc."""
     places = _usable_elements(case, sums, step)
     if not places.size:
         return []
@@ -47,8 +47,8 @@ def _gives_recorded(case: Case, sums: Linear, step: Array, candidates: Array, pl
 
 
 def at_elements(sums: Linear, places: Array) -> Linear:
-    """Returns the accumulator's elements at these flat indices as a row, each with the parameters of its channel, except
-    for `real`."""
+    """Returns the accumulator's elements at these flat indices as a row, each with the parameters of its channel,
+    except for `real`."""
     channel = np.unravel_index(places, sums.acc.shape)[sums.axis]
     rq = sums.rq if sums.rq.shape[-1] == 1 else sums.rq[..., channel]
     return replace(sums, acc=sums.acc.reshape(-1)[places], rq=rq, axis=0)
@@ -81,7 +81,8 @@ def _sample_of_channel(case: Case, channel: int) -> Array:
 
 
 def _taps(case: Case, w: Array, channel: int) -> Array:
-    """Returns the input elements by which each weight of the channel is multiplied: [K, elements of _sample_of_channel]."""
+    """Returns the input elements by which each weight of the channel is multiplied: [K, elements of
+    _sample_of_channel]."""
     places = _sample_of_channel(case, channel)
     where = np.unravel_index(places, case.recorded.shape)
     node, k = case.last, int(np.prod(w.shape[1:]))

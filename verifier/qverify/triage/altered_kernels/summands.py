@@ -187,8 +187,8 @@ def _gathered(
 
 
 def _stretched(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
-    """Returns the rows [S, kh] and columns [S, kw] of the stretched input that output rows i and columns j read, and the
-    mask [S, 1, kh, kw] of those that are not gaps."""
+    """Returns the rows [S, kh] and columns [S, kw] of the stretched input that output rows i and columns j read, and
+    the mask [S, 1, kh, kw] of those that are not gaps."""
     words, shape = ops.words(case.last), case.graph.spec(case.last.inputs[1] or "").shape
     rows = i[:, None] + words["pad_top"] - np.arange(shape[2]) * words["dilation_h"]
     columns = j[:, None] + words["pad_left"] - np.arange(shape[3]) * words["dilation_w"]

@@ -1,5 +1,5 @@
-"""Output elements of a linear op or average pool with everything from which they are computed, and a fast way to find the
-faults that fit them."""
+"""Output elements of a linear op or average pool with everything from which they are computed, and a fast way to find
+the faults that fit them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ BIASED = ("conv", "conv_transpose", "fully_connected")
 
 
 def clipped(values: Array, low: int, high: int) -> Array:
-    """Returns the values limited to low..high. For a few elements, at which thousands of faults are tried, np.clip takes
-    several times as long."""
+    """Returns the values limited to low..high. For a few elements, at which thousands of faults are tried, np.clip
+    takes several times as long."""
     return np.asarray(np.minimum(np.maximum(values, low), high))
 
 
@@ -74,8 +74,8 @@ class SummedElements:
         return int(self.case.spec.shape[self.sums.axis])
 
     def scale_of(self, channel: Array) -> Array:
-        """Returns the output steps per unit of the sum for these channels, in the stored float type, or in float64 in an
-        integer rounding mode."""
+        """Returns the output steps per unit of the sum for these channels, in the stored float type, or in float64 in
+        an integer rounding mode."""
         values = self.sums.rq if self.sums.rq.dtype.kind == "f" else self.sums.real
         return values[channel if len(values) > 1 else 0 * channel]
 
@@ -110,8 +110,8 @@ class SummedElements:
         return self.finished(rule(steps))
 
     def requantized(self, acc: Array, channel: Array | None = None) -> Array:
-        """Returns the output requantized from another sum, or with another channel's scale, in the same way as the model.
-        acc: [S], or several sums of each element [..., S]."""
+        """Returns the output requantized from another sum, or with another channel's scale, in the same way as the
+        model. acc: [S], or several sums of each element [..., S]."""
         channel, sums = self.channel if channel is None else channel, self.sums
         if sums.rq.dtype.kind == "f":
             return self.rounded(self.steps(acc, self.scale_of(channel)))
@@ -121,7 +121,8 @@ class SummedElements:
         )
 
     def added(self, products: Array) -> Array:
-        """Returns the output computed from other products, which have up to four axes; the bias is added to their sum."""
+        """Returns the output computed from other products, which have up to four axes; the bias is added to their
+        sum."""
         return self.requantized(products.reshape(len(products), -1).sum(1) + self.bias)
 
 
@@ -232,8 +233,8 @@ SUMS_BITS = 4.0  # of choosing a fault of a sum; such faults are tried on a samp
 def fitting(
     case: Case, ways: Iterable[tuple[str, Way]], in_parts: bool = False, bits: float | Callable[[str], float] = prior
 ) -> Iterator[FaultVariant]:
-    """Yields the faults that give the recorded bytes at some of the differing elements. Of those that spoil other elements,
-    which may be confined to a part of the output, only a few are yielded.
+    """Yields the faults that give the recorded bytes at some of the differing elements. Of those that spoil other
+    elements, which may be confined to a part of the output, only a few are yielded.
 
     Args:
         ways: pairs of a text and a function that computes elements with the fault.
@@ -249,8 +250,8 @@ def fitting_alike(
     in_parts: bool = False,
     bits: float | Callable[[str], float] = prior,
 ) -> Iterator[FaultVariant]:
-    """Yields the same as fitting, for functions that have several texts each: faults that are the same at this node, the
-    most likely one first."""
+    """Yields the same as fitting, for functions that have several texts each: faults that are the same at this node,
+    the most likely one first."""
     few = sample(case)
     if few is None or not len(few.places):
         return

@@ -1,4 +1,5 @@
-"""The accumulator is too narrow: it wraps, or it saturates at the end, at every step, or for the sum of two products."""
+"""The accumulator is too narrow: it wraps, or it saturates at the end, at every step, or for the sum of two
+products."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ def _by_steps(case: Case, order: str, bias_first: bool) -> Array:
 
 
 def _yield_pairwise(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults in which two neighbouring products are added in 16 bits, as byte instructions do, and their sums in 32
-    bits."""
+    """Yields faults in which two neighbouring products are added in 16 bits, as byte instructions do, and their sums in
+    32 bits."""
     read_as = {"": 0, ", the input's zero point still in": case.graph.spec(case.last.inputs[0] or "").zero_point[0]}
     for said, zero in read_as.items():
         if (zero or not said) and 2 * largest_product(case, zero) >= 1 << 15:

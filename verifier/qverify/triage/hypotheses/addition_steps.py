@@ -1,5 +1,5 @@
-"""An addition saturates its sum before the zero point is added, applies a Relu to an operand, has rounded ratios with an
-exact constant, or mixes its scales with those of another addition."""
+"""An addition saturates its sum before the zero point is added, applies a Relu to an operand, has rounded ratios with
+an exact constant, or mixes its scales with those of another addition."""
 
 from __future__ import annotations
 

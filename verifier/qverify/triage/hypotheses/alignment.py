@@ -91,8 +91,8 @@ def _overlapping(rows: Array, stride: int, fill: int) -> Array:
 
 
 def skipped(values: Array, run: int, stride: int, fill: int) -> Array:
-    """Returns the elements as they are read if rows are written densely, but read every `stride` elements; elements beyond
-    the end are `fill`."""
+    """Returns the elements as they are read if rows are written densely, but read every `stride` elements; elements
+    beyond the end are `fill`."""
     rows = values.size // run
     positions = (np.arange(rows)[:, None] * stride + np.arange(run)).reshape(-1)
     flat = values.reshape(-1)

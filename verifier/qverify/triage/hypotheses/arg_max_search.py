@@ -1,5 +1,5 @@
-"""arg_max searches in another way: among other elements, by other bits of them, with another rule for ties, or it counts
-the index in another way."""
+"""arg_max searches in another way: among other elements, by other bits of them, with another rule for ties, or it
+counts the index in another way."""
 
 from __future__ import annotations
 

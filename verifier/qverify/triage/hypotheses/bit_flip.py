@@ -1,4 +1,5 @@
-"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry, or a few bits at several elements."""
+"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry, or a few bits at several
+elements."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def _yield_few_flips(case: Case) -> Iterator[FaultVariant]:
 
 
 def _bits_as_steps(case: Case) -> float:
-    """Returns the bits needed to describe the same differences as steps up to the largest one. If so many elements differ
-    that arithmetic is likely, MARGIN_BITS is subtracted: flips must then explain that much more."""
+    """Returns the bits needed to describe the same differences as steps up to the largest one. If so many elements
+    differ that arithmetic is likely, MARGIN_BITS is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
     healthy, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))

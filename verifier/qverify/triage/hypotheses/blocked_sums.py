@@ -1,5 +1,5 @@
-"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): it is kept in a short
-float, loses its low bits, or saturates."""
+"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): it is kept in a
+short float, loses its low bits, or saturates."""
 
 from __future__ import annotations
 

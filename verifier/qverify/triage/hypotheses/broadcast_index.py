@@ -1,4 +1,5 @@
-"""A product of two tensors reads the smaller operand at the wrong place: not repeated, or repeated along another axis."""
+"""A product of two tensors reads the smaller operand at the wrong place: not repeated, or repeated along another
+axis."""
 
 from __future__ import annotations
 

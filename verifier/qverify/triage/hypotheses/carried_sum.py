@@ -1,5 +1,5 @@
-"""The accumulator is not cleared between outputs: it starts from the sum of the output before, or goes on adding along an
-axis."""
+"""The accumulator is not cleared between outputs: it starts from the sum of the output before, or goes on adding along
+an axis."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Batch norm and normalize use another channel's parameters, apply them in another order or by another formula, or round
-them to a narrower format."""
+"""Batch norm and normalize use another channel's parameters, apply them in another order or by another formula, or
+round them to a narrower format."""
 
 from __future__ import annotations
 

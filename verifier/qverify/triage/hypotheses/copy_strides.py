@@ -97,8 +97,8 @@ def _changed(copy: SeparableCopy, case: Case, strides: dict[int, int]) -> Separa
 
 
 def _not_reset(copy: SeparableCopy, case: Case, axes: list[int], left: int) -> SeparableCopy:
-    """Returns the copy in which the address is not reset completely when an outer index advances: of the steps that these
-    axes added, `left` remain, or all if it is 0."""
+    """Returns the copy in which the address is not reset completely when an outer index advances: of the steps that
+    these axes added, `left` remain, or all if it is 0."""
     strides, places = list(copy.strides), list(copy.places)
     more = [0] * len(strides)
     for axis in axes:

@@ -1,5 +1,5 @@
-"""A copy (gather, slice, split, pad, transpose, depth_to_space, resize_nearest) moves its rows in whole words: rounded up,
-so that a row runs into its neighbour, or rounded down, so that the end of a row is not copied."""
+"""A copy (gather, slice, split, pad, transpose, depth_to_space, resize_nearest) moves its rows in whole words: rounded
+up, so that a row runs into its neighbour, or rounded down, so that the end of a row is not copied."""
 
 from __future__ import annotations
 

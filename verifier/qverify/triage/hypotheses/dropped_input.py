@@ -95,8 +95,8 @@ def _channels(case: Case, place: MemorySource) -> list[int]:
 
 
 def _explaining(case: Case, sums: Linear, output: int, place: MemorySource) -> list[int]:
-    """Returns the channels that, if they are left out or replaced by a neighbour, give the recorded elements of this output
-    channel."""
+    """Returns the channels that, if they are left out or replaced by a neighbour, give the recorded elements of this
+    output channel."""
     contributions = _by_channel(case, output, place, case.inputs[place.name])
     zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
     x = case.inputs[place.name]
@@ -111,8 +111,8 @@ def _explaining(case: Case, sums: Linear, output: int, place: MemorySource) -> l
 
 
 def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
-    """Returns the contributions of each input channel to the sums of one output channel, [N, I, H, W], computed with one
-    group per channel."""
+    """Returns the contributions of each input channel to the sums of one output channel, [N, I, H, W], computed with
+    one group per channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]

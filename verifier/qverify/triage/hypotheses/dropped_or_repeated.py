@@ -37,8 +37,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """Yields (text, box, bits of the choice). A box is the span of the differing elements on one or more axes and complete
-    on the others."""
+    """Yields (text, box, bits of the choice). A box is the span of the differing elements on one or more axes and
+    complete on the others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]

@@ -1,5 +1,5 @@
-"""Dynamic quantization uses another range of its data (without 0, of one sign, of a part), divides it by another number of
-levels, or rounds scale, zero point or values by other rules."""
+"""Dynamic quantization uses another range of its data (without 0, of one sign, of a part), divides it by another number
+of levels, or rounds scale, zero point or values by other rules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The float maximum or minimum, or another function of two operands, compares or combines its operands by their bits, by
-their absolute values, or in another format."""
+"""The float maximum or minimum, or another function of two operands, compares or combines its operands by their bits,
+by their absolute values, or in another format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A mean, sum or norm of floats (average_pool_float, reduce_float, variadic_float) divides by another number, by a rounded
-reciprocal, computes means of means, or does its steps in another order (the absolute value or the square of the sum) or
-leaves out a root."""
+"""A mean, sum or norm of floats (average_pool_float, reduce_float, variadic_float) divides by another number, by a
+rounded reciprocal, computes means of means, or does its steps in another order (the absolute value or the square of the
+sum) or leaves out a root."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats keeps its inputs, its weights, its products, its addend or its output in fewer
-bits."""
+"""A convolution or matrix product of floats keeps its inputs, its weights, its products, its addend or its output in
+fewer bits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A gather reads other indices: negative ones are clamped or used as absolute values, or indices are shifted, cut to 8 or
-16 bits, read with another element size, or applied to another axis."""
+"""A gather reads other indices: negative ones are clamped or used as absolute values, or indices are shifted, cut to 8
+or 16 bits, read with another element size, or applied to another axis."""
 
 from __future__ import annotations
 

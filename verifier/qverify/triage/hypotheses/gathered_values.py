@@ -1,5 +1,5 @@
-"""A convolution reads its input on two paths (whole runs of pixels, or pixel by pixel at borders or with a stride), and one
-path changes the values: their sign, their width or their zero point."""
+"""A convolution reads its input on two paths (whole runs of pixels, or pixel by pixel at borders or with a stride), and
+one path changes the values: their sign, their width or their zero point."""
 
 from __future__ import annotations
 

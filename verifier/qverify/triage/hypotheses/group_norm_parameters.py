@@ -1,5 +1,5 @@
-"""Group norm uses gamma and beta of another channel (of the first group, of the group's number), or forms its groups from
-other channels."""
+"""Group norm uses gamma and beta of another channel (of the first group, of the group's number), or forms its groups
+from other channels."""
 
 from __future__ import annotations
 

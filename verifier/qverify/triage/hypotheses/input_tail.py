@@ -1,5 +1,5 @@
-"""The end of an input's rows, beyond the last whole burst or vector, is not read: it counts as 0 or zero point, or repeats
-elements read before."""
+"""The end of an input's rows, beyond the last whole burst or vector, is not read: it counts as 0 or zero point, or
+repeats elements read before."""
 
 from __future__ import annotations
 

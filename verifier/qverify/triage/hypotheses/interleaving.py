@@ -43,8 +43,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
-    """Yields (text, number of elements of a run) for the whole tensor, every plane and every row. Channels are covered by
-    the family group-order."""
+    """Yields (text, number of elements of a run) for the whole tensor, every plane and every row. Channels are covered
+    by the family group-order."""
     shape, yielded = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", prod(shape[-1:]))):
         if run not in yielded:

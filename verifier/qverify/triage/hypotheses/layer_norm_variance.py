@@ -1,5 +1,5 @@
-"""Layer norm computes the variance by another formula (in one pass, without subtracting the mean, in a narrow format), or
-uses epsilon in another way (left out, in another place, another value)."""
+"""Layer norm computes the variance by another formula (in one pass, without subtracting the mean, in a narrow format),
+or uses epsilon in another way (left out, in another place, another value)."""
 
 from __future__ import annotations
 
@@ -237,7 +237,8 @@ def _one_pass(
 
 
 def _total_in(rows: Array, lanes: int) -> Array:
-    """Returns the sum of each row in the dtype of the rows, [rows, 1], computed from partial sums that are added in order."""
+    """Returns the sum of each row in the dtype of the rows, [rows, 1], computed from partial sums that are added in
+    order."""
     total = whole(rows[:, ::lanes])
     for k in range(1, min(lanes, rows.shape[1])):
         total = total + whole(rows[:, k::lanes])

@@ -1,5 +1,5 @@
-"""A lookup keeps fewer entries of its table and interpolates between them, keeps them in fewer bits, or passes its input
-through."""
+"""A lookup keeps fewer entries of its table and interpolates between them, keeps them in fewer bits, or passes its
+input through."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A lookup uses another table: not at all, twice, cut to fewer entries, interpolated, one half mirrored, or with entries
-of fewer bits."""
+"""A lookup uses another table: not at all, twice, cut to fewer entries, interpolated, one half mirrored, or with
+entries of fewer bits."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def _requantized(table: Array, x: TensorSpec, y: TensorSpec) -> Array:
 def _interpolated(
     table: Array, x: TensorSpec, y: TensorSpec, k: int, rounded: Callable[[Array], Array], own: bool = False
 ) -> Array:
-    """Returns the table interpolated between kept entries. The last piece ends at the very last entry: as if it were a whole
-    piece away, or, with `own`, at its true distance."""
+    """Returns the table interpolated between kept entries. The last piece ends at the very last entry: as if it were a
+    whole piece away, or, with `own`, at its true distance."""
     index = np.arange(len(table))
     base = index >> k << k
     following = np.minimum(base + (1 << k), len(table) - 1)

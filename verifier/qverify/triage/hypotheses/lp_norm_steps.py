@@ -1,5 +1,5 @@
-"""The normalization of rows to length one sums only a part of a row, sums in another format, uses another norm, divides by
-an approximation, or runs over another axis."""
+"""The normalization of rows to length one sums only a part of a row, sums in another format, uses another norm, divides
+by an approximation, or runs over another axis."""
 
 from __future__ import annotations
 

@@ -106,7 +106,8 @@ def _batches(case: Case) -> Iterator[FaultVariant]:
 
 
 def _batched(case: Case, at: int, index: Array) -> Array:
-    """Returns the output if its batch i uses matrix index[i] of an operand: one product for each matrix that is used."""
+    """Returns the output if its batch i uses matrix index[i] of an operand: one product for each matrix that is
+    used."""
     rows = int(np.prod(case.spec.shape[-2:]))
     output = case.healthy.reshape(-1, rows).copy()
     for used in np.unique(index):

@@ -1,5 +1,5 @@
-"""max_pool compares other elements: padding counts as a value, taps or edges are left out, the maximum starts from another
-value, or the values have another order."""
+"""max_pool compares other elements: padding counts as a value, taps or edges are left out, the maximum starts from
+another value, or the values have another order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
 
 
 def _over(best: Array, axes: int, back: int) -> Array:
-    """Returns the running maximum along the last `axes` axes in row-major order, over all elements or the last `back`."""
+    """Returns the running maximum along the last `axes` axes in row-major order, over all elements or the last
+    `back`."""
     flat = best.reshape(*best.shape[: best.ndim - axes], -1)
     if not back:
         return np.maximum.accumulate(flat, -1).reshape(best.shape)
@@ -93,7 +94,8 @@ def _over(best: Array, axes: int, back: int) -> Array:
 
 
 def _in_tail(best: Array, m: int) -> Array:
-    """Returns the maximum that continues from the last column of the last whole group of m through the columns after it."""
+    """Returns the maximum that continues from the last column of the last whole group of m through the columns after
+    it."""
     base = best.shape[-1] // m * m
     if base in (0, best.shape[-1]):
         return best

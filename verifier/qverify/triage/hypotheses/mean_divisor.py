@@ -1,5 +1,5 @@
-"""A mean is divided by a wrong number of elements, is multiplied by a rounded reciprocal, or is rounded to a whole number
-before it is scaled."""
+"""A mean is divided by a wrong number of elements, is multiplied by a rounded reciprocal, or is rounded to a whole
+number before it is scaled."""
 
 from __future__ import annotations
 

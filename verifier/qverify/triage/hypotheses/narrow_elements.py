@@ -1,5 +1,5 @@
-"""Elements of an input or the output are cut to fewer bits: one byte of two, sign-extended or not, the lowest bits lost,
-floats kept in 16 bits."""
+"""Elements of an input or the output are cut to fewer bits: one byte of two, sign-extended or not, the lowest bits
+lost, floats kept in 16 bits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class _Dropped:
 
 
 def _as(dtype: np.dtype[np.generic], way: Way) -> Way:
-    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and returns the same dtype."""
+    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and returns the same
+    dtype."""
 
     def cut(values: Array) -> Array:
         wide = values if dtype.kind == "f" else values.astype(np.int64)

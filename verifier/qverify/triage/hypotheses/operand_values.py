@@ -30,8 +30,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _unlike(case: Case, variants: Iterator[FaultVariant]) -> Iterator[FaultVariant]:
-    """Yields only the variants with changed constants that differ from those of the variants before. For operands that are
-    not constants, all variants are yielded."""
+    """Yields only the variants with changed constants that differ from those of the variants before. For operands that
+    are not constants, all variants are yielded."""
     name = case.last.inputs[1] or "" if case.last.op not in MEANS else ""
     factors_seen: set[bytes] = set()
     for variant in variants:
@@ -66,7 +66,8 @@ def _changed(e: SummedElements, changes: tuple[Change | None, Change | None]) ->
 
 
 def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
-    """Returns the changes by text with a placeholder for the operand. span: the smallest and the largest stored integer."""
+    """Returns the changes by text with a placeholder for the operand. span: the smallest and the largest stored
+    integer."""
     low, high = span
     ways: dict[str, Change] = {
         "{} skips elements stored as 0 (raw 0 adds nothing)": lambda v, z: np.where(v == 0, 0, v - z),

@@ -1,5 +1,5 @@
-"""A node runs with a table, scales or parameter words of another node of its op: kept from the one before, or cached from
-the first."""
+"""A node runs with a table, scales or parameter words of another node of its op: kept from the one before, or cached
+from the first."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _others(inner: Case) -> Iterator[tuple[float, str, Node]]:
-    """Yields (cost, text, node) for the other nodes of the op, the likely ones first. A node that is both the first one and
-    the one before is yielded with both texts, because at another node these are two nodes."""
+    """Yields (cost, text, node) for the other nodes of the op, the likely ones first. A node that is both the first one
+    and the one before is yielded with both texts, because at another node these are two nodes."""
     nodes = [n for n in inner.graph.nodes if n.op == inner.last.op]
     own_place = next((i for i, n in enumerate(nodes) if n.name == inner.last.name), None)
     if own_place is None or len(nodes) < 2:

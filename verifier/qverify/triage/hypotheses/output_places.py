@@ -1,5 +1,5 @@
-"""The output's rows, columns, channels or batch items are computed correctly, but written or read at wrong places: one is
-repeated for several, blocks are repeated or exchanged, or all are one place too far."""
+"""The output's rows, columns, channels or batch items are computed correctly, but written or read at wrong places: one
+is repeated for several, blocks are repeated or exchanged, or all are one place too far."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The outputs after the last whole vector or tile are those of another place: the first of the rest, the block before, or
-the beginning."""
+"""The outputs after the last whole vector or tile are those of another place: the first of the rest, the block before,
+or the beginning."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ def _raw(case: Case, s: Summands, value: int) -> Array:
 
 
 def _read(case: Case, s: Summands, plane: Array, row: Array, column: Array) -> Array:
-    """Returns the elements at these positions without the zero point; 0 outside of the tensor. A position outside of a row
-    is in a neighbouring row, as in memory."""
+    """Returns the elements at these positions without the zero point; 0 outside of the tensor. A position outside of a
+    row is in a neighbouring row, as in memory."""
     height, width = _size(case)
     x = case.inputs[case.last.inputs[0] or ""].reshape(-1)
     flat = (plane * height + row) * width + column

@@ -66,7 +66,8 @@ def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
 
 
 def _tells(case: Case, count: int, cost: float) -> bool:
-    """Returns whether the copied elements are evidence of the copy, which elements with the same value everywhere are not."""
+    """Returns whether the copied elements are evidence of the copy, which elements with the same value everywhere are
+    not."""
     return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.MIN_COPY_MARGIN_BITS
 
 

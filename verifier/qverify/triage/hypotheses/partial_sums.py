@@ -1,5 +1,5 @@
-"""Partial sums are too narrow: the accumulator saturates or is rounded after every summand, or sums of a few neighbouring
-summands do, in some order of the summands."""
+"""Partial sums are too narrow: the accumulator saturates or is rounded after every summand, or sums of a few
+neighbouring summands do, in some order of the summands."""
 
 from __future__ import annotations
 

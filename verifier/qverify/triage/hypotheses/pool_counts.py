@@ -1,5 +1,5 @@
-"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of the count,
-or scales a mean that was rounded to a whole number."""
+"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of the
+count, or scales a mean that was rounded to a whole number."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def _divided(e: SummedElements, count: int) -> Array:
 
 
 def _counted(e: SummedElements, way: Callable[[Array, Array], Array]) -> Array:
-    """Returns the output with another divisor. way: computes it from the masks of kernel rows [S, kh] and kernel columns
-    [S, kw] that lie inside the input."""
+    """Returns the output with another divisor. way: computes it from the masks of kernel rows [S, kh] and kernel
+    columns [S, kw] that lie inside the input."""
     read = np.broadcast_to(e.summands.read, (len(e.places), *e.summands.read.shape[1:]))[:, 0]
     rows, columns = np.asarray(read.any(2)), np.asarray(read.any(1))
     return _with_divisor(e, np.maximum(way(rows, columns), 1))

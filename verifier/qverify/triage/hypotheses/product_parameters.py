@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; uses alpha or beta
-wrongly; or reads the weights, zero points or input channels of another group."""
+"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; uses alpha or
+beta wrongly; or reads the weights, zero points or input channels of another group."""
 
 from __future__ import annotations
 

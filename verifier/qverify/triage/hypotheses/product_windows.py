@@ -1,5 +1,5 @@
-"""A convolution of floats, a transposed one or one of stored integers has another value than 0 (or the zero point) in its
-padding, on one side or all, or does not read the first or last row or column of its input."""
+"""A convolution of floats, a transposed one or one of stored integers has another value than 0 (or the zero point) in
+its padding, on one side or all, or does not read the first or last row or column of its input."""
 
 from __future__ import annotations
 

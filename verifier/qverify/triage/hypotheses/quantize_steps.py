@@ -139,7 +139,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _title(case: Case) -> str:
-    """Returns the subject of a sentence: "quantize", with the op whose result is quantized if that is part of the unit."""
+    """Returns the subject of a sentence: "quantize", with the op whose result is quantized if that is part of the
+    unit."""
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     return f"quantize (of the result of {before.replace('_', ' ')})" if before else "quantize"

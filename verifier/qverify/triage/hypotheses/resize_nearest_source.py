@@ -1,5 +1,5 @@
-"""resize_nearest reads other rows or columns: its coordinate is rounded in another way, or computed in fixed point, with a
-whole factor, or from another axis' scale or table."""
+"""resize_nearest reads other rows or columns: its coordinate is rounded in another way, or computed in fixed point,
+with a whole factor, or from another axis' scale or table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The exponent of a requantization scale is limited or wraps: the shift of a channel saturates while its multiplier stays."""
+"""The exponent of a requantization scale is limited or wraps: the shift of a channel saturates while its multiplier
+stays."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ def _ways(
 
 
 def _together(texts: list[str]) -> list[str]:
-    """Returns a list with one text that names all of these, which narrow the scales of this node in the same way; [] if there
-    is only one."""
+    """Returns a list with one text that names all of these, which narrow the scales of this node in the same way; [] if
+    there is only one."""
     if len(texts) < 2:
         return []
     others = [t.removeprefix("kept in ") for t in texts if not BITS.fullmatch(t)]

@@ -82,8 +82,8 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
 
 
 def _yield_spec_faults(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or of another
-    input."""
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or of
+    another input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
     specs = [case.graph.spec(n) for n in case.unit.inputs]

@@ -1,4 +1,5 @@
-"""The 8-bit softmax reads its exponentials from a table that is coarser or computed in another way, or at another index."""
+"""The 8-bit softmax reads its exponentials from a table that is coarser or computed in another way, or at another
+index."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Softmax pads its rows and counts the padding, saturates the sum, compares bytes with the other signedness for the maximum,
-computes maximum and sum in one pass, or interpolates its table of exponentials."""
+"""Softmax pads its rows and counts the padding, saturates the sum, compares bytes with the other signedness for the
+maximum, computes maximum and sum in one pass, or interpolates its table of exponentials."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def _from_first(rows: Array, exp: Exponential) -> Array:
 
 
 def _stepped_once(rows: Array, exp: Exponential) -> Array:
-    """Returns the sums that are rescaled by the exponential of the step from the maximum before to the new element, if that
-    maximum is never updated."""
+    """Returns the sums that are rescaled by the exponential of the step from the maximum before to the new element, if
+    that maximum is never updated."""
     largest = np.maximum.accumulate(rows, 1)
     total = exp(rows[:, :1] * 0)
     for i in range(1, rows.shape[1]):

@@ -1,5 +1,5 @@
-"""Softmax adds only a part of a row's exponentials, adds them in another format or order, or uses the maximum or the sum of
-another row or of a part of the row."""
+"""Softmax adds only a part of a row's exponentials, adds them in another format or order, or uses the maximum or the
+sum of another row or of a part of the row."""
 
 from __future__ import annotations
 

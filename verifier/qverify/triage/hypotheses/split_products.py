@@ -1,4 +1,5 @@
-"""Products of 16-bit operands are put together from bytes, and a part of them is lost or its low byte taken as signed."""
+"""Products of 16-bit operands are put together from bytes, and a part of them is lost or its low byte taken as
+signed."""
 
 from __future__ import annotations
 

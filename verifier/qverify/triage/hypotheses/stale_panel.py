@@ -69,8 +69,8 @@ def _all_stale(e: SummedElements, tile: int, rows_only: bool) -> Array:
 
 
 def _earlier(e: SummedElements, tile: int) -> Iterator[tuple[Array, Array, Array]]:
-    """Yields the plane (below 0 if there is none), row and column that every tap read for the same place of earlier tiles,
-    the latest tile first."""
+    """Yields the plane (below 0 if there is none), row and column that every tap read for the same place of earlier
+    tiles, the latest tile first."""
     case, s, words = e.case, e.summands, words_of(e.case)
     shape = case.spec.shape
     rows, columns = (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])

@@ -1,4 +1,5 @@
-"""The sum, its products or the bias lose low bits before they are scaled, or a mean is rounded to a whole number first."""
+"""The sum, its products or the bias lose low bits before they are scaled, or a mean is rounded to a whole number
+first."""
 
 from __future__ import annotations
 

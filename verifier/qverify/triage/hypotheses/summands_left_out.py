@@ -1,5 +1,5 @@
-"""A part of the sum is left out or counted twice: the tail after whole vectors, every second element, or the first or last
-elements."""
+"""A part of the sum is left out or counted twice: the tail after whole vectors, every second element, or the first or
+last elements."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One operand is read wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in every
-second lane."""
+"""One operand is read wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in
+every second lane."""
 
 from __future__ import annotations
 

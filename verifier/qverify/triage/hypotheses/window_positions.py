@@ -45,7 +45,8 @@ def _flat_pixels(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
 
 
 def _run_together(case: Case, pixels: int, step: int) -> Array:
-    """Returns the output at the pixels step * p of the planes, selected from that of the node without stride or padding."""
+    """Returns the output at the pixels step * p of the planes, selected from that of the node without stride or
+    padding."""
     n, _, height, width = case.graph.spec(case.last.inputs[0] or "").shape
     words = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0) | {"stride_h": 1, "stride_w": 1}
     spec = replace(case.spec, shape=(n, case.spec.shape[1], height, width), aligned_shape=())

@@ -1,5 +1,5 @@
-"""A window's padding, stride, dilation or kernel is computed from the wrong words: from those of the other axis or the other
-end, or computed anew."""
+"""A window's padding, stride, dilation or kernel is computed from the wrong words: from those of the other axis or the
+other end, or computed anew."""
 
 from __future__ import annotations
 

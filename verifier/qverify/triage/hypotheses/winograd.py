@@ -1,4 +1,5 @@
-"""A convolution of 3 taps and stride 1 uses Winograd's F(2, 3) with integer transformed weights: their halves are lost."""
+"""A convolution of 3 taps and stride 1 uses Winograd's F(2, 3) with integer transformed weights: their halves are
+lost."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = None) -> FaultVariant:
-    """Returns the variant with a zero point changed by `by`. make: computes the output, if not simply by running the unit
-    with the tensor's changed zero point."""
+    """Returns the variant with a zero point changed by `by`. make: computes the output, if not simply by running the
+    unit with the tensor's changed zero point."""
     zero_point = place.spec.zero_point
     said = (
         f"{zero_point[0] + by} instead of {zero_point[0]}"
@@ -58,8 +58,8 @@ def _shifted(spec: TensorSpec, by: int) -> Change:
 
 
 def _yield_output_faults(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
-    """Yields the zero point changed by the commonest difference of the elements that are not saturated, or of all if there
-    are none."""
+    """Yields the zero point changed by the commonest difference of the elements that are not saturated, or of all if
+    there are none."""
     low, high = limits(case.spec)
     flat = case.recorded.reshape(-1)[case.differing].astype(np.int64)
     away = flat - case.healthy.reshape(-1)[case.differing]
@@ -85,8 +85,8 @@ def _moved(case: Case, place: MemorySource, by: int) -> Array:
 
 
 def _candidates(case: Case, place: MemorySource) -> list[int]:
-    """Returns distances from the tensor's zero point to other values: to all of them if the unit is small, otherwise to the
-    usual ones."""
+    """Returns distances from the tensor's zero point to other values: to all of them if the unit is small, otherwise to
+    the usual ones."""
     low, high = limits(place.spec)
     zero_point = place.spec.zero_point[0]
     every = range(low, high + 1) if case.recorded.size * (high - low + 1) <= MAX_WORK else ()

@@ -15,7 +15,7 @@ from qverify.session.triage.explain_nodes import NodeEvidence, _other_cases, sim
 from qverify.triage import one_row
 from qverify.triage.altered_kernels.summands import reads_padding, summands
 from qverify.triage.altered_kernels.summed_elements import elements, sample
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case, UnitChange
 from qverify.triage.fault_search import complete_partial, search_faults
 from qverify.triage.forensics import explain_fault
 from qverify.triage.one_row import Recomputed, _compute_row, is_contradicted
@@ -37,17 +37,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_row, "MIN_ELEMENTS", 1)
 
 
-def changes(case: Case) -> list[Change]:
+def changes(case: Case) -> list[UnitChange]:
     rng = generator(8)
     other = {"x": rng.integers(-128, 128, case.inputs["x"].shape).astype(np.int8)}
     spec = replace(case.graph.spec("x"), zero_point=(3,))
     weights = {"w": case.graph.constants["w"][::-1].copy()}
     return [
         *(case.change_words(**words) for words in WORDS),
-        Change(inputs=other),
-        Change(constants=weights),
-        Change(specs={"x": spec}),
-        Change(inputs=other, constants=weights, specs={"x": spec}),
+        UnitChange(inputs=other),
+        UnitChange(constants=weights),
+        UnitChange(specs={"x": spec}),
+        UnitChange(inputs=other, constants=weights, specs={"x": spec}),
     ]
 
 
@@ -81,7 +81,7 @@ def test_only_what_fails_where_the_board_is_wrong_is_contradicted() -> None:
     recorded[0, :, 4:] = c.out(c.acc(zero=3, pad=3))[0, :, 4:]  # in a part of the rows
     case = case_of(c, recorded)
     true, other, none = (
-        Recomputed(lambda case, z=zero: Change(specs={"x": replace(case.graph.spec("x"), zero_point=(z,))}))
+        Recomputed(lambda case, z=zero: UnitChange(specs={"x": replace(case.graph.spec("x"), zero_point=(z,))}))
         for zero in (3, 4, -7)
     )
     assert not is_contradicted(case, true)
@@ -90,7 +90,7 @@ def test_only_what_fails_where_the_board_is_wrong_is_contradicted() -> None:
     assert not is_contradicted(
         case, Recomputed(lambda case: case.change_words(stride_h=0))
     )  # it is left to the whole output
-    assert not is_contradicted(case, Recomputed(lambda case: Change(inputs={"x": case.inputs["x"][0]})))
+    assert not is_contradicted(case, Recomputed(lambda case: UnitChange(inputs={"x": case.inputs["x"][0]})))
 
 
 @pytest.mark.parametrize("known", [True, False])

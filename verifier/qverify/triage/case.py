@@ -27,7 +27,7 @@ def find_nothing(_: str) -> Array | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class UnitChange:
     """Changes with which a unit is computed again.
 
     Attributes:
@@ -89,7 +89,7 @@ class Case:
     @property
     def healthy(self) -> Array:
         """The output of a board without a fault: what the simulator computes from the same inputs."""
-        return self.compute_once("healthy", lambda: self.recompute(Change()))
+        return self.compute_once("healthy", lambda: self.recompute(UnitChange()))
 
     @property
     def differing(self) -> Array:
@@ -117,7 +117,7 @@ class Case:
         """The number of faults that count_tried has counted."""
         return int(self.cache.get("tried", 0))
 
-    def recompute(self, change: Change) -> Array:
+    def recompute(self, change: UnitChange) -> Array:
         """Returns the output with this change. Raises the op's own exceptions for words or shapes that do not fit
         it."""
         graph = self.graph
@@ -137,10 +137,10 @@ class Case:
             values |= ops.simulate_node(graph, node, values, state)
         return values[self.output]
 
-    def change_words(self, **changed: int) -> Change:
+    def change_words(self, **changed: int) -> UnitChange:
         """Returns the change that replaces these parameter words of the last node."""
         words = {**ops.words(self.last), **changed}
-        return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
+        return UnitChange(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
 
     def on_inputs(self, inputs: Mapping[str, Array]) -> Case:
         """Returns the case of the same unit on other inputs, run by itself: no other tensor is known. Its output was

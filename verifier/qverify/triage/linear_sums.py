@@ -12,7 +12,7 @@ from qverify import ops
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.multipliers import bits
 from qverify.arithmetic.requantize import requantize
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case, UnitChange
 
 Array = npt.NDArray[Any]
 # The axis of the channels to which rq belongs, by op.
@@ -112,10 +112,10 @@ def _linear(case: Case) -> Linear | None:
     )
 
 
-def accumulator(case: Case, change: Change | None = None) -> Array:
+def accumulator(case: Case, change: UnitChange | None = None) -> Array:
     """Returns the int64 accumulator before requantization, by running the node with multiplier 1, shift 0, no zero
     point and no limits."""
-    change, node = change or Change(), case.last
+    change, node = change or UnitChange(), case.last
     node = change.nodes.get(node.name, node)
     identity = np.array([[1], [0]], np.int32)
     wide = replace(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qverify import ops
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, bits
 from qverify.triage.fault import DOES_NOT_FIT
 
 MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as fast as one row
@@ -19,7 +19,7 @@ MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as f
 class Recomputed:
     """A fault that consists only of a change of the unit. Calling it with a case returns the output with the fault."""
 
-    change: Callable[[Case], Change]
+    change: Callable[[Case], UnitChange]
 
     def __call__(self, case: Case) -> Array:
         return case.recompute(self.change(case))
@@ -63,7 +63,7 @@ def _choose_row(case: Case) -> _Row | None:
     return _Row(at, recorded, recorded != healthy)
 
 
-def _compute_row(case: Case, change: Change, at: int) -> Array | None:
+def _compute_row(case: Case, change: UnitChange, at: int) -> Array | None:
     """Returns a row of the output, [N, C, 1, W], with the change; None if it cannot be computed alone."""
     node, graph = change.nodes.get(case.last.name, case.last), case.graph
     name = node.inputs[0] or ""

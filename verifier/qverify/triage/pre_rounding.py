@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify import ops
-from qverify.triage.case import Case, Change, limits
+from qverify.triage.case import Case, UnitChange, limits
 from qverify.triage.linear_sums import OPS, WIDE_LIMITS, real_scale
 
 Array = npt.NDArray[Any]
@@ -46,7 +46,7 @@ def _pre_rounding(case: Case) -> PreRounding | None:
     return PreRounding(fine, case.spec.zero_point[0], words.get("act_min", low), words.get("act_max", high))
 
 
-def _finer(case: Case) -> Change | None:
+def _finer(case: Case) -> UnitChange | None:
     node, spec = case.last, case.spec
     wide = replace(spec, dtype=WIDE_DTYPE, zero_point=(0,), scale=(spec.scale[0] / 2**FINER_BITS,))
     rq = case.graph.constants.get(node.inputs[-1] or "")
@@ -54,16 +54,20 @@ def _finer(case: Case) -> Change | None:
     nodes = {node.name: replace(node, words=(*node.words[:-2], *WIDE_LIMITS))}
     if node.op in OPS and rq is not None:
         real = real_scale(case, rq, False) * 2.0**FINER_BITS
-        return Change(constants={node.inputs[-1] or "": real}, specs=specs, nodes=nodes)
+        return UnitChange(constants={node.inputs[-1] or "": real}, specs=specs, nodes=nodes)
     if node.op == "add" and rq is not None:
         words = ops.words(node) | {"act_min": WIDE_LIMITS[0], "act_max": WIDE_LIMITS[1]}
         nodes = {node.name: replace(node, words=tuple(words.values()))}
-        return Change(constants={node.inputs[2] or "": add_ratios(case) * 2.0**FINER_BITS}, specs=specs, nodes=nodes)
+        return UnitChange(
+            constants={node.inputs[2] or "": add_ratios(case) * 2.0**FINER_BITS}, specs=specs, nodes=nodes
+        )
     if node.op == "average_pool" and rq is not None:
         ratio = np.float64(case.graph.spec(node.inputs[0] or "").scale[0]) / np.float64(spec.scale[0])
-        return Change(constants={node.inputs[1] or "": np.array([ratio * 2.0**FINER_BITS])}, specs=specs, nodes=nodes)
+        return UnitChange(
+            constants={node.inputs[1] or "": np.array([ratio * 2.0**FINER_BITS])}, specs=specs, nodes=nodes
+        )
     if node.op in ("quantize", "resize_linear", "concat", "where"):
-        return Change(specs=specs)
+        return UnitChange(specs=specs)
     return None
 
 

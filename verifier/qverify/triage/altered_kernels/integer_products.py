@@ -14,7 +14,7 @@ import numpy.typing as npt
 from qverify.triage.altered_kernels.bind_last import bind_last
 
 Array = npt.NDArray[Any]
-Change = Callable[[Array], Array]
+SumChange = Callable[[Array], Array]
 
 
 def as_it_is(values: Array) -> Array:
@@ -81,17 +81,17 @@ def centrings(name: str) -> Iterator[Factors]:
         )
 
 
-def wrapped(bits: int) -> Change:
+def wrapped(bits: int) -> SumChange:
     """Returns a function that wraps whole numbers to so many bits in two's complement."""
     return bind_last(lambda v, half: (v + half) % (2 * half) - half, 1 << (bits - 1))
 
 
-def saturated(bits: int) -> Change:
+def saturated(bits: int) -> SumChange:
     """Returns a function that saturates whole numbers at so many bits."""
     return bind_last(lambda v, half: np.clip(v, -half, half - 1), 1 << (bits - 1))
 
 
-def accumulators() -> Iterator[tuple[str, Change]]:
+def accumulators() -> Iterator[tuple[str, SumChange]]:
     """Yields pairs of a text and a function that changes the whole sum as a narrow accumulator does."""
     for bits in (16, 24, 20, 18, 22, 28, 15, 17):
         yield f"wraps to {bits} bits", wrapped(bits)
@@ -106,7 +106,7 @@ def rounded_to(values: Array, bits: int) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits).astype(np.int64)
 
 
-def running(products: Array, change: Change, every: int = 1) -> Array:
+def running(products: Array, change: SumChange, every: int = 1) -> Array:
     """Returns the sum over the first axis, to which `change` is applied after every `every` summands."""
     total = np.zeros(products.shape[1:], np.int64)
     for k in range(0, len(products), every):
@@ -114,7 +114,7 @@ def running(products: Array, change: Change, every: int = 1) -> Array:
     return total
 
 
-def grouped(products: Array, change: Change, size: int) -> Array:
+def grouped(products: Array, change: SumChange, size: int) -> Array:
     """Returns the sum over the first axis, added from groups of `size` products; `change` is applied to the sum of each
     group."""
     total = np.zeros(products.shape[1:], np.int64)
@@ -123,7 +123,7 @@ def grouped(products: Array, change: Change, size: int) -> Array:
     return total
 
 
-def laned(products: Array, change: Change, lanes: int) -> Array:
+def laned(products: Array, change: SumChange, lanes: int) -> Array:
     """Returns the sum over the first axis, added in so many partial sums; `change` is applied to each after every
     summand."""
     total = np.zeros(products.shape[1:], np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Case, Change, bits, constants_of
+from qverify.triage.case import Case, UnitChange, bits, constants_of
 from qverify.triage.one_row import Recomputed
 
 Array = npt.NDArray[Any]
@@ -74,9 +74,9 @@ def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Cal
     if place.kind == "output":
         return lambda case: np.ascontiguousarray(transform(case.healthy))
 
-    def change(case: Case) -> Change:
+    def change(case: Case) -> UnitChange:
         changed = {place.name: np.ascontiguousarray(transform(correct_value(case, place)))}
-        return Change(inputs=changed) if place.kind == "input" else Change(constants=changed)
+        return UnitChange(inputs=changed) if place.kind == "input" else UnitChange(constants=changed)
 
     return Recomputed(change)
 
@@ -84,7 +84,9 @@ def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Cal
 def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """Returns a function that computes the output with every input transformed."""
     names = case.unit.inputs
-    return Recomputed(lambda case: Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))
+    return Recomputed(
+        lambda case: UnitChange(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names})
+    )
 
 
 def recorded_at(case: Case, free: Array) -> Array:

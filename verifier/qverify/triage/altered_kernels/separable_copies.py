@@ -65,7 +65,7 @@ class SeparableCopy:
         return replace(self, strides=tuple(changed.get(k, s) for k, s in enumerate(self.strides)))
 
 
-Change = Callable[[SeparableCopy, Case], SeparableCopy]
+CopyChange = Callable[[SeparableCopy, Case], SeparableCopy]
 
 
 def _offsets(places: Array, stride: int) -> Array:
@@ -128,7 +128,7 @@ def fill_of(case: Case) -> Any:
 
 
 def copy_variant(
-    case: Case, said: str, change: Change, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
+    case: Case, said: str, change: CopyChange, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
 ) -> list[FaultVariant]:
     """Returns the fault of a changed copy as a list of one, or [] if it does not give the recorded bytes of elements
     that differ.
@@ -161,7 +161,7 @@ def _outside(where: Array, size: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    change: Change
+    change: CopyChange
     beyond: str
     free: Array | None = None
 

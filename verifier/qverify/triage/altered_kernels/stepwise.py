@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case, UnitChange
 from qverify.triage.linear_sums import WIDE_LIMITS
 
 Array = npt.NDArray[Any]
@@ -102,7 +102,7 @@ def _tap(case: Case, k: int, w: Array) -> Array:
     one_tap.reshape(groups, -1)[:, k] = 1
     name, y = node.inputs[1] or "", case.spec
     shape = (y.shape[0], groups, *y.shape[2:])
-    change = Change(
+    change = UnitChange(
         constants={name: one_tap, node.inputs[-1] or "": np.array([[1], [0]], np.int32)},
         specs={
             name: replace(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, Change, bits
+from qverify.triage.case import Case, UnitChange, bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import is_contradicted
@@ -34,7 +34,7 @@ def check_where_it_differs(
     return [FaultVariant(said, make, cost, copied=copied)] if same.all() else []
 
 
-def recompute_inner(case: Case, change: Change) -> Array:
+def recompute_inner(case: Case, change: UnitChange) -> Array:
     """Returns the unit's output with a change of its inner node only."""
     inner = inner_case(case)
     assert inner is not None
@@ -46,7 +46,7 @@ def operand(case: Case, name: str) -> Array:
     return case.inputs[name] if name in case.inputs else case.graph.constants[name]
 
 
-def with_operand(case: Case, name: str, value: Array) -> Change:
+def with_operand(case: Case, name: str, value: Array) -> UnitChange:
     """Returns the change that replaces the elements of an input or a constant."""
     value = np.ascontiguousarray(value)
-    return Change(inputs={name: value}) if name in case.inputs else Change(constants={name: value})
+    return UnitChange(inputs={name: value}) if name in case.inputs else UnitChange(constants={name: value})

@@ -23,7 +23,7 @@ F = np.float32
 
 
 @dataclass(frozen=True, slots=True)
-class Averages:
+class AveragePool:
     """A kernel for average_pool nodes.
 
     Attributes:
@@ -80,27 +80,27 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield kernel_variant(f"average pool: {said}", {"average_pool": kernel}, bits)
 
 
-def _kernels() -> Iterator[tuple[str, Averages, float]]:
+def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
     for said, rule in RULES.items():
         if rule is not np.rint:
-            yield f"the result plus the zero point is rounded {said}", Averages(rule=rule), LIKELY
+            yield f"the result plus the zero point is rounded {said}", AveragePool(rule=rule), LIKELY
         yield (
             f"the result is rounded {said} before the zero point is added",
-            Averages(rule=rule, inside=False),
+            AveragePool(rule=rule, inside=False),
             LIKELY + 1,
         )
         yield (
             f"the mean of q - zero is rounded {said} to an integer before it is scaled",
-            Averages(integer=bind_last(lambda t, c, r: r(t / c), rule)),
+            AveragePool(integer=bind_last(lambda t, c, r: r(t / c), rule)),
             LIKELY,
         )
     yield (
         "padded taps are counted though they must not",
-        Averages(count=lambda whole, valid, include: np.full_like(valid, whole)),
+        AveragePool(count=lambda whole, valid, include: np.full_like(valid, whole)),
         LIKELY,
     )
-    yield "padded taps are not counted though they must", Averages(count=lambda whole, valid, include: valid), LIKELY
-    yield "the sum is not divided", Averages(mean=lambda t, c: t), LIKELY
+    yield "padded taps are not counted though they must", AveragePool(count=lambda whole, valid, include: valid), LIKELY
+    yield "the sum is not divided", AveragePool(mean=lambda t, c: t), LIKELY
     for said, change in {
         "one more": lambda n: n + 1,
         "one less": lambda n: n - 1,
@@ -112,20 +112,20 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
             f"the sum is divided by {said} than the taps"
             if said.startswith("one")
             else f"the sum is divided by {said} for the number of taps",
-            Averages(count=partial(_changed, change=change)),
+            AveragePool(count=partial(_changed, change=change)),
             6.0,
         )
     for said, kernel in {
-        "the sum is of integers in float64, scaled at the end": Averages(integer=lambda t, c: t / c),
-        "each product is added without being rounded before": Averages(
+        "the sum is of integers in float64, scaled at the end": AveragePool(integer=lambda t, c: t / c),
+        "each product is added without being rounded before": AveragePool(
             real=lambda v, s: v * s.astype(float), sum=lambda t: t.astype(F)
         ),
-        "the taps are summed from the last to the first": Averages(backward=True),
-        "the taps are summed in float64": Averages(real=lambda v, s: (s * v).astype(float)),
-        "the mean is computed in float64": Averages(mean=lambda t, c: t.astype(float) / c),
-        "the mean is the sum times 1/count in float32": Averages(mean=lambda t, c: t * (F(1) / c)),
-        "the mean is multiplied by 1/scale in float32": Averages(steps=lambda m, s: m * (F(1) / s)),
-        "the division by the scale and the addition of the zero point round once (fused)": Averages(
+        "the taps are summed from the last to the first": AveragePool(backward=True),
+        "the taps are summed in float64": AveragePool(real=lambda v, s: (s * v).astype(float)),
+        "the mean is computed in float64": AveragePool(mean=lambda t, c: t.astype(float) / c),
+        "the mean is the sum times 1/count in float32": AveragePool(mean=lambda t, c: t * (F(1) / c)),
+        "the mean is multiplied by 1/scale in float32": AveragePool(steps=lambda m, s: m * (F(1) / s)),
+        "the division by the scale and the addition of the zero point round once (fused)": AveragePool(
             steps=lambda m, s: m.astype(float) / s
         ),
     }.items():
@@ -133,37 +133,37 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
     yield from _narrow_kernels()
 
 
-def _narrow_kernels() -> Iterator[tuple[str, Averages, float]]:
+def _narrow_kernels() -> Iterator[tuple[str, AveragePool, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"1/count is rounded to {said}, and multiplied",
-            Averages(mean=bind_last(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
+            AveragePool(mean=bind_last(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
             10.0,
         )
-        yield f"the partial sums are rounded to {said}", Averages(sum=narrow), 10.0
+        yield f"the partial sums are rounded to {said}", AveragePool(sum=narrow), 10.0
         yield (
             f"the mean is rounded to {said}",
-            Averages(mean=bind_last(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
+            AveragePool(mean=bind_last(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the real values are rounded to {said}",
-            Averages(real=bind_last(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
+            AveragePool(real=bind_last(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the input's scale is rounded to {said}",
-            Averages(real=bind_last(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
+            AveragePool(real=bind_last(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
             10.0,
         )
         yield (
             f"the output's scale is rounded to {said}",
-            Averages(steps=bind_last(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
+            AveragePool(steps=bind_last(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the result in output steps is rounded to {said} before it is rounded to an integer",
-            Averages(steps=bind_last(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
+            AveragePool(steps=bind_last(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
             10.0,
         )
 

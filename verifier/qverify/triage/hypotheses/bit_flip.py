@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, bits
 from qverify.triage.evidence import difference_bits, log2_choices
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
@@ -179,4 +179,4 @@ def _yield_table_faults(case: Case) -> Iterator[FaultVariant]:
 
 
 def _entry(case: Case, name: str, entry: int, bit: int) -> Array:
-    return case.recompute(Change(constants={name: _flipped(case.graph.constants[name], entry, bit)}))
+    return case.recompute(UnitChange(constants={name: _flipped(case.graph.constants[name], entry, bit)}))

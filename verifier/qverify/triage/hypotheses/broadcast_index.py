@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-index"
@@ -68,5 +68,5 @@ def _read(case: Case, at: int, index: Array) -> Array:
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
     whole = value.reshape(-1)[index].reshape(case.spec.shape)
     if name in case.graph.constants:
-        return case.recompute(Change(constants={name: whole}))
-    return case.recompute(Change(inputs={name: whole}))
+        return case.recompute(UnitChange(constants={name: whole}))
+    return case.recompute(UnitChange(inputs={name: whole}))

@@ -13,7 +13,7 @@ import numpy as np
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-operand"
@@ -170,7 +170,7 @@ def _compute_output(case: Case, at: int, way: Way) -> Array:
     inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(inner.last.inputs))  # x * x
     spec = replace(inner.graph.spec(name), shape=read.shape, aligned_shape=())
     node = replace(inner.last, inputs=inputs)
-    change = Change(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
+    change = UnitChange(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
     return recompute_inner(case, change)
 
 

@@ -16,7 +16,7 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dequantize-steps"
@@ -125,4 +125,4 @@ def _copy(case: Case, way: Real) -> Array:
             real = way(case.inputs[name].astype(np.int64), scale, zero.astype(np.int64)).astype(F)
             inputs[name] = float32.quantize(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.recompute(Change(inputs=inputs, specs=specs))
+    return case.recompute(UnitChange(inputs=inputs, specs=specs))

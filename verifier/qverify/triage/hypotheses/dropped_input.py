@@ -12,7 +12,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, accumulator, linear
 
@@ -127,7 +127,9 @@ def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array
     grouped = replace(node, inputs=(node.inputs[0], name, None, node.inputs[3]), words=words)
     return accumulator(
         wide,
-        Change(inputs={place.name: x}, constants={name: w[:, None]}, specs={name: of_one}, nodes={node.name: grouped}),
+        UnitChange(
+            inputs={place.name: x}, constants={name: w[:, None]}, specs={name: of_one}, nodes={node.name: grouped}
+        ),
     )
 
 

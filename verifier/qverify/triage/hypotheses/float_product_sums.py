@@ -30,7 +30,7 @@ BLOCKS = (192, 128, 64, 256, 32, 16, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SumWay:
     """The way in which a sum is computed.
 
     Attributes:
@@ -111,7 +111,7 @@ ENDS = {  # texts that are the same without an addend, where it is one kernel
 }
 
 
-def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
+def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, SumWay]]:
     orders = {"": "", ", from the last term to the first": "reverse"}
     if kernel:
         orders |= {", channels innermost": "channels"}
@@ -123,34 +123,36 @@ def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
             for where, order in orders.items():
                 for end, place in ENDS.items():
                     said = f"the terms are added one after the other in {text}, rounding {rounds}{where}; {end}"
-                    yield said, Way(narrow, products, order=order, c=place)
+                    yield said, SumWay(narrow, products, order=order, c=place)
     for way in _lane_ways(depth, kernel):
         for end, place in ENDS.items():
             yield (
                 f"{_describe(way)}; {end}",
-                Way(way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place),
+                SumWay(
+                    way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place
+                ),
             )
 
 
-def _lane_ways(depth: int, kernel: bool) -> Iterator[Way]:
+def _lane_ways(depth: int, kernel: bool) -> Iterator[SumWay]:
     for narrow in (narrow_floats.float32, narrow_floats.float16, narrow_floats.bfloat16):
         for lanes in [n for n in (LANES if narrow is narrow_floats.float32 else LANES[:3]) if n < 2 * depth]:
             for order in ("", "channels") if kernel else ("",):
                 for products in (narrow, None):
                     for combine in COMBINE if lanes > 2 else ("in turn",):
                         for tail in (False, True) if depth % lanes and depth > lanes else (False,):
-                            yield Way(narrow, products, lanes, combine, 0, False, order, tail)
+                            yield SumWay(narrow, products, lanes, combine, 0, False, order, tail)
                             if narrow is narrow_floats.float32 and not order:
                                 for block in BLOCKS:
                                     if lanes < block < depth:
-                                        yield Way(narrow, products, lanes, combine, block, False, order, tail)
+                                        yield SumWay(narrow, products, lanes, combine, block, False, order, tail)
     for block in BLOCKS:
         if block < depth:
             for products in (narrow_floats.float32, None):
-                yield Way(narrow_floats.float32, products, 1, "in turn", block, True)
+                yield SumWay(narrow_floats.float32, products, 1, "in turn", block, True)
 
 
-def _describe(way: Way) -> str:
+def _describe(way: SumWay) -> str:
     names: dict[Narrow, str] = {narrow_floats.float16: "float16", narrow_floats.bfloat16: "bfloat16"}
     name = names.get(way.narrow, "float32")
     rounds = "" if way.products else ", each product exact (fused)"
@@ -165,7 +167,7 @@ def _describe(way: Way) -> str:
     )
 
 
-def _sum(terms: ProductTerms, way: Way) -> Array:
+def _sum(terms: ProductTerms, way: SumWay) -> Array:
     products = _ordered(terms, way.order)
     if way.products is not None:
         products = way.products(products)
@@ -191,7 +193,7 @@ def _ordered(terms: ProductTerms, order: str) -> Array:
     return products
 
 
-def _lanes(start: Array, products: Array, way: Way) -> Array:
+def _lanes(start: Array, products: Array, way: SumWay) -> Array:
     depth = products.shape[1]
     whole = depth // way.lanes * way.lanes if way.tail else depth
     parts = np.zeros((len(products), way.lanes))
@@ -207,7 +209,7 @@ def _lanes(start: Array, products: Array, way: Way) -> Array:
     return total
 
 
-def _float32_lanes(parts: Array, products: Array, way: Way, whole: int) -> Array:
+def _float32_lanes(parts: Array, products: Array, way: SumWay, whole: int) -> Array:
     """Returns the same as _lanes in float32, where numpy adds the terms one after the other."""
     lanes = []
     for lane in range(way.lanes):
@@ -218,7 +220,7 @@ def _float32_lanes(parts: Array, products: Array, way: Way, whole: int) -> Array
     return np.add.accumulate(tail, 1, dtype=F)[:, -1].astype(np.float64)
 
 
-def _combined(parts: Array, way: Way) -> Array:
+def _combined(parts: Array, way: SumWay) -> Array:
     if way.combine == "in turn":
         total = parts[:, 0]
         for lane in range(1, way.lanes):
@@ -233,7 +235,7 @@ def _combined(parts: Array, way: Way) -> Array:
     return parts[:, 0]
 
 
-def _ended(terms: ProductTerms, total: Array, way: Way) -> Array:
+def _ended(terms: ProductTerms, total: Array, way: SumWay) -> Array:
     c = terms.c
     if terms.finish is not None:
         return way.narrow(terms.finish(total.astype(np.float64))).astype(F)
@@ -267,4 +269,4 @@ def _by_blocks(terms: ProductTerms, size: int, narrow: Narrow) -> Array:
     products, total = terms.products, np.zeros(len(terms.a))
     for at in range(0, products.shape[1], size):
         total = narrow(total + narrow(products[:, at : at + size].sum(1)))
-    return _ended(terms, total, Way(narrow, None))
+    return _ended(terms, total, SumWay(narrow, None))

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.summed_elements import words_of
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "input-planes"
@@ -41,7 +41,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _taken(case: Case, name: str, axis: int, index: Array) -> Array:
-    return case.recompute(Change(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
+    return case.recompute(UnitChange(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
 
 
 def _batches(n: int) -> Iterator[tuple[int, str, Index]]:

@@ -39,7 +39,7 @@ def _scaled(acc: Array, a: Array, b: Array, bias: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """A kernel for matmul_integer and matmul_integer_scaled nodes.
 
     Attributes:
@@ -97,12 +97,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield kernel_variant(f"{title}: {said}", {node.op: kernel}, bits)
 
 
-Way = tuple[str, Product, float]
+Way = tuple[str, MatrixProduct, float]
 
 
-def _with(part: str, value: Callable[..., Array]) -> Product:
+def _with(part: str, value: Callable[..., Array]) -> MatrixProduct:
     parts: dict[str, Any] = {part: value}
-    return Product(**parts)
+    return MatrixProduct(**parts)
 
 
 def _sum_a(a: Array) -> Array:
@@ -160,12 +160,12 @@ def _corrections() -> Iterator[Way]:
     for name in ("a", "b"):
         for way in centrings(name):
             yield way.said, _with(name, way.centre), way.bits
-    yield "no zero point is taken off", Product(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
-    yield "the zero points are exchanged", Product(zeros=lambda za, zb: (zb[:1], za)), LIKELY
-    yield "the zero point of a is taken for b, too", Product(zeros=lambda za, zb: (za, za)), LIKELY
-    yield "the zero point of b is taken for a, too", Product(zeros=lambda za, zb: (zb[:1], zb)), LIKELY
+    yield "no zero point is taken off", MatrixProduct(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
+    yield "the zero points are exchanged", MatrixProduct(zeros=lambda za, zb: (zb[:1], za)), LIKELY
+    yield "the zero point of a is taken for b, too", MatrixProduct(zeros=lambda za, zb: (za, za)), LIKELY
+    yield "the zero point of b is taken for a, too", MatrixProduct(zeros=lambda za, zb: (zb[:1], zb)), LIKELY
     for said, more in MORE.items():
-        yield said, Product(more=more), LIKELY
+        yield said, MatrixProduct(more=more), LIKELY
 
 
 def _zero_points(values: list[Array]) -> Iterator[Way]:
@@ -174,7 +174,7 @@ def _zero_points(values: list[Array]) -> Iterator[Way]:
             chosen = bind_last(lambda za, zb, c: (za, zb[c]), choice)
             yield (
                 f"the zero point of b for a column is that of {said}".replace("channel", "column"),
-                Product(zeros=chosen),
+                MatrixProduct(zeros=chosen),
                 6.0,
             )
 
@@ -187,26 +187,26 @@ def _depths(depth: int) -> Iterator[Way]:
         if weights is None:
             return
         left = bind_last(lambda a, b, w: _exact(a * w, b), weights)
-        yield f"the sum takes part of the depth: {part.said}", Product(total=left), part.bits
+        yield f"the sum takes part of the depth: {part.said}", MatrixProduct(total=left), part.bits
         for name, more in (
             ("b", lambda a, b, za, zb, w: zb * (_sum_a(a - za) - _sum_a((a - za) * w))),
             ("a", lambda a, b, za, zb, w: za * (_sum_b(b - zb) - _sum_b((b - zb) * w[:, None]))),
         ):
             text = f"the sum for the zero point of {name} takes part of the depth: {part.said}"
-            yield text, Product(more=bind_last(more, weights)), part.bits + 2
+            yield text, MatrixProduct(more=bind_last(more, weights)), part.bits + 2
         text = f"the products of stored a and b take part of the depth, the corrections all of it: {part.said}"
         stored = bind_last(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
-        yield text, Product(more=stored), part.bits + 2
+        yield text, MatrixProduct(more=stored), part.bits + 2
         centred_a = bind_last(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
         text = (
             f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
         )
-        yield text, Product(more=centred_a), part.bits + 3
+        yield text, MatrixProduct(more=centred_a), part.bits + 3
 
 
 def _orders(a: Array, b: Array) -> Iterator[Way]:
-    yield "b is read transposed", Product(read_b=lambda b: b.swapaxes(-1, -2).reshape(b.shape)), LIKELY
-    yield "a is read transposed", Product(read_a=lambda a: a.swapaxes(-1, -2).reshape(a.shape)), LIKELY
+    yield "b is read transposed", MatrixProduct(read_b=lambda b: b.swapaxes(-1, -2).reshape(b.shape)), LIKELY
+    yield "a is read transposed", MatrixProduct(read_a=lambda a: a.swapaxes(-1, -2).reshape(a.shape)), LIKELY
     for name, shape in (("a", a.shape), ("b", b.shape)):
         if len(shape) > 2 and int(np.prod(shape[:-2])) > 1:
             first = lambda v: np.broadcast_to(v.reshape(-1, *v.shape[-2:])[0], v.shape)  # noqa: E731
@@ -222,17 +222,17 @@ def _orders(a: Array, b: Array) -> Iterator[Way]:
 
 def _sums(a: Array, b: Array) -> Iterator[Way]:
     for said, change in accumulators():
-        yield f"the sum {said}", Product(acc=change), 7.0
+        yield f"the sum {said}", MatrixProduct(acc=change), 7.0
     if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MAX_PRODUCTS:
         return
     for said, total in narrow_accumulations():
-        yield said, Product(total=partial(_by_products, total=total)), 9.0
+        yield said, MatrixProduct(total=partial(_by_products, total=total)), 9.0
         text = f"{said}, of stored elements of both, the zero points taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
         text = f"{said}, of stored a and b - zb, that of a taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
         text = f"{said}, of a - za and stored b, that of b taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
 
 
 def _raw(values: Array, zero: Array) -> Array:
@@ -325,29 +325,31 @@ def _f32(narrow: Format, values: Array) -> Array:
 
 def _scales(columns: int, biases: int) -> Iterator[Way]:
     for said, scale in SCALES.items():
-        yield said, Product(scale=scale), LIKELY
+        yield said, MatrixProduct(scale=scale), LIKELY
     if columns > 1:
         for said, choice in channel_choices(columns).items():
             chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
             yield (
                 f"the scale of b for a column is that of {said}".replace("channel", "column"),
-                Product(scale=chosen),
+                MatrixProduct(scale=chosen),
                 6.0,
             )
     for text, way in ROUNDED.items():
         if "bias" not in text or biases:
             for said, narrow in FORMATS.items():
                 if said != "float32":
-                    yield text.format(said), Product(scale=bind_last(way, narrow)), UNLIKELY - 6 + rarity(said)
+                    yield text.format(said), MatrixProduct(scale=bind_last(way, narrow)), UNLIKELY - 6 + rarity(said)
 
 
 def _biases(count: int) -> Iterator[Way]:
     if not count:
         return
     for said, scale in BIASES.items():
-        yield said, Product(scale=scale), LIKELY
+        yield said, MatrixProduct(scale=scale), LIKELY
     for said, choice in channel_choices(count).items() if count > 1 else ():
         chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
-        yield f"the bias of a column is that of {said}".replace("channel", "column"), Product(scale=chosen), 6.0
-    by_row = Product(scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None])
+        yield f"the bias of a column is that of {said}".replace("channel", "column"), MatrixProduct(scale=chosen), 6.0
+    by_row = MatrixProduct(
+        scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None]
+    )
     yield "the bias is that of the row's number", by_row, 6.0

@@ -11,7 +11,7 @@ import numpy as np
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.narrow_steps import TO_INTEGER
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-table"
@@ -50,7 +50,7 @@ def _compute_output(case: Case, way: Way) -> Array:
     info = np.iinfo(table.dtype.name) if table.dtype.kind in "iu" else None
     if info is not None:
         changed = np.clip(changed, info.min, info.max)
-    return case.recompute(Change(constants={name: changed.astype(table.dtype)}))
+    return case.recompute(UnitChange(constants={name: changed.astype(table.dtype)}))
 
 
 def _tail(case: Case, way: Way, tail: int) -> Array:

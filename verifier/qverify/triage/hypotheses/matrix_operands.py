@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.summands import operand_batches
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "matrix-operands"
@@ -81,8 +81,8 @@ def _moved(case: Case, at: int, move: Move) -> Array:
     name, value = _value(case, at)
     moved = np.ascontiguousarray(move(value.reshape(-1, *value.shape[-2:]))).reshape(value.shape)
     if name in case.graph.constants:
-        return case.recompute(Change(constants={name: moved}))
-    return case.recompute(Change(inputs={name: moved}))
+        return case.recompute(UnitChange(constants={name: moved}))
+    return case.recompute(UnitChange(inputs={name: moved}))
 
 
 def _batches(case: Case) -> Iterator[FaultVariant]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations
 
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "operand-order"
@@ -38,16 +38,16 @@ def _alike(case: Case, first: str, second: str) -> bool:
 
 
 def _twice(case: Case, first: str, second: str) -> Array:
-    return case.recompute(Change(inputs={first: case.inputs[second]}))
+    return case.recompute(UnitChange(inputs={first: case.inputs[second]}))
 
 
 def _exchanged(case: Case, first: str, second: str) -> Array:
-    return case.recompute(Change(inputs={first: case.inputs[second], second: case.inputs[first]}))
+    return case.recompute(UnitChange(inputs={first: case.inputs[second], second: case.inputs[first]}))
 
 
 def _ordered(case: Case, order: tuple[str, ...]) -> Array:
     node = replace(case.last, inputs=order)
-    return case.recompute(Change(nodes={node.name: node}))
+    return case.recompute(UnitChange(nodes={node.name: node}))
 
 
 def _other(case: Case, name: str) -> Array:

@@ -17,7 +17,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "operand-values"
 LATE = -1
 OPS = SUMMED_OPS
-Change = Callable[[Array, Array], Array]  # factors from stored integers and zero points
+FactorChange = Callable[[Array, Array], Array]  # factors from stored integers and zero points
 NAMES = {"matmul": ("the first operand", "the second operand"), "mul": ("the first operand", "the second operand")}
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")
 
@@ -58,18 +58,18 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
             yield said.format("each of the two operands"), partial(_changed, changes=(change, change))
 
 
-def _changed(e: SummedElements, changes: tuple[Change | None, Change | None]) -> Array:
+def _changed(e: SummedElements, changes: tuple[FactorChange | None, FactorChange | None]) -> Array:
     s = e.summands
     x = s.centred_x if changes[0] is None else np.where(s.read, changes[0](s.x, np.array(s.zero_x)), 0)
     w = s.centred_w if changes[1] is None else changes[1](s.w, s.zero_w)
     return e.added(x * w)
 
 
-def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
+def _changes(span: tuple[int, int], size: int) -> dict[str, FactorChange]:
     """Returns the changes by text with a placeholder for the operand. span: the smallest and the largest stored
     integer."""
     low, high = span
-    ways: dict[str, Change] = {
+    ways: dict[str, FactorChange] = {
         "{} skips elements stored as 0 (raw 0 adds nothing)": lambda v, z: np.where(v == 0, 0, v - z),
         f"{{}} skips elements stored as {high}": lambda v, z: np.where(v == high, 0, v - z),
         f"{{}} has {low} replaced by {low + 1}": lambda v, z: np.maximum(v, low + 1) - z,

@@ -13,7 +13,7 @@ from qverify.model_bin.graph import Node
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.memory_sources import ROLES
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, recompute_inner
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "other-node"
@@ -78,7 +78,7 @@ def _fits(inner: Case, mine: str, theirs: str) -> bool:
 def _with_words(case: Case, words: tuple[int, ...]) -> Array:
     inner = inner_case(case)
     assert inner is not None
-    return recompute_inner(case, Change(nodes={inner.last.name: replace(inner.last, words=words)}))
+    return recompute_inner(case, UnitChange(nodes={inner.last.name: replace(inner.last, words=words)}))
 
 
 def _with_constants(case: Case, pairs: tuple[tuple[str, str], ...]) -> Array:
@@ -88,4 +88,4 @@ def _with_constants(case: Case, pairs: tuple[tuple[str, str], ...]) -> Array:
     for mine, theirs in pairs:
         value, other = inner.graph.constants[mine], inner.graph.constants[theirs]
         changed[mine] = other[..., : value.shape[-1]] if value.shape != other.shape else other
-    return recompute_inner(case, Change(constants=changed))
+    return recompute_inner(case, UnitChange(constants=changed))

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.solve_multiplier import find_multiples
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
 
@@ -45,7 +45,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         )
 
 
-def _padded(case: Case, value: int) -> Change:
+def _padded(case: Case, value: int) -> UnitChange:
     """Returns the change that writes padding with any value into the input itself."""
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x = case.inputs[name]

@@ -21,7 +21,7 @@ from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS
 from qverify.triage.altered_kernels.float_formats import float32 as to_float32
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
@@ -259,4 +259,4 @@ def _copy(case: Case, quantizer: Quantizer) -> Array:
             real = float32.dequantize(case.inputs[name], *parameters(x))
             inputs[name] = quantizer(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.recompute(Change(inputs=inputs, specs=specs))
+    return case.recompute(UnitChange(inputs=inputs, specs=specs))

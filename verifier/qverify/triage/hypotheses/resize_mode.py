@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-mode"
@@ -57,7 +57,7 @@ def _nearest(case: Case, positions: Positions, rounded: Callable[[Array], Array]
     for size, out in _sizes(case):
         places = np.arange(size) if size == out else rounded(positions(size, out))
         parts.append(np.clip(places, 0, size - 1))
-    return case.recompute(Change(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
+    return case.recompute(UnitChange(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
 
 
 def _off(case: Case, by: int) -> Array:
@@ -67,7 +67,7 @@ def _off(case: Case, by: int) -> Array:
         part = index[start : start + out].astype(np.int64)
         parts.append(part if size == out else np.clip(part + by, 0, size - 1))
         start += out
-    return case.recompute(Change(constants={name: np.concatenate(parts).astype(np.int32)}))
+    return case.recompute(UnitChange(constants={name: np.concatenate(parts).astype(np.int32)}))
 
 
 def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] | None = None) -> Array:
@@ -82,4 +82,4 @@ def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] 
         weights += [1 - share, share]
     _, index, weight = case.last.inputs
     constants = {index or "": np.concatenate(indices), weight or "": np.concatenate(weights).astype(np.float32)}
-    return case.recompute(Change(constants=constants))
+    return case.recompute(UnitChange(constants=constants))

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.model_bin.graph import ROUNDINGS
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, linear, required_linear
 from qverify.triage.pre_rounding import add_ratios, pre_rounding
@@ -100,10 +100,10 @@ def _yield_addition_faults(case: Case) -> Iterator[FaultVariant]:
     yield FaultVariant("rounding by a float64 sum", lambda case: case.recompute(_add_change(case, add_ratios(case))))
 
 
-def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
+def _add_change(case: Case, rq: Array, rounding: str = "") -> UnitChange:
     """Returns the change of an addition to other parameters. rq is not float32, so that its order is that of the
     operands."""
-    return Change(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
+    return UnitChange(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
 
 
 def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
@@ -118,7 +118,7 @@ def _yield_average_pool_faults(case: Case) -> Iterator[FaultVariant]:
     ratio = np.float64(case.graph.spec(case.last.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     yield FaultVariant(
         "rounding by a float64 mean",
-        lambda case: case.recompute(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
+        lambda case: case.recompute(UnitChange(constants={case.last.inputs[1] or "": np.array([ratio])})),
     )
 
 
@@ -126,7 +126,7 @@ def _pool_in_mode(case: Case, mode: str) -> Array:
     node, graph = case.last, case.graph
     ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
-    return case.recompute(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
+    return case.recompute(UnitChange(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
 
 
 def _by_rule(case: Case, rounded: Callable[[Array], Array]) -> Array:

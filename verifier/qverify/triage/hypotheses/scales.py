@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "scales"
@@ -106,12 +106,14 @@ def _yield_spec_faults(case: Case) -> Iterator[FaultVariant]:
 def _as_if(case: Case, name: str, other: str, zero: bool = True) -> Array:
     own, of = case.graph.spec(name), case.graph.spec(other)
     return case.recompute(
-        Change(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
+        UnitChange(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
     )
 
 
 def _copied(case: Case) -> Array:
     y = case.spec
     return case.recompute(
-        Change(specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs})
+        UnitChange(
+            specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs}
+        )
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.memory_sources import MemorySource, correct_value, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import Recomputed
 
@@ -45,13 +45,13 @@ def _inverted(values: Array) -> Array:
     return (values.view(unsigned) ^ half).view(values.dtype)
 
 
-def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Change:
+def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> UnitChange:
     values = np.ascontiguousarray(correct_value(case, place)).view(dtype)
     spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
     changed = {place.name: values}
     if place.kind == "input":
-        return Change(inputs=changed, specs={place.name: spec})
-    return Change(constants=changed, specs={place.name: spec})
+        return UnitChange(inputs=changed, specs={place.name: spec})
+    return UnitChange(constants=changed, specs={place.name: spec})
 
 
 def _yield_output_faults(case: Case, other: str) -> Iterator[FaultVariant]:
@@ -69,7 +69,7 @@ def _yield_output_faults(case: Case, other: str) -> Iterator[FaultVariant]:
 
 def _changed(case: Case, dtype: str, low: int, high: int) -> Array:
     words = ops.words(case.last)
-    change = case.change_words(act_min=low, act_max=high) if "act_min" in words else Change()
+    change = case.change_words(act_min=low, act_max=high) if "act_min" in words else UnitChange()
     return case.recompute(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
 
 

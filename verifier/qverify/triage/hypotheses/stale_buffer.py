@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "stale-buffer"
@@ -96,4 +96,4 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
 def _inputs(case: Case, names: tuple[str, ...]) -> Array:
     earlier = {name: values for name in names if (values := case.previous(name)) is not None}
     assert len(earlier) == len(names)
-    return case.recompute(Change(inputs=earlier))
+    return case.recompute(UnitChange(inputs=earlier))

@@ -21,7 +21,7 @@ OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "global_average_po
 MEANS = ("global_average_pool", "reduce_mean")
 MOST_TEXTS = 3
 # Factors from stored integers, their zero point and half of the range of their dtype.
-Change = Callable[[Array, Any, int], Any]
+FactorChange = Callable[[Array, Any, int], Any]
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
@@ -78,7 +78,7 @@ def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:
     return list(parts.values())
 
 
-_OF_TYPE: dict[str, Change] = {
+_OF_TYPE: dict[str, FactorChange] = {
     "is read as unsigned": lambda v, z, half: v % (2 * half) - z,
     "is read as signed": lambda v, z, half: (v + half) % (2 * half) - half - z,
     "has its highest bit inverted": lambda v, z, half: (
@@ -93,7 +93,7 @@ _OF_TYPE: dict[str, Change] = {
     "is doubled": lambda v, z, half: 2 * (v - z),
     "counts as 1": lambda v, z, half: 0 * (v - z) + 1,
 }
-_OF_ZERO: dict[str, Change] = {
+_OF_ZERO: dict[str, FactorChange] = {
     "is used without subtracting its zero point": lambda v, z, half: v + 0 * z,
     "has its zero point added instead of subtracted": lambda v, z, half: v + z,
     "has its zero point subtracted twice": lambda v, z, half: v - 2 * z,
@@ -103,7 +103,7 @@ _OF_ZERO: dict[str, Change] = {
 }
 
 
-def _changed(e: SummedElements, mask: Array, at: int, change: Change, half: int) -> Array:
+def _changed(e: SummedElements, mask: Array, at: int, change: FactorChange, half: int) -> Array:
     s = e.summands
     x, w = s.centred_x, s.centred_w
     if at == 0:

@@ -7,7 +7,7 @@ from functools import partial
 
 from qverify import ops
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import Recomputed
 
@@ -42,7 +42,7 @@ def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:
     return partial(_again, changed=changed)
 
 
-def _words(case: Case, changed: dict[str, int]) -> Change:
+def _words(case: Case, changed: dict[str, int]) -> UnitChange:
     return case.change_words(**changed)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources
 from qverify.triage.altered_kernels.solve_multiplier import find_multiples
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
 from qverify.triage.one_row import Recomputed
@@ -53,8 +53,8 @@ def _variant(place: MemorySource, by: int, make: Callable[..., Array] | None = N
     return FaultVariant(f"zero point of {place.label}: {said}", again, bits)
 
 
-def _shifted(spec: TensorSpec, by: int) -> Change:
-    return Change(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
+def _shifted(spec: TensorSpec, by: int) -> UnitChange:
+    return UnitChange(specs={spec.name: replace(spec, zero_point=tuple(z + by for z in spec.zero_point))})
 
 
 def _yield_output_faults(case: Case, place: MemorySource) -> Iterator[FaultVariant]:
@@ -117,4 +117,4 @@ def _compute_addition(case: Case, place: MemorySource, by: int) -> Array:
         offset = -rq[0 if first else 1] * np.float32(by)
     changed = rq.copy()
     changed[2] += offset
-    return case.recompute(Change(constants={node.inputs[2] or "": changed}))
+    return case.recompute(UnitChange(constants={node.inputs[2] or "": changed}))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.triage.altered_kernels.row_sample import fitting_rows, row_sample
-from qverify.triage.case import bits
+from qverify.triage.case import element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 from tests.plain.fault_units import PAGES, small_case
@@ -30,7 +30,11 @@ def give(family: str, unit: Small, recorded: Array) -> list[str]:
     """What the family's faults that give these bytes say."""
     case = small_case(unit, np.ascontiguousarray(recorded))
     with np.errstate(all="ignore"):
-        return [v.said for v in PAGES[family].variants(case) if np.array_equal(bits(v.make(case)), bits(case.recorded))]
+        return [
+            v.said
+            for v in PAGES[family].variants(case)
+            if np.array_equal(element_bits(v.make(case)), element_bits(case.recorded))
+        ]
 
 
 def image(*shape: int, dtype: str = "uint8", seed: int = 7) -> Array:

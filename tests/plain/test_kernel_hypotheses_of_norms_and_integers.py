@@ -12,7 +12,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.row_sample import row_sample
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 
 from tests.plain.fault_units import PAGES, small_case
 from tests.plain.forensic_units import Small, generator
@@ -34,7 +34,7 @@ def said_of(family: str, case: Case) -> list[str]:
     """What the family's faults that give the recorded bytes say."""
     with np.errstate(all="ignore"):
         made = [(v.said, v.make(case)) for v in PAGES[family].variants(case)]
-    return [said for said, y in made if np.array_equal(bits(y), bits(case.recorded))]
+    return [said for said, y in made if np.array_equal(element_bits(y), element_bits(case.recorded))]
 
 
 def ordered(values: Array) -> Array:

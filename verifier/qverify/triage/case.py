@@ -94,7 +94,9 @@ class Case:
     @property
     def differing(self) -> Array:
         """Flat indices of the elements whose bytes differ, ascending."""
-        return self.compute_once("differing", lambda: np.flatnonzero(bits(self.healthy) != bits(self.recorded)))
+        return self.compute_once(
+            "differing", lambda: np.flatnonzero(element_bits(self.healthy) != element_bits(self.recorded))
+        )
 
     def compute_once(self, name: str, make: Callable[[], Any]) -> Any:
         """Returns make(), which is called only at the first call with this name."""
@@ -168,7 +170,7 @@ class Case:
         return draw_integers(self.graph, self.unit, name, values, "uniform", rng)
 
 
-def bits(values: Array) -> Array:
+def element_bits(values: Array) -> Array:
     """Returns the elements as flat unsigned integers, so that -0.0 differs from 0.0 and a NaN is equal to itself."""
     return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
 

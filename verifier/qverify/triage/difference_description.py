@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import bits
+from qverify.triage.case import element_bits
 
 Array = npt.NDArray[Any]
 AXES = {"NCHW": "NCHW", "NHWC": "NHWC", "NCW": "NCW", "NC": "NC"}
@@ -65,7 +65,7 @@ class DifferenceDescription:
 def describe_difference(computed: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
     """Describes how `recorded` (from the board) differs from `computed` (on the host), both in the shape and dtype of
     the spec."""
-    apart = (bits(computed) != bits(recorded)).reshape(spec.shape)
+    apart = (element_bits(computed) != element_bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
     ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (computed, recorded))
     steps: dict[int, int] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 
 Array = npt.NDArray[Any]
 MIN_MARGIN_BITS = 4.0  # of evidence beyond its choices that every cause must have
@@ -25,7 +25,7 @@ def _compute_difference_bits(case: Case) -> float:
     """Returns the bits of the places, and for each place those of the surprise of its step among all steps that occur:
     a step of 1 LSB everywhere is little evidence."""
     n, places = case.recorded.size, case.differing
-    steps = bits(case.recorded)[places].astype(np.int64) - bits(case.healthy)[places].astype(np.int64)
+    steps = element_bits(case.recorded)[places].astype(np.int64) - element_bits(case.healthy)[places].astype(np.int64)
     distinct, counts = np.unique(steps, return_counts=True)
     share = counts / len(places)
     values = float(-(counts * np.log2(share)).sum()) + len(distinct) * 8.0 * case.recorded.itemsize
@@ -47,8 +47,8 @@ def copy_is_evidence(case: Case, choice: float, free: Array | None = None) -> bo
 def copied_bits(case: Case, places: Array) -> float:
     """Returns the evidence, in bits, that the recorded elements at these places are copies of others. The rarer their
     values are among the computed elements, the more evidence they give."""
-    values, counts = np.unique(bits(case.healthy), return_counts=True)
-    copied = bits(case.recorded)[places]
+    values, counts = np.unique(element_bits(case.healthy), return_counts=True)
+    copied = element_bits(case.recorded)[places]
     at = np.minimum(np.searchsorted(values, copied), len(values) - 1)
     most = 8.0 * case.recorded.itemsize
     known = np.minimum(np.log2((case.healthy.size + 1) / counts[at]), most)

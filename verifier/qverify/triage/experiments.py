@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from qverify import plural
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, Find, bits
+from qverify.triage.case import Array, Case, Find, element_bits
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 
@@ -274,8 +274,8 @@ class _Series:
         if first is not None:
             predicted = replace(case, recorded=first, cache={"healthy": case.healthy})
             changed = int(predicted.differing.size)
-            self.values |= {int(value) for value in (bits(first).min(), bits(first).max())}
-            difference = predicted.differing.tobytes() + bits(first)[predicted.differing].tobytes()
+            self.values |= {int(value) for value in (element_bits(first).min(), element_bits(first).max())}
+            difference = predicted.differing.tobytes() + element_bits(first)[predicted.differing].tobytes()
             if changed and difference not in self.shown:
                 self.shown.add(difference)
                 result.bits += _weigh(predicted, stood[0])
@@ -294,7 +294,7 @@ class _Series:
         free = candidate.variant.free
         if free is None or self.earlier is None or not self.alone:
             return True
-        return bool((bits(case.recorded)[free] == bits(self.earlier)[free]).all())
+        return bool((element_bits(case.recorded)[free] == element_bits(self.earlier)[free]).all())
 
     def conclude(self) -> ExperimentSeries:
         """Returns the result, with confirmed and why set."""
@@ -319,7 +319,7 @@ def _count_differences(case: Case, predictions: list[Array | None]) -> tuple[int
     """Returns the number of different outputs that are predicted, and the number of elements in which the first of them
     differs from a healthy output."""
     outputs = [p for p in predictions if p is not None]
-    first = int((bits(outputs[0]) != bits(case.healthy)).sum()) if outputs else 0
+    first = int((element_bits(outputs[0]) != element_bits(case.healthy)).sum()) if outputs else 0
     return len({tensor_digest(p) for p in outputs}), first
 
 
@@ -336,4 +336,4 @@ def _is_predicted(case: Case, candidate: Candidate, output: Array, board: str) -
     free = candidate.variant.free
     if free is None:
         return tensor_digest(output) == board
-    return bool((bits(output) == bits(case.recorded))[~free].all())
+    return bool((element_bits(output) == element_bits(case.recorded))[~free].all())

@@ -14,7 +14,7 @@ import numpy as np
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.tensors.digest import tensor_digest
 from qverify.triage import evidence
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.fault import DOES_NOT_FIT, Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant, HypothesisPage, pages_of
 from qverify.triage.one_row import is_contradicted
@@ -122,7 +122,7 @@ class _FaultTrial:
 
     def __init__(self, case: Case, deadline: float, before: FaultSearch | None = None):
         self.case, self.deadline, self.enough = case, deadline, time.process_time() + ENOUGH_S
-        self.recorded, self.differing = bits(case.recorded), case.differing
+        self.recorded, self.differing = element_bits(case.recorded), case.differing
         self.share_without_fault = 1 - self.differing.size / self.recorded.size
         self.exact: list[Candidate] = []
         self.partial: dict[str, Partial] = {}
@@ -199,7 +199,7 @@ class _FaultTrial:
             return []
         if output.shape != self.case.recorded.shape or output.dtype != self.case.recorded.dtype:
             return []
-        same = bits(output) == self.recorded
+        same = element_bits(output) == self.recorded
         if same.all():
             self.families[page.NAME] = 1.0
             return [variant]

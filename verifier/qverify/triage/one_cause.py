@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qverify.plural import count
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.cause_kind import MEASURED, Kind, describe_exactly, describe_kind, variants_of
 from qverify.triage.experiments import predict
 from qverify.triage.fault import Fault
@@ -151,7 +151,7 @@ def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
     with np.errstate(all="ignore"):
         for candidate in variants_of(case, kind):
             output = predict(case, candidate)
-            if output is not None and (bits(output) == bits(case.recorded)).all():
+            if output is not None and (element_bits(output) == element_bits(case.recorded)).all():
                 return True
             applies = applies or output is not None
     return False if applies else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qverify import ops
-from qverify.triage.case import Array, Case, UnitChange, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 
 MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as fast as one row
@@ -37,7 +37,7 @@ def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
         return False
     if computed is None or computed.size != row.recorded.size or computed.dtype != case.recorded.dtype:
         return False
-    return bool((bits(computed) != row.recorded)[row.differing].any())
+    return bool((element_bits(computed) != row.recorded)[row.differing].any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _choose_row(case: Case) -> _Row | None:
         return None
     rows = np.unravel_index(case.differing, shape)[2]
     at = int(np.bincount(rows).argmax())
-    recorded, healthy = (bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.healthy))
+    recorded, healthy = (element_bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.healthy))
     return _Row(at, recorded, recorded != healthy)
 
 

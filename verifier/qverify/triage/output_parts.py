@@ -13,7 +13,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.plural import count
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear, required_linear
 from qverify.triage.pre_rounding import pre_rounding
@@ -54,7 +54,7 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
         differing: flat mask of the elements at which the recorded bytes are not the healthy ones. The variant gives all
             of these.
     """
-    changes = (bits(output) != bits(case.healthy)).reshape(output.shape)
+    changes = (element_bits(output) != element_bits(case.healthy)).reshape(output.shape)
     inside = differing.reshape(output.shape)
     fitting = islice(_find_fitting(case, inside, changes & ~inside), MAX_PARTS)
     return [

@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from qverify.tensors.digest import tensor_digest
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.cause_kind import NUMBER, Kind, describe_kind, variants_of
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
@@ -260,7 +260,7 @@ class _Trial:
             outputs = [output for output in predictions if output is not None]
             if not outputs:
                 continue
-            if any((bits(output) == bits(case.recorded)).all() for output in outputs):
+            if any((element_bits(output) == element_bits(case.recorded)).all() for output in outputs):
                 self.agreed.add(id(candidate))
             elif model.alike and (candidate.cause.family in PLACES or self.evidence_bits < ALONE_BITS):
                 fell.append(candidate)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from qverify.arithmetic import float32
 from qverify.ops.quantize import parameters
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, bits, limits
+from qverify.triage.case import Case, element_bits, limits
 
 Array = npt.NDArray[Any]
 NEIGHBOURS = ("clamped", "next in memory", "wrapped", "zero", "zero point", "mirrored")
@@ -190,8 +190,8 @@ def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
     size = case.spec.shape[-1] * case.spec.shape[-2]
     plane = int(case.differing[len(case.differing) // 2]) // size
     part = slice(plane * size, (plane + 1) * size)
-    differs = bits(case.recorded)[part] != bits(case.healthy)[part]
-    return bool((bits(finished(case, flat(inner, plane))) == bits(case.recorded)[part])[differs].all())
+    differs = element_bits(case.recorded)[part] != element_bits(case.healthy)[part]
+    return bool((element_bits(finished(case, flat(inner, plane))) == element_bits(case.recorded)[part])[differs].all())
 
 
 def shaped(case: Case, flat: Callable[[Case, int | None], Array]) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Case, UnitChange, bits, constants_of
+from qverify.triage.case import Case, UnitChange, constants_of, element_bits
 from qverify.triage.one_row import Recomputed
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ def is_permutation(case: Case) -> bool:
     """Returns whether the recorded elements are the healthy ones in some order: a cheap check before many orders are
     tried."""
     return case.compute_once(
-        "only moved", lambda: bool((np.sort(bits(case.healthy)) == np.sort(bits(case.recorded))).all())
+        "only moved", lambda: bool((np.sort(element_bits(case.healthy)) == np.sort(element_bits(case.recorded))).all())
     )
 
 

@@ -26,7 +26,7 @@ from qverify.triage.altered_kernels.product_layouts import (
     layout,
     operand,
 )
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 
@@ -201,7 +201,7 @@ def fault_variant(
         return
     if computed.dtype != case.recorded.dtype:
         return
-    same = bits(computed) == bits(case.recorded)[sample]
+    same = element_bits(computed) == element_bits(case.recorded)[sample]
     if same.mean() > 0.7:
         yield FaultVariant(said, partial(_compute_output, fault=fault, of=of), cost)
 

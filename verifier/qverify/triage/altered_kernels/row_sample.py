@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.model_bin.graph import Node
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 
@@ -42,7 +42,10 @@ def fitting_rows(case: Case, variants: Iterable[FaultVariant]) -> Iterator[Fault
             output = variant.make(sample)
         except DOES_NOT_FIT:
             continue
-        if output.shape == sample.recorded.shape and (bits(output) == bits(sample.recorded))[sample.differing].all():
+        if (
+            output.shape == sample.recorded.shape
+            and (element_bits(output) == element_bits(sample.recorded))[sample.differing].all()
+        ):
             yield variant
 
 

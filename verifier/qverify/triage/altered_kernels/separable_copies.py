@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
@@ -147,7 +147,7 @@ def copy_variant(
     if beyond == "nothing" and outside.any():
         return []
     if beyond == "unknown" and outside.any():
-        differs = bits(case.recorded) != bits(case.healthy)
+        differs = element_bits(case.recorded) != element_bits(case.healthy)
         if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():
             return []
         text = f"{said}; {np.count_nonzero(outside)} elements are read from beyond the tensor"
@@ -186,7 +186,7 @@ def fits(case: Case, copy: SeparableCopy, beyond: str) -> bool:
     differing = case.differing
     chosen = differing[np.linspace(0, len(differing) - 1, min(SAMPLES, len(differing))).astype(np.int64)]
     where = copy.at(chosen)
-    same = bits(_read(case, copy, where, beyond)) == bits(case.recorded)[chosen]
+    same = element_bits(_read(case, copy, where, beyond)) == element_bits(case.recorded)[chosen]
     if beyond == "unknown":
         same |= _outside(where, source_of(case, copy).size)
     return bool(same.all())

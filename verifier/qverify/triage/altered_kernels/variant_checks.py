@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, UnitChange, bits
+from qverify.triage.case import Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import is_contradicted
@@ -30,7 +30,7 @@ def check_where_it_differs(
         return []
     if output.shape != case.recorded.shape or output.dtype != case.recorded.dtype:
         return []
-    same = bits(output)[case.differing] == bits(case.recorded)[case.differing]
+    same = element_bits(output)[case.differing] == element_bits(case.recorded)[case.differing]
     return [FaultVariant(said, make, cost, copied=copied)] if same.all() else []
 
 

@@ -23,7 +23,7 @@ from qverify.triage.altered_kernels.addition_terms import (
     terms,
 )
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "add-terms"
@@ -38,7 +38,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if addition is None:
         return
     few = _few(addition, case)
-    recorded = bits(case.recorded)[case.differing[few]]
+    recorded = element_bits(case.recorded)[case.differing[few]]
     sample = _chosen(addition, case, case.differing[few])
     for cost, said, way in _ways(addition):
         if _gives(way, sample, recorded):
@@ -47,7 +47,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorded: Array) -> bool:
     try:
-        return bool((bits(way(sample)) == recorded).all())
+        return bool((element_bits(way(sample)) == recorded).all())
     except ValueError:
         return False
 

@@ -24,7 +24,7 @@ from qverify.triage.altered_kernels.addition_terms import (
 )
 from qverify.triage.altered_kernels.narrow_steps import NARROW, half_up, places, significant
 from qverify.triage.altered_kernels.rounding_rules import RULES
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "addition-steps"
@@ -49,10 +49,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
     a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (addition.a, addition.b))
     few = replace(addition, a=a, b=b)
-    recorded = bits(case.recorded)[flat]
+    recorded = element_bits(case.recorded)[flat]
     for cost, said, way in _ways(case, addition):
         case.count_tried()
-        if (bits(way(few)) == recorded).all():
+        if (element_bits(way(few)) == recorded).all():
             yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
 
 

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "alignment"
@@ -56,7 +56,7 @@ def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: s
     fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
     if place.kind == "output":
         free = move(np.arange(1, case.recorded.size + 1), fill=0) == 0
-        left = np.unique(bits(case.recorded)[free])
+        left = np.unique(element_bits(case.recorded)[free])
         if len(left) == 1 and case.spec.numpy_dtype.kind in "iu":
             value = int(case.recorded.reshape(-1)[free][0])
             fills.setdefault(value, str(value))

@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
 from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
-from qverify.triage.case import Array, Case, UnitChange, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.evidence import difference_bits, log2_choices
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
@@ -38,7 +38,9 @@ def _width(case: Case) -> int:
 def _yield_line_faults(case: Case) -> Iterator[FaultVariant]:
     """Yields faults of a bus line that is stuck or inverted for every element."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
-    moved = np.bitwise_or.reduce(bits(case.healthy)[case.differing] ^ bits(case.recorded)[case.differing])
+    moved = np.bitwise_or.reduce(
+        element_bits(case.healthy)[case.differing] ^ element_bits(case.recorded)[case.differing]
+    )
     for bit in range(
         _width(case) if case.last.op != "arg_max" else 0
     ):  # an index is the result of a search, not stored bits
@@ -56,7 +58,7 @@ def _yield_line_faults(case: Case) -> Iterator[FaultVariant]:
 
 
 def _on_bits(values: Array, way: Callable[[Array, int], Array], bit: int) -> Array:
-    return way(bits(values), bit).view(values.dtype).reshape(values.shape)
+    return way(element_bits(values), bit).view(values.dtype).reshape(values.shape)
 
 
 def _on_output(case: Case, way: Callable[[Array, int], Array], bit: int) -> Array:
@@ -79,7 +81,7 @@ def _yield_single_flips(case: Case) -> Iterator[FaultVariant]:
     if case.differing.size != 1 or case.recorded.size < MIN_ELEMENTS:
         return
     place = int(case.differing[0])
-    moved = int(bits(case.healthy)[place] ^ bits(case.recorded)[place])
+    moved = int(element_bits(case.healthy)[place] ^ element_bits(case.recorded)[place])
     if moved.bit_count() == 1:
         bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
         cost = log2(case.recorded.size * _width(case))
@@ -93,14 +95,14 @@ def _at_element(case: Case, place: int, bit: int) -> Array:
 
 
 def _flipped(values: Array, place: int, bit: int) -> Array:
-    changed = bits(values).copy()
+    changed = element_bits(values).copy()
     changed[place] = _inverted(changed[place : place + 1], bit)[0]
     return changed.view(values.dtype).reshape(values.shape)
 
 
 def _yield_few_flips(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
-    healthy, recorded = bits(case.healthy), bits(case.recorded)
+    healthy, recorded = element_bits(case.healthy), element_bits(case.recorded)
     moved = healthy[case.differing] ^ recorded[case.differing]
     count = sum(int(m).bit_count() for m in moved) if moved.size <= MAX_FLIPS else 0
     if not 1 < moved.size <= count <= MAX_FLIPS or _depends_on_value_only(healthy, recorded):
@@ -128,7 +130,7 @@ def _depends_on_value_only(healthy: Array, recorded: Array) -> bool:
 
 
 def _exchanged(case: Case, places: Array, moved: Array) -> Array:
-    changed = bits(case.healthy).copy()
+    changed = element_bits(case.healthy).copy()
     changed[places] ^= moved
     return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
 

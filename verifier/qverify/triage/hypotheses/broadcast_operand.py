@@ -13,7 +13,7 @@ import numpy as np
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
-from qverify.triage.case import Array, Case, UnitChange, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-operand"
@@ -122,8 +122,8 @@ def _judged(
     """Returns the fault as a list of one, or []. Elements that it reads beyond the operand cannot be predicted."""
     if beyond is None or not beyond.any() or inner.spec.shape != case.spec.shape:
         return check_where_it_differs(case, text, make, cost)
-    differs, free = bits(case.recorded) != bits(case.healthy), beyond.reshape(-1)
-    same = bits(make(case)) == bits(case.recorded)
+    differs, free = element_bits(case.recorded) != element_bits(case.healthy), beyond.reshape(-1)
+    same = element_bits(make(case)) == element_bits(case.recorded)
     if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
         return []
     said = f"{text}; {np.count_nonzero(free)} elements are read from beyond it"

@@ -12,7 +12,7 @@ import numpy as np
 from qverify.ops.quantize import as_quantized
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "concat-parts"
@@ -160,10 +160,10 @@ def _written(case: Case, of: str) -> tuple[Array, Array]:
 def _yield_wrong_offsets(case: Case) -> Iterator[FaultVariant]:
     for of, said in OFFSETS.items():
         output, left = _written(case, of)
-        differs = bits(case.recorded) != bits(case.healthy)
-        if not (bits(output) == bits(case.recorded))[differs & ~left].all():
+        differs = element_bits(case.recorded) != element_bits(case.healthy)
+        if not (element_bits(output) == element_bits(case.recorded))[differs & ~left].all():
             continue
-        values = np.unique(bits(case.recorded)[left])
+        values = np.unique(element_bits(case.recorded)[left])
         if len(values) > 1 and 2 * differs[left].sum() > left.sum() and differs[~left].any():
             text = f"concat: {said}; {np.count_nonzero(left)} elements keep what was in memory"
             yield FaultVariant(text, partial(_with_left, of=of, value=None, free=left), 1.5, free=left)

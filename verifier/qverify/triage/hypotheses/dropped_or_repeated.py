@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dropped-or-repeated"
@@ -22,7 +22,7 @@ NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "colu
 def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _runs(case)
     for said, box, chosen in boxes(case):
-        values = np.unique(bits(case.recorded[box]))
+        values = np.unique(element_bits(case.recorded[box]))
         if len(values) == 1:
             value = case.recorded[box].reshape(-1)[0]
             chosen_value = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
@@ -156,11 +156,11 @@ def _runs(case: Case) -> Iterator[FaultVariant]:
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
     cost = log2(size) * (2 if last < size else 1)
-    if len(np.unique(bits(flat))) == 1:
+    if len(np.unique(element_bits(flat))) == 1:
         yield FaultVariant(
             f"the whole output left out: {flat[0]} everywhere", partial(_run, first=0, last=size, value=flat[0]), 1
         )
-    elif len(np.unique(bits(flat[first:last]))) == 1:
+    elif len(np.unique(element_bits(flat[first:last]))) == 1:
         value = flat[first]
         value_bits = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
         make: Callable[[Case], Array] = partial(_run, first=first, last=last, value=value)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.separable_copies import axis_names
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.copy_places import BLOCKS, ORDERS
 
@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     shape = case.recorded.shape
     names = axis_names(len(shape))
     chosen = case.differing[np.linspace(0, len(case.differing) - 1, min(SAMPLES, len(case.differing))).astype(int)]
-    recorded, healthy = bits(case.recorded)[chosen], bits(case.healthy).reshape(shape)
+    recorded, healthy = element_bits(case.recorded)[chosen], element_bits(case.healthy).reshape(shape)
     for axis, size in enumerate(shape):
         for said, order in _orders(size) if size > 1 else ():
             where = list(np.unravel_index(chosen, shape))

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.bind_last import bind_last
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "output-tail"
@@ -18,7 +18,7 @@ LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    recorded, healthy, tried = bits(case.recorded), bits(case.healthy), set()
+    recorded, healthy, tried = element_bits(case.recorded), element_bits(case.healthy), set()
     for name, shape, axis in _axes(case.spec.shape):
         recorded_lines, healthy_lines = recorded.reshape(shape), healthy.reshape(shape)
         size = shape[axis]

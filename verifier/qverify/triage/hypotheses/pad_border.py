@@ -18,7 +18,7 @@ from qverify.triage.altered_kernels.separable_copies import (
     mover,
     needed_copy,
 )
-from qverify.triage.case import Array, Case, bits, limits
+from qverify.triage.case import Array, Case, element_bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pad-border"
@@ -131,7 +131,7 @@ def _values(case: Case, inner: Case) -> Iterator[FaultVariant]:
             values["the pad value with the zero point subtracted"] = word - spec.zero_point[0]
     for said, value in values.items():
         make = partial(_filled, value=value)
-        if (bits(make(case)) == bits(case.recorded))[case.differing].all():
+        if (element_bits(make(case)) == element_bits(case.recorded))[case.differing].all():
             yield FaultVariant(f"pad: the padding holds {said}", make, 2.0)
 
 

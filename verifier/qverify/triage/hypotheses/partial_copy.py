@@ -10,7 +10,7 @@ import numpy as np
 from qverify.triage import evidence
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.memory_sources import recorded_at
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "partial-copy"
@@ -28,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             continue
         not_copied = case.recorded.reshape(-1)[count:]
         text = f"{inner.last.op}: {said}"
-        values = np.unique(bits(not_copied))
+        values = np.unique(element_bits(not_copied))
         if len(values) == 1:
             value = not_copied[0]
             compute = partial(_filled, count=count, value=value)

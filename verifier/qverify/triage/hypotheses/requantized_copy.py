@@ -13,7 +13,7 @@ from qverify.arithmetic import float32
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
-from qverify.triage.case import Array, Case, bits, limits
+from qverify.triage.case import Array, Case, element_bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "requantized-copy"
@@ -54,7 +54,7 @@ def _differs(x: TensorSpec, y: TensorSpec) -> bool:
 
 
 def _judged(case: Case, text: str, make: Callable[[Case], Array], cost: float) -> list[FaultVariant]:
-    fits = (bits(make(case))[case.differing] == bits(case.recorded)[case.differing]).all()
+    fits = (element_bits(make(case))[case.differing] == element_bits(case.recorded)[case.differing]).all()
     return [FaultVariant(text, make, cost)] if fits else []
 
 

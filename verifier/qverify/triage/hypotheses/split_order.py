@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "split-order"
@@ -105,7 +105,7 @@ def _others(case: Case, inner: Case) -> dict[int, bool]:
         value = (
             healthy[name] if shown == name or reader is None else ops.simulate_node(inner.graph, reader, healthy)[shown]
         )
-        known[at] = value.shape == board.shape and bool((bits(value) == bits(board)).all())
+        known[at] = value.shape == board.shape and bool((element_bits(value) == element_bits(board)).all())
     return known
 
 

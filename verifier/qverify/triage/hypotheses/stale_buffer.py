@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, UnitChange, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "stale-buffer"
@@ -56,7 +56,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     old = fitting(earlier, case)
     if old is None:
         return
-    if (bits(old) == bits(case.recorded)).all():
+    if (element_bits(old) == element_bits(case.recorded)).all():
         yield FaultVariant(
             f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
             partial(_replaced, find=find),
@@ -67,7 +67,7 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     places = case.differing
     first, last = int(places[0]), int(places[-1]) + 1
     run = slice(first, last)
-    if (bits(old)[run] == bits(case.recorded)[run]).all():
+    if (element_bits(old)[run] == element_bits(case.recorded)[run]).all():
         where = f"elements {first} to {last - 1}"
         yield FaultVariant(
             f"stale buffer: {where} are {said}",

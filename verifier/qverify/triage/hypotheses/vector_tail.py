@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.plural import count
 from qverify.triage.altered_kernels.memory_sources import recorded_at
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "vector-tail"
@@ -41,7 +41,7 @@ def _unwritten(case: Case, noun: str, where: str, axis: int, tail: int) -> Itera
     mask = np.zeros(case.spec.shape, bool)
     np.moveaxis(mask, axis, 0)[-tail:] = True
     free = mask.reshape(-1)
-    if not free[case.differing].all() or len(np.unique(bits(case.recorded)[free])) == 1:
+    if not free[case.differing].all() or len(np.unique(element_bits(case.recorded)[free])) == 1:
         return
     verb = "is" if tail == 1 else "are"
     unwritten = f"the last {count(tail, noun)}{where} {verb} not written"

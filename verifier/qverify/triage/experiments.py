@@ -120,7 +120,7 @@ class ExperimentSeries:
 
     Attributes:
         standing: candidates that predicted every byte of every experiment.
-        fallen: the others.
+        fallen: candidates that failed an experiment.
         bits: the evidence that the experiments give for the first standing candidate.
         confirmed: whether the experiments confirm it.
         why: the reason why they do not.

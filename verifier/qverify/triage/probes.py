@@ -107,7 +107,7 @@ class ProbeSeries:
     Attributes:
         standing: causes that gave every byte of every probe that decides on them.
         ran: the probes as experiments.
-        fallen: causes that did not.
+        fallen: causes that failed a probe.
         why: the reason why no cause stands, or why the probes could not be run.
         scope: in which shapes the board is right although the cause would show, in words.
     """
@@ -135,7 +135,7 @@ def run_probes(
         evidence_bits: the evidence of these experiments.
         deadline: a time of time.monotonic().
     """
-    trial = _Trial(case, standing, experiments, evidence_bits, deadline)
+    trial = _ProbeTrial(case, standing, experiments, evidence_bits, deadline)
     try:
         trial.run(board)
     except NoOtherModel as error:
@@ -145,7 +145,7 @@ def run_probes(
     return trial.conclude()
 
 
-class _Trial:
+class _ProbeTrial:
     """Runs probes and judges causes by them.
 
     Attributes:

@@ -22,7 +22,7 @@ SMALL_INTEGERS = ("int32", "int64", "bool")  # of indices and conditions, for wh
 
 
 def find_nothing(_: str) -> Array | None:
-    """Returns None: the lookup function of a case that has no further tensors."""
+    """Returns None. This is the lookup function of a case without further tensors."""
     return None
 
 

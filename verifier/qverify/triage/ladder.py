@@ -40,7 +40,7 @@ class RungGate:
         }[self.kind]
 
     def holds(self, max_abs: float, cosine: float) -> bool:
-        """Returns whether these values pass the gate; NaN never passes."""
+        """Returns whether a tensor with these metrics passes the gate; NaN never passes."""
         if self.kind == "exact":
             return max_abs == 0
         return max_abs <= 0.5 * 10.0**-self.limit if self.kind == "decimals" else cosine >= self.limit

@@ -205,7 +205,7 @@ def _axis_parts(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPa
 def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
     """Yields the tail beyond whole vectors of so many lanes, everything but the tail, and single lanes. i: the indices
     along the axis."""
-    if (tail := size % lanes) > 1:  # a tail of one is the last index, which is a part of its own
+    if (tail := size % lanes) > 1:  # a tail of one index is already the part "in the last ..."
         beyond = f"(beyond whole groups of {lanes})"
         yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
         yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)

@@ -146,7 +146,7 @@ def run_probes(
 
 
 class _ProbeTrial:
-    """Runs probes and judges causes by them.
+    """Runs probes and judges the causes by them.
 
     Attributes:
         decided_for: ids of the causes that a probe decided for.

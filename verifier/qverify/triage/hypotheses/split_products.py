@@ -1,4 +1,4 @@
-"""Products of 16-bit operands are put together from bytes, and a part of them is lost or its low byte taken as
+"""Products of 16-bit operands are added from products of bytes, of which a part is lost or the low byte is read as
 signed."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The output or an input still has its buffer's earlier content: another tensor, or that of the previous frame."""
+"""The output or an input is the earlier content of its buffer: another tensor, or a tensor of the previous frame."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     earlier = find(case)
     if earlier is None:
         return
-    old = fitting(earlier, case)
+    old = as_output(earlier, case)
     if old is None:
         return
     if (element_bits(old) == element_bits(case.recorded)).all():
         yield FaultVariant(
             f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
             partial(_replaced, find=find),
-            4.0 if said in case.unit.inputs else 0.0,  # what a copy or a shortcut of the unit gives as well
+            4.0 if said in case.unit.inputs else 0.0,  # a copy, or a unit that is skipped, gives the same
             copied=True,
         )
         return
@@ -77,8 +77,8 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
         )
 
 
-def fitting(earlier: Array, case: Case) -> Array | None:
-    """Returns the first bytes of a tensor as the output's elements; None where there are too few."""
+def as_output(earlier: Array, case: Case) -> Array | None:
+    """Returns the first bytes of a tensor as elements of the output, or None if there are too few."""
     data = np.ascontiguousarray(earlier).reshape(-1).view(np.uint8)
     size_bytes = case.spec.valid_bytes
     return None if data.size < size_bytes else data[:size_bytes].view(case.spec.numpy_dtype).reshape(case.spec.shape)
@@ -86,7 +86,7 @@ def fitting(earlier: Array, case: Case) -> Array | None:
 
 def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slice(None)) -> Array:
     earlier = find(case)
-    old = None if earlier is None else fitting(earlier, case)
+    old = None if earlier is None else as_output(earlier, case)
     assert old is not None
     output = case.healthy.copy().reshape(-1)
     output[part] = old.reshape(-1)[part]

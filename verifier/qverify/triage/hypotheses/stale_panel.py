@@ -1,5 +1,5 @@
-"""A convolution gathers its input into panels, and what padding should clear in them keeps what the same place held for
-the tile before."""
+"""A convolution gathers its input into panels in which elements of the padding are not cleared: they keep the values
+of the same place of the tile before."""
 
 from __future__ import annotations
 

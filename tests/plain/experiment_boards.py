@@ -12,7 +12,7 @@ import numpy as np
 from qverify.model_bin.units import units
 from qverify.tensors.digest import tensor_digest
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, MOST, ExperimentSeries, NoOtherModel, run_experiments
+from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, ExperimentSeries, NoOtherModel, run_experiments
 from qverify.triage.fault import Candidate, Fault
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.probe_models import ProbeModel
@@ -48,7 +48,7 @@ class FaultyUnit:
     alone: Way
     within: Way | None = None
     others: Callable[[int], Mapping[str, Array]] = lambda seed: {}
-    most: int = MOST
+    most: int = MAX_EXPERIMENTS
     why_not: str = ""
     until: float = inf
     elsewhere: Way | None = None
@@ -74,15 +74,15 @@ class FaultyUnit:
         rng = generator(1000 + seed)
         inputs = {n: random_like(v, rng) for n, v in case.inputs.items()}
         now, before = self.others(seed), self.others(seed - 1)
-        new = replace(case, inputs=inputs, board=now.get, previous=before.get, kept={}, raw=None)
-        return replace(new, recorded=np.asarray((self.within or self.alone)(new)), kept={})
+        new = replace(case, inputs=inputs, board=now.get, previous=before.get, cache={}, raw=None)
+        return replace(new, recorded=np.asarray((self.within or self.alone)(new)), cache={})
 
-    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+    def run_probe(self, case: Case, model: ProbeModel, probe_case: Case, kind: str, seed: int) -> Array:
         self._live()
         if self.elsewhere is None:
             raise NoOtherModel("this board has one model")
         self.probed.append(model.shape)
-        return np.asarray(self.elsewhere(made))
+        return np.asarray(self.elsewhere(probe_case))
 
     def _live(self) -> None:
         self.lasts -= 1
@@ -100,7 +100,7 @@ def unit(way: Way, shape: tuple[int, ...] = (1, 3, 5, 7), dtype: str = "int8", *
     x = random_like(np.zeros(shape, dtype), generator(40))
     small = Small("reshape", (), (dtype, 0.1, 0), shape, x=(x, 0.1, 0))
     case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", x, **more)
-    return replace(case, recorded=np.asarray(way(case)), kept={})
+    return replace(case, recorded=np.asarray(way(case)), cache={})
 
 
 def cause(said: str, way: Way, bits: float = 3.0, **more: Any) -> Candidate:
@@ -114,4 +114,4 @@ def decided(
 
 
 def flipped(bit: int) -> Way:
-    return lambda case: case.made ^ case.made.dtype.type(1 << bit)
+    return lambda case: case.healthy ^ case.healthy.dtype.type(1 << bit)

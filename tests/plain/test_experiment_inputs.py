@@ -128,7 +128,7 @@ def test_indices_of_a_gather_are_drawn_within_its_axis(kind: str, dtype: str):
     assert min(v.min() for v in drawn) >= -7 and max(v.max() for v in drawn) <= 6
     assert any((index < 0).any() for index in drawn) and any((index >= 0).any() for index in drawn)
     assert len({index.tobytes() for index in drawn}) > 3  # a level one may come twice
-    assert case.on_inputs(draw_inputs(case, kind, 1)).made.shape == (2, 30, 3)
+    assert case.on_inputs(draw_inputs(case, kind, 1)).healthy.shape == (2, 30, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +148,7 @@ def test_dividends_are_drawn_of_both_signs_and_the_divisors_stay(kind: str, dtyp
     case = small_case(Small("mod", (), (dtype, 0, 0), (6, 9), a=(a,), c_b=(b,)), np.remainder(a, b))
     drawn = [draw_inputs(case, kind, seed) for seed in range(4)]
     assert all(set(d) == {"a"} and d["a"].dtype == dtype and (d["a"] < 0).any() and (d["a"] > 0).any() for d in drawn)
-    assert np.array_equal(case.on_inputs(drawn[0]).made, np.remainder(drawn[0]["a"], b))
+    assert np.array_equal(case.on_inputs(drawn[0]).healthy, np.remainder(drawn[0]["a"], b))
 
 
 def test_random_inputs_tell_faults_of_the_index_apart():

@@ -10,7 +10,7 @@ import pytest
 from qverify.renderers.fault_explanation import details, verdict
 from qverify.triage import evidence
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
-from qverify.triage.experiments import CERTAIN, reads_other_tensors
+from qverify.triage.experiments import CERTAINTY_BITS, reads_other_tensors
 from qverify.triage.forensics import explain_fault
 from qverify_agents.errors import LinkClosed
 
@@ -36,7 +36,7 @@ def test_a_cause_that_gives_every_byte_is_confirmed():
 
 def test_one_value_everywhere_has_many_causes():
     def emptied(case: Any) -> Array:
-        return np.full_like(case.made, 7)
+        return np.full_like(case.healthy, 7)
 
     series = decided(unit(emptied), FaultyUnit(emptied), cause("7 everywhere", emptied))
     assert not series.confirmed and series.standing and len(series.experiments) >= len(KINDS)
@@ -69,14 +69,14 @@ def test_a_cause_that_fits_the_record_alone_falls():
     """The record holds no element at the end of the type, where the two causes part."""
 
     def wraps(case: Any) -> Array:
-        return (case.made.astype(np.int64) + 1).astype(np.int8)
+        return (case.healthy.astype(np.int64) + 1).astype(np.int8)
 
     def saturates(case: Any) -> Array:
-        return np.minimum(case.made.astype(np.int64) + 1, 127).astype(np.int8)
+        return np.minimum(case.healthy.astype(np.int64) + 1, 127).astype(np.int8)
 
     case = unit(wraps)
-    case = replace(case, inputs={"x": np.minimum(case.inputs["x"], 100)}, kept={})
-    case = replace(case, recorded=wraps(case), kept={})
+    case = replace(case, inputs={"x": np.minimum(case.inputs["x"], 100)}, cache={})
+    case = replace(case, recorded=wraps(case), cache={})
     series = decided(case, FaultyUnit(wraps), cause("saturates", saturates), cause("wraps", wraps))
     assert [c.cause.said for c in series.standing] == ["wraps"] and series.confirmed
     ((fell),) = series.fallen
@@ -90,8 +90,8 @@ def test_where_every_cause_falls_nothing_is_explained():
 
     def fickle(case: Any) -> Array:
         known = case.inputs["x"].tobytes() in recorded or not recorded
-        recorded.setdefault(case.inputs["x"].tobytes(), case.made)
-        return case.made ^ np.int8(1 if known else 2)
+        recorded.setdefault(case.inputs["x"].tobytes(), case.healthy)
+        return case.healthy ^ np.int8(1 if known else 2)
 
     case = unit(fickle)
     found = explain_fault(case, board=FaultyUnit(fickle))
@@ -123,7 +123,7 @@ def test_a_fault_that_does_not_show_is_not_confirmed():
     given = unit(LOW).inputs["x"]
 
     def rare(case: Any) -> Array:
-        return LOW(case) if np.array_equal(case.inputs["x"], given) else case.made
+        return LOW(case) if np.array_equal(case.inputs["x"], given) else case.healthy
 
     series = decided(unit(rare), FaultyUnit(rare), cause("rare", rare))
     assert all(run.board == run.simulator and run.changed == 0 and run.stood == 1 for run in series.experiments)
@@ -136,7 +136,7 @@ def test_a_difference_that_comes_again_is_evidence_once():
     places, values = [3, 70], np.array([77, -99], np.int8)
 
     def stuck(case: Any, plus: int = 0) -> Array:
-        y = case.made.copy()
+        y = case.healthy.copy()
         y.reshape(-1)[places] = values + np.int8(plus)
         return y
 
@@ -165,7 +165,7 @@ def test_the_evidence_must_exceed_the_choice():
         series = decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, bits, part_bits=part_bits), tried=tried)
         assert not series.confirmed and series.standing
         assert series.why.startswith(f"the experiments give {told:.0f} bits of evidence, where ")
-    least = told - CERTAIN - 1
+    least = told - CERTAINTY_BITS - 1
     assert decided(case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=2).confirmed
     assert not decided(
         case, FaultyUnit(LOW, most=5), cause("it", LOW, least / 2, part_bits=least / 2), tried=4
@@ -178,7 +178,7 @@ TAIL[..., 8:] = True
 
 def left_over(garbage: Any) -> Any:
     """The last three columns are not written; garbage: what a case finds there."""
-    return lambda case: np.where(TAIL, garbage(case), case.made)
+    return lambda case: np.where(TAIL, garbage(case), case.healthy)
 
 
 def test_elements_that_are_not_written_stay():
@@ -186,14 +186,14 @@ def test_elements_that_are_not_written_stay():
     memory = random_like(np.zeros(TAIL.shape, np.int8), generator(41))
     stays = left_over(lambda case: memory)
     follows = left_over(lambda case: random_like(memory, generator(abs(int(case.inputs["x"].sum())))))
-    said = cause("not written", lambda case: np.where(TAIL, case.recorded, case.made), free=TAIL.reshape(-1))
+    said = cause("not written", lambda case: np.where(TAIL, case.recorded, case.healthy), free=TAIL.reshape(-1))
     series = decided(unit(stays, TAIL.shape), FaultyUnit(stays), said)
     assert series.standing and not series.fallen and len(series.experiments) == 6
     board = FaultyUnit(follows)
     series = decided(unit(follows, TAIL.shape), board, said)
     assert not series.standing and [fell.experiment for fell in series.fallen] == [2]
     assert [ran.fetched for ran in board.ran] == [0, 1, 1]  # a digest does not tell
-    elsewhere = lambda case: np.where(TAIL, memory, case.made ^ (case.inputs["x"].sum() % 2).astype(np.int8))  # noqa: E731
+    elsewhere = lambda case: np.where(TAIL, memory, case.healthy ^ (case.inputs["x"].sum() % 2).astype(np.int8))  # noqa: E731
     assert not decided(unit(stays, TAIL.shape), FaultyUnit(elsewhere), said).standing
 
 
@@ -201,7 +201,7 @@ def test_of_experiments_one_is_drawn_where_causes_part():
     """With the first seed both causes give the same, with the second they do not."""
     case = unit(LOW)
     other = draw_inputs(case, "uniform", 2)["x"]
-    parts = lambda c: c.made if np.array_equal(c.inputs["x"], other) else LOW(c)  # noqa: E731
+    parts = lambda c: c.healthy if np.array_equal(c.inputs["x"], other) else LOW(c)  # noqa: E731
     series = decided(case, FaultyUnit(LOW), cause("parts", parts), cause("it", LOW))
     assert (series.experiments[0].seed, series.experiments[0].fell) == (2, 1)
     assert decided(case, FaultyUnit(LOW), cause("it", LOW)).experiments[0].seed == 1
@@ -209,20 +209,20 @@ def test_of_experiments_one_is_drawn_where_causes_part():
 
 def test_a_fault_of_the_run_is_tried_on_the_network():
     """The unit by itself gives healthy bytes: what is wrong comes from the run around it."""
-    board = FaultyUnit(lambda case: case.made, within=LOW)
+    board = FaultyUnit(lambda case: case.healthy, within=LOW)
     series = decided(unit(LOW), board, cause("it", LOW))
     assert series.confirmed and len(board.ran) == 1
     assert {run.place for run in series.experiments} == {"network"} and len(series.experiments) == 6
     assert {run.kind for run in series.experiments} == {"network"} and board.asked == [frozenset()] * 6
     assert [run.seed for run in series.experiments] == [1, 2, 3, 4, 5, 6]
     assert len({run.inputs["x"] for run in series.experiments}) == 6
-    found = explain_fault(unit(LOW), board=FaultyUnit(lambda case: case.made, within=LOW))
+    found = explain_fault(unit(LOW), board=FaultyUnit(lambda case: case.healthy, within=LOW))
     assert "confirmed by 6 experiments on the board (the whole network on new inputs)" in verdict(found)
     assert any("random inputs of the network (seed 1)" in line for line in details(found))
 
 
 def test_a_board_that_runs_no_single_node_runs_the_network():
-    board = FaultyUnit(lambda case: case.made, within=LOW, why_not="the board runs no single node")
+    board = FaultyUnit(lambda case: case.healthy, within=LOW, why_not="the board runs no single node")
     series = decided(unit(LOW), board, cause("it", LOW))
     assert series.confirmed and not board.ran and {run.place for run in series.experiments} == {"network"}
 

@@ -27,13 +27,13 @@ TAIL[..., 8:] = True
 
 
 def unwritten(bits: float = 3.0) -> Candidate:
-    way = lambda case: np.where(TAIL, case.recorded, case.made)  # noqa: E731
+    way = lambda case: np.where(TAIL, case.recorded, case.healthy)  # noqa: E731
     one = cause("not written", way, bits, free=TAIL.reshape(-1))
     return replace(one, cause=Fault("vector-tail", "not written", 8.0 * 162, 162))
 
 
 def left_over(memory: Array) -> Any:
-    return lambda case: np.where(TAIL, memory, case.made)
+    return lambda case: np.where(TAIL, memory, case.healthy)
 
 
 def after(case: Case, board: FaultyUnit, *causes: Candidate) -> FaultExplanation:
@@ -53,7 +53,7 @@ def test_a_cause_that_takes_elements_from_the_record_fits_anything():
     """Beside a confirmed cause that predicts every byte it is not listed; before it is confirmed, it is."""
 
     def high(case: Any) -> Array:
-        return np.where(TAIL, np.int8(77), case.made)
+        return np.where(TAIL, np.int8(77), case.healthy)
 
     case = unit(high, SHAPE)
     exact, taken = cause("writes 77 there", high), unwritten()
@@ -91,7 +91,7 @@ def test_causes_of_a_group_that_all_stand_are_all_named():
 
 def test_of_a_group_those_that_fall_go():
     """Random inputs did not tell them apart, those of an experiment do; what was not tried is not named."""
-    other = lambda case: LOW(case) if (case.inputs["x"] == 0).mean() < 0.5 else case.made  # noqa: E731
+    other = lambda case: LOW(case) if (case.inputs["x"] == 0).mean() < 0.5 else case.healthy  # noqa: E731
     fell, stood = cause("not where most is zero", other), [cause("it", LOW) for _ in range(18)]
     for group, left in (([fell, stood[0]], ["it"]), (stood, ["it"] * 16), ([fell, *stood], ["it"] * 15)):
         search = FaultSearch(unit(LOW), [group], tried=50)
@@ -119,12 +119,12 @@ def test_a_part_costs_more_than_the_choice_in_its_family():
 def test_without_a_cause_the_board_is_not_asked(most: int):
     spoiled = unit(LOW)
     spoiled = replace(
-        spoiled, recorded=generator(42).integers(-128, 128, spoiled.recorded.shape).astype(np.int8), kept={}
+        spoiled, recorded=generator(42).integers(-128, 128, spoiled.recorded.shape).astype(np.int8), cache={}
     )
     board = FaultyUnit(LOW, most=most)
     found = explain_fault(spoiled, board=board)
     assert not board.ran and not found.experiments and verdict(found).startswith("UNEXPLAINED: ")
-    equal = unit(lambda case: case.made)
+    equal = unit(lambda case: case.healthy)
     assert verdict(explain_fault(equal, board=board)).startswith("EQUAL") and not board.ran
 
 
@@ -134,7 +134,7 @@ def test_the_last_of_sixteen_alike_is_told_from_the_others_by_the_board():
     absent = np.setdiff1d(np.arange(-128, 128), case.inputs["x"])
 
     def lenient(spared: Array) -> Any:
-        return lambda case: np.where(np.isin(case.made, spared), case.made, LOW(case))
+        return lambda case: np.where(np.isin(case.healthy, spared), case.healthy, LOW(case))
 
     others = [cause(f"spares all but {k}", lenient(np.delete(absent, k))) for k in range(15)]
     search = FaultSearch(case, [[*others, cause("spares none", LOW)]], tried=50)

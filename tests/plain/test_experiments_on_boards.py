@@ -202,7 +202,7 @@ def test_a_unit_and_the_network_as_experiments_see_them(graph: Graph, tmp_path: 
         experiments = BoardExperiments(board)
         assert (experiments.why_not, experiments.most, experiments.cost(case)) == ("", 6, "")
         ran = experiments.run_node(case, case.inputs)
-        assert ran.digest == tensor_digest(case.made) and np.array_equal(ran.fetch(), case.made)
+        assert ran.digest == tensor_digest(case.healthy) and np.array_equal(ran.fetch(), case.healthy)
         name = "relu1_QuantizeLinear_Output"
         seen = [experiments.run_network(case, seed, frozenset([name, "no such"])) for seed in (1, 2)]
         plain = experiments.run_network(case, 2, frozenset())

@@ -74,7 +74,7 @@ def test_each_float_tensor_is_taken_once(folder: Path) -> None:
     pairing = _Pairing(*views(folder, "float", "qdq"))
     found = pairing.run()
     assert pairing.taken == {p.tensor for p in found.pairs}
-    assert pairing._why(found.pairs[0].quantized) == f"{found.pairs[0].tensor} is already paired"
+    assert pairing._why_unpaired(found.pairs[0].quantized) == f"{found.pairs[0].tensor} is already paired"
 
 
 def test_a_tensor_is_found_by_the_name_it_has_after_it_was_quantized(folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_activation_that_is_quantized_by_itself_is_not_passed() -> None:
     outside = model([*start, node("Relu", ["d"], ["y"])], scale)
     further = model([*start, node("Abs", ["q"], ["n"]), node("Relu", ["n"], ["y"])], scale)
     for quant, found in ((outside, "c"), (further, "y")):
-        assert _Pairing(floats, quant, None)._behind("c", "q") == found  # type: ignore[arg-type]
+        assert _Pairing(floats, quant, None)._after_activation("c", "q") == found  # type: ignore[arg-type]
 
 
 def test_how_near_weights_of_one_node_are(folder: Path) -> None:
@@ -163,7 +163,7 @@ def test_how_near_weights_of_one_node_are(folder: Path) -> None:
     mine = pairing._core_of(found["c3"].quantized)
     for share, same in ((0.24, True), (0.26, False), (-0.24, True), (-0.26, False)):
         floats.constants[node.input[1]] = found["c3"].weights[1] / np.float32(1 - share)
-        assert pairing._same_weights(mine, node) is same
+        assert pairing._has_same_weights(mine, node) is same
 
 
 def test_the_axis_of_the_output_channels() -> None:
@@ -172,5 +172,5 @@ def test_the_axis_of_the_output_channels() -> None:
              node("Gemm", ["b", "w"], ["c"], "gemm"), node("Gemm", ["c", "w"], ["d"], "turned", transB=1),
              node("MatMul", ["d", "w"], ["y"], "product")]  # fmt: skip
     losses = Losses(FloatPairs([], {}, {}, {}, []), model(nodes), None)  # type: ignore[arg-type]
-    axes = {n.name: losses._axis(FloatPair("t", "q", "name", n.name)) for n in nodes}
+    axes = {n.name: losses._channel_axis(FloatPair("t", "q", "name", n.name)) for n in nodes}
     assert axes == {"conv": 0, "back": 1, "gemm": -1, "turned": 0, "product": -1}

@@ -60,16 +60,16 @@ def test_garbage_is_unrelated_to_the_computed() -> None:
     free[:200] = True
     noise_ = np.where(free.reshape(40, 50), rng.integers(-128, 128, (40, 50)), unit.y).astype(np.int8)
     case = unit.case(noise_)
-    assert evidence.unrelated(case, free) and evidence.garbage_is_evidence(case, 0.0, free)
+    assert evidence.is_unrelated(case, free) and evidence.garbage_is_evidence(case, 0.0, free)
     told = evidence.difference_bits(case) - 1600 - 16
     assert evidence.garbage_is_evidence(case, told - 0.1, free) and not evidence.garbage_is_evidence(
         case, told + 0.1, free
     )
     near = np.where(free.reshape(40, 50), unit.y.astype(int) // 2 + rng.integers(-9, 9, (40, 50)), unit.y)
-    assert not evidence.unrelated(unit.case(near.astype(np.int8)), free)
+    assert not evidence.is_unrelated(unit.case(near.astype(np.int8)), free)
     equal = noise_.copy()
     equal.reshape(-1)[:12] = unit.y.reshape(-1)[:12]
-    assert not evidence.unrelated(unit.case(equal), free)
+    assert not evidence.is_unrelated(unit.case(equal), free)
 
 
 def left_over(made: Array, recorded: Array) -> bool:
@@ -77,7 +77,7 @@ def left_over(made: Array, recorded: Array) -> bool:
     spec = {"x": (made.astype(np.int8),)}
     small = Small("reshape", (), ("int8", 0, 0), made.shape, **spec)
     case = Case(small.graph, units(small.graph)[0], small.inputs, "y", recorded.astype(np.int8))
-    return evidence.unrelated(case, np.ones(made.size, bool))
+    return evidence.is_unrelated(case, np.ones(made.size, bool))
 
 
 def test_as_many_equal_elements_as_chance_allows() -> None:

@@ -9,36 +9,36 @@ from typing import Any
 import numpy as np
 from qverify.triage.case import Case
 from qverify.triage.fault import Fault
-from qverify.triage.fault_search import _cause, _FaultTrial
+from qverify.triage.fault_search import _FaultTrial, _make_cause
 from qverify.triage.forensics import explain_fault
 from qverify.triage.hypotheses import FaultVariant, pages
 
 from tests.plain.fault_units import Table
 
 
-def test_a_search_that_has_a_cause_ends_soon() -> None:
+def test_a_search_that_has_a_make_cause_ends_soon() -> None:
     unit = Table(4, 10)
     case = unit.case(unit.y | np.int8(4))
     trial = _FaultTrial(case, time.monotonic() + 60)
-    assert trial._over() == "" and 0 < trial.enough - time.process_time() <= 3
+    assert trial._reason_to_stop() == "" and 0 < trial.enough - time.process_time() <= 3
     trial.enough = time.process_time() - 1
-    assert trial._over() == ""  # it has none
-    trial.page(next(p for p in pages() if p.NAME == "bit-flip"))
-    assert trial.exact and trial._over() == "3 s of computing had passed and a cause was found"
-    trial.page(next(p for p in pages() if p.NAME == "clamp"))
+    assert trial._reason_to_stop() == ""  # it has none
+    trial.try_page(next(p for p in pages() if p.NAME == "bit-flip"))
+    assert trial.exact and trial._reason_to_stop() == "3 s of computing had passed and a cause was found"
+    trial.try_page(next(p for p in pages() if p.NAME == "clamp"))
     assert trial.not_tried == ["clamp: 3 s of computing had passed and a cause was found"]
     trial.deadline = time.monotonic() - 1
-    assert trial._over() == "the time limit was reached"
+    assert trial._reason_to_stop() == "the time limit was reached"
 
 
-def test_how_much_evidence_a_cause_needs() -> None:
+def test_how_much_evidence_a_make_cause_needs() -> None:
     """One of 16 elements and its value: 12 bits, 4 more than the choice."""
     unit = Table(1, 16)
     recorded = unit.y.copy()
     recorded[0, 3] ^= 91
     trial = _FaultTrial(unit.case(recorded), time.monotonic() + 60)
     fault = FaultVariant("?", lambda case: case.recorded)
-    assert trial._supported(7.99, fault) and not trial._supported(8.01, fault)
+    assert trial._is_supported(7.99, fault) and not trial._is_supported(8.01, fault)
 
 
 def test_of_many_families_three_are_near() -> None:
@@ -70,7 +70,7 @@ def trial_of(*faults: FaultVariant, each: Callable[[], None] = lambda: None) -> 
     recorded = unit.y.copy()
     recorded[0, [3, 9]] ^= 91
     trial = _FaultTrial(unit.case(recorded), time.monotonic() + 60)
-    trial.page(Family(*faults, each=each))
+    trial.try_page(Family(*faults, each=each))
     return trial
 
 
@@ -85,7 +85,7 @@ def test_a_fault_of_another_type_or_shape_is_none() -> None:
 
 def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
     def one_right(case: Case) -> Any:
-        made = case.made.copy()
+        made = case.healthy.copy()
         made[0, 3] = case.recorded[0, 3]
         return made
 
@@ -94,7 +94,7 @@ def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
         made[0, 0] ^= 1
         return made
 
-    trial = trial_of(giving(lambda case: case.made), giving(one_right_one_wrong))
+    trial = trial_of(giving(lambda case: case.healthy), giving(one_right_one_wrong))
     assert trial.families == {"made up": 0.9} and trial.partial == {}
     trial = trial_of(giving(one_right, bits=3.14), giving(one_right, bits=2))
     (best,) = trial.partial.values()
@@ -103,23 +103,23 @@ def test_a_fault_that_is_no_nearer_than_none_is_not_named() -> None:
     assert trial_of(giving(one_right, free=free)).families == {"made up": 0.5}
 
 
-def test_bits_of_a_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
+def test_bits_of_a_make_cause_are_those_of_its_choice_and_of_what_is_taken() -> None:
     fault = giving(lambda case: case.recorded)
-    (found,) = trial_of(fault, giving(lambda case: case.made), giving(lambda case: case.made)).exact
+    (found,) = trial_of(fault, giving(lambda case: case.healthy), giving(lambda case: case.healthy)).exact
     assert found.cause == Fault("made up", "said", 1.6)  # one of three: log2(3)
     assert found.cause.taken == 0
     (found,) = trial_of(giving(lambda case: case.recorded, bits=2.34)).exact
     assert found.cause.bits == 2.3
     case = trial_of().case
     free = np.arange(20) % 10 == 3
-    assert _cause("f", 3.0, giving(lambda case: case.recorded, free=free), case) == Fault("f", "said", 19.0, 2)
+    assert _make_cause("f", 3.0, giving(lambda case: case.recorded, free=free), case) == Fault("f", "said", 19.0, 2)
 
 
 def test_a_family_that_takes_too_long_is_left() -> None:
     trial = trial_of()
-    faults = [giving(lambda case: case.made)] * 3
+    faults = [giving(lambda case: case.healthy)] * 3
     trial.finished.clear()
-    trial.page(Family(*faults, each=lambda: setattr(trial, "deadline", time.monotonic() - 1)))
+    trial.try_page(Family(*faults, each=lambda: setattr(trial, "deadline", time.monotonic() - 1)))
     assert trial.not_tried == ["made up, all or part of it: the time limit was reached"] and trial.tried == 1
 
 

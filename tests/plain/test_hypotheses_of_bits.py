@@ -254,12 +254,12 @@ def test_no_bit_of_a_channel_where_scales_are_of_none() -> None:
     d = Dense()
     d.small.graph.rounding = "mul31"
     d.small.graph.constants["c_rq"] = np.array([[1 << 30], [38]], np.int32)
-    recorded = small_case(d.small, d.out()).made.copy()
+    recorded = small_case(d.small, d.out()).healthy.copy()
     recorded[:, 1] ^= 2
     case = small_case(d.small, recorded)
     names = {s.split(" of ")[1].split(" ")[0] for s in found("bit-flip", case) if "channel 1" in s}
     assert names == {"bias"}
-    recorded = case.made.copy()
+    recorded = case.healthy.copy()
     recorded[:, 0] ^= 2
     every = [v.said for v in PAGES["bit-flip"].variants(small_case(d.small, recorded))]
     assert sum("scales of channel 0" in s for s in every) == 64
@@ -271,7 +271,7 @@ def test_no_bit_of_a_weight_of_a_matrix_product() -> None:
     x, w = rng.integers(-128, 128, (3, 6)).astype(np.int8), rng.integers(-128, 128, (6, 4)).astype(np.int8)
     small = Small("matmul", (-128, 127), ("int8", SY, ZY), (3, 4), x=(x, SX, 0), c_w=(w, 0.01, 4),
                   c_rq=(np.full(4, 0.002, np.float32),))  # fmt: skip
-    recorded = small_case(small, np.zeros((3, 4), np.int8)).made.copy()
+    recorded = small_case(small, np.zeros((3, 4), np.int8)).healthy.copy()
     recorded[:, 2] ^= 9
     assert not [s for s in found("bit-flip", small_case(small, recorded)) if "channel" in s or "weight" in s]
 
@@ -302,7 +302,7 @@ def test_a_bit_of_a_weight_of_a_line(at: tuple[int, ...]) -> None:
         "conv", (1, 3, 1, 2, 0, 1, 0, 1, 1, 2, 1, -128, 127), ("int8", SY, ZY), (2, 3, 5),
         x=(x, SX, -7), c_w=(w, 0.01, 0), c_b=(np.zeros(3, np.int32),), c_rq=(rq,),
     )  # fmt: skip
-    assert np.array_equal(small_case(small, out(w)).made, out(w))
+    assert np.array_equal(small_case(small, out(w)).healthy, out(w))
     changed = w.copy()
     changed[at] = np.uint8(int(w[at]) % 256 ^ 64).view(np.int8)
     every = found("bit-flip", small_case(small, out(changed)))
@@ -313,7 +313,7 @@ def test_at_most_four_weights_are_named() -> None:
     """Of a channel whose every element is saturated, by many weights; of weights of two bytes none."""
     d = Dense()
     d.small.graph.constants["c_rq"] = d.rq * np.float32(1000)
-    recorded = small_case(d.small, d.out()).made.copy()
+    recorded = small_case(d.small, d.out()).healthy.copy()
     recorded[:, 1] = -1 - recorded[:, 1]
     said = [s for s in found("bit-flip", small_case(d.small, recorded)) if "of weight" in s]
     assert len(said) <= 4

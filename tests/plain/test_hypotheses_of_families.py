@@ -139,7 +139,7 @@ def test_which_families_apply_to_a_table() -> None:
 
 
 def test_a_fault_of_which_nothing_is_said_is_the_only_one_and_no_copy() -> None:
-    fault = FaultVariant("left out", lambda case: case.made)
+    fault = FaultVariant("left out", lambda case: case.healthy)
     assert (fault.bits, fault.copied, fault.free) == (0.0, False, None)
 
 

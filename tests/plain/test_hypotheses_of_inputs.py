@@ -13,7 +13,7 @@ from qverify.arithmetic.multipliers import parameters
 from qverify.model_bin.units import units
 from qverify.triage.case import Case
 from qverify.triage.forensics import explain_fault
-from qverify.triage.hypotheses import Page, pages, pages_of
+from qverify.triage.hypotheses import HypothesisPage, pages, pages_of
 from qverify.triage.linear_sums import linear
 
 from tests.plain.fault_units import POOL, Table, among, case_of, check, found, pool, pooled, small_case
@@ -123,7 +123,7 @@ def test_one_channel_of_many_is_found_from_the_outputs(at: int, how: str) -> Non
         ways["after"] = unit.x[:, at + 1]
     recorded = unit.out(channel(x, at, ways[how]))
     case = small_case(unit.small, recorded)
-    assert np.array_equal(case.made, unit.out(x))
+    assert np.array_equal(case.healthy, unit.out(x))
     texts = {"zero point": f"left out: {ZX} there", "zero": "left out: 0 there",
              "before": f"repeats channel {at - 1}", "after": f"repeats channel {at + 1}"}  # fmt: skip
     wanted = {f"channel {at} of the input {texts[w]}": unit.out(channel(x, at, v)) for w, v in ways.items()}
@@ -269,9 +269,9 @@ def test_a_search_without_time_tries_nothing() -> None:
     assert result.description.differing > 0
 
 
-def _tried(page: Page, case: Case) -> int:
+def _tried(page: HypothesisPage, case: Case) -> int:
     """The faults that a page yields, or those that it looked at where these are more."""
-    return max(len(list(page.variants(case))), case.looked_at)
+    return max(len(list(page.variants(case))), case.number_tried)
 
 
 def test_a_search_says_which_family_it_tries() -> None:

@@ -50,7 +50,7 @@ def test_rows_that_an_average_reads(row: int, lines: list[int]) -> None:
         "average_pool", (2, 2, 2, 2, 0, 0, 0, 0, 0, -100, 90), ("int8", 1.0, 3), (1, 5, 4, 3),
         x=(x, 0.5, -7), c_rq=(np.array([0.5, 1.0], np.float32),),
     )  # fmt: skip
-    recorded = small_case(small, np.zeros((1, 5, 4, 3), np.int8)).made.copy()
+    recorded = small_case(small, np.zeros((1, 5, 4, 3), np.int8)).healthy.copy()
     recorded[0, :, row] ^= 1
     assert dropped(small_case(small, recorded), "row") == lines
 
@@ -75,7 +75,7 @@ def test_which_channels_are_tried(inputs: int, group: int, outputs: list[int], c
         x=(x, SX, ZX), c_w=(rng.integers(-128, 128, (4, inputs // group, 1, 1)).astype(np.int8), 0.01, 2),
         c_b=(np.zeros(4, np.int32),), c_rq=(np.full(4, 0.0004, np.float32),),
     )  # fmt: skip
-    recorded = small_case(small, np.zeros((1, 4, 2, 3), np.int8)).made.copy()
+    recorded = small_case(small, np.zeros((1, 4, 2, 3), np.int8)).healthy.copy()
     recorded[0, outputs] ^= 9
     assert dropped(small_case(small, recorded), "channel") == channels
 
@@ -87,7 +87,7 @@ def test_one_channel_of_many_where_one_scale_is_for_all() -> None:
     changed = unit.x.copy()
     changed[:, 7] = 0
     case = small_case(unit.small, unit.out(changed))
-    assert np.array_equal(case.made, unit.out(unit.x))
+    assert np.array_equal(case.healthy, unit.out(unit.x))
     assert dropped(case, "channel") == [7]
 
 

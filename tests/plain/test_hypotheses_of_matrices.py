@@ -45,7 +45,7 @@ class Matrix:
     def check(self, family: str, ways: dict[str, Way], label: str = "the weights") -> None:
         """These are the family's faults of the weights, and no other is."""
         case = small_case(self.small, self.out().reshape(-1)[::-1].reshape(3, 4))
-        assert np.array_equal(case.made, self.out())
+        assert np.array_equal(case.healthy, self.out())
         variants = {said: v for said, v in found(family, case).items() if label in said}
         assert variants.keys() == ways.keys()
         for said, way in ways.items():

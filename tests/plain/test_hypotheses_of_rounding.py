@@ -128,7 +128,7 @@ def zero_points(case: Any) -> list[FaultVariant]:
 def test_zero_points_of_an_addition(swap: int, dtype: type) -> None:
     s = Sum(swap, dtype)
     case = small_case(s.small, s.made(zero=5))
-    assert np.array_equal(case.made, s.made())
+    assert np.array_equal(case.healthy, s.made())
     variants = zero_points(case)
     wanted: dict[str, tuple[Array, float]] = {}
     for name, own in (("a", 4), ("b", -6)):
@@ -292,7 +292,7 @@ def test_the_zero_point_of_the_output_is_a_usual_one(scale: float) -> None:
     x = generator(2).integers(-128, 128, (400, 400)).astype(np.int8)
     table = generator(3).permutation(np.arange(-128, 128)).astype(np.int8)
     small = Small("lookup", (), ("int8", scale, 77 if scale else 0), x.shape, x=(x, 0.5, 9), c_table=(table,))
-    recorded = small_case(small, x).made ^ np.int8(1)
+    recorded = small_case(small, x).healthy ^ np.int8(1)
     said = [v.said for v in zero_points(small_case(small, recorded)) if "the input" in v.said]
     wanted = sorted({0, -128, 127, 128, 8, 10, -9} | ({77} if scale else set()))
     assert said == [f"zero point of the input: {z} instead of 9" for z in wanted]

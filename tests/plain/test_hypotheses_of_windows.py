@@ -181,7 +181,7 @@ def test_pad_value_at_the_other_end_of_the_type(zero: int) -> None:
         x=(x, 1.0, zero), c_w=(w, 1.0, 0), c_b=(np.zeros(1, np.int32),), c_rq=(np.float32([0.03]),),
     )  # fmt: skip
     case = small_case(small, out(other))
-    assert np.array_equal(case.made, out(zero))
+    assert np.array_equal(case.healthy, out(zero))
     said = f"pad value {other} instead of the zero point"
     variants = found("pad-value", case)
     assert variants[said].bits == 0 and np.array_equal(variants[said].make(case), out(other))
@@ -268,7 +268,7 @@ def test_no_pad_value_of_a_transposed_convolution() -> None:
         "conv_transpose", (3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, -128, 127), ("int8", SY, ZY), (1, 1, 3, 4),
         x=(x, SX, ZX), c_w=(w, 0.01, 0), c_b=(np.zeros(1, np.int32),), c_rq=(np.float32([0.0004]),),
     )  # fmt: skip
-    recorded = small_case(small, np.zeros((1, 1, 3, 4), np.int8)).made ^ np.int8(1)
+    recorded = small_case(small, np.zeros((1, 1, 3, 4), np.int8)).healthy ^ np.int8(1)
     assert found("pad-value", small_case(small, recorded)) == {}
 
 

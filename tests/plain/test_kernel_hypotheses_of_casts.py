@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.model_bin.float_functions import FUNCTIONS
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 
 from tests.plain.fault_units import PAGES, small_case
 from tests.plain.forensic_units import Small
@@ -25,7 +25,7 @@ def said_of(family: str, case: Case) -> list[str]:
     """What the family's faults that give the recorded bytes say."""
     with np.errstate(all="ignore"):
         made = [(v.said, v.make(case)) for v in PAGES[family].variants(case)]
-    return [said for said, y in made if np.array_equal(bits(y), bits(case.recorded))]
+    return [said for said, y in made if np.array_equal(element_bits(y), element_bits(case.recorded))]
 
 
 # ---- casts and float functions

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from qverify.model_bin.float_functions import FUNCTIONS
 from qverify.triage.altered_kernels.row_sample import fitting_rows, row_sample
-from qverify.triage.case import bits
+from qverify.triage.case import element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 from tests.plain.fault_units import PAGES, small_case
@@ -30,7 +30,11 @@ def give(family: str, unit: Small, recorded: Array) -> list[str]:
     """What the family's faults that give these bytes say."""
     case = small_case(unit, np.ascontiguousarray(recorded))
     with np.errstate(all="ignore"):
-        return [v.said for v in PAGES[family].variants(case) if np.array_equal(bits(v.make(case)), bits(case.recorded))]
+        return [
+            v.said
+            for v in PAGES[family].variants(case)
+            if np.array_equal(element_bits(v.make(case)), element_bits(case.recorded))
+        ]
 
 
 def image(*shape: int, dtype: str = "uint8", seed: int = 7) -> Array:
@@ -304,7 +308,7 @@ def test_a_planted_fault_is_found(name: str) -> None:
 def test_bytes_near_a_planted_fault_and_healthy_ones_but_one_are_not_explained(name: str) -> None:
     family, plant, words = PLANTED[name]
     unit, recorded = plant()
-    for near in (recorded.copy(), small_case(unit, recorded).made.copy()):
+    for near in (recorded.copy(), small_case(unit, recorded).healthy.copy()):
         flat = near.reshape(-1)
         flat[flat.size // 2] = flat[flat.size // 2] + 1 if near.dtype.kind == "f" or flat[flat.size // 2] < 99 else 7
         assert not any(words in s for s in give(family, unit, near))
@@ -330,9 +334,9 @@ def test_a_few_rows_are_computed_as_the_whole() -> None:
     of = row_sample(case)
     assert of is not None and 1 <= len(of.recorded) <= 3 < len(recorded)
     places = [int(np.flatnonzero((recorded == row).all(1))[0]) for row in of.recorded]
-    assert np.array_equal(of.made, case.made[places])
+    assert np.array_equal(of.healthy, case.healthy[places])
     right = FaultVariant("right", lambda c: c.recorded)
-    wrong = FaultVariant("healthy", lambda c: c.made)
+    wrong = FaultVariant("healthy", lambda c: c.healthy)
     assert [v.said for v in fitting_rows(case, [wrong, right])] == ["right"]
 
 
@@ -352,7 +356,7 @@ def test_a_colour_conversion_that_exchanges_planes_or_coefficients() -> None:
         value = np.stack([(sum(r[k] * d[:, k] for k in range(3)) + 128) >> 8 for r in rows.tolist()], 1)
         return np.clip(value, 0, 255).astype(np.uint8)
 
-    assert np.array_equal(converted([0, 1, 2], matrix), small_case(unit, x).made)
+    assert np.array_equal(converted([0, 1, 2], matrix), small_case(unit, x).healthy)
     assert "yuv_to_rgb: the input planes are read as YVU instead of YUV" in give(
         "colour-conversion", unit, converted([0, 2, 1], matrix)
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.model_bin.float_functions import FUNCTIONS
-from qverify.triage.case import bits
+from qverify.triage.case import element_bits
 
 from tests.plain.fault_units import PAGES, small_case
 from tests.plain.forensic_units import Small, generator
@@ -25,9 +25,13 @@ def word(value: float) -> int:
 def give(family: str, small: Small, recorded: Array) -> list[str]:
     """What the family's faults that give these bytes say."""
     case = small_case(small, np.asarray(recorded))
-    assert np.array_equal(bits(case.made), bits(small.healthy))  # type: ignore[attr-defined]
+    assert np.array_equal(element_bits(case.healthy), element_bits(small.healthy))  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
-        return [v.said for v in PAGES[family].variants(case) if np.array_equal(bits(v.make(case)), bits(case.recorded))]
+        return [
+            v.said
+            for v in PAGES[family].variants(case)
+            if np.array_equal(element_bits(v.make(case)), element_bits(case.recorded))
+        ]
 
 
 def check(family: str, small: Small, recorded: Array, *parts: str) -> None:

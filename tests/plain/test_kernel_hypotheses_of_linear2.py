@@ -144,7 +144,7 @@ def averaged(way: str) -> tuple[Small, Array]:
 
 
 def test_average_pools() -> None:
-    assert np.abs(small_case(*averaged("")).made.astype(int) - averaged("")[1]).max() <= 1
+    assert np.abs(small_case(*averaged("")).healthy.astype(int) - averaged("")[1]).max() <= 1
     planted("pool-counts", small_case(*averaged("far")), "padding below and to the right of the input counts")
     planted("pool-counts", small_case(*averaged("left")), "the output column before it")
     planted("pool-counts", small_case(*averaged("carried")), "the sum is not cleared: it goes on along an output row")
@@ -154,7 +154,7 @@ def test_average_pools() -> None:
 
 def test_a_running_maximum() -> None:
     small, _ = pooled()
-    made = small_case(small, np.zeros((1, 3, 5, 6), np.int8)).made
+    made = small_case(small, np.zeros((1, 3, 5, 6), np.int8)).healthy
     planted("max-pool-window", small_case(small, np.maximum.accumulate(made, 3)), "all windows to its left")
 
 

@@ -286,7 +286,7 @@ def test_bytes_near_a_planted_fault_are_not_explained(name: str) -> None:
     family, plant, text = PLANTED[name]
     unit, recorded = plant()
     near = np.ascontiguousarray(recorded).copy()
-    healthy = case_of(unit, recorded).made.reshape(-1)
+    healthy = case_of(unit, recorded).healthy.reshape(-1)
     places = np.flatnonzero(near.reshape(-1) != healthy)
     near.reshape(-1)[places[len(places) // 2]] ^= 2 if near.dtype.kind in "iu" else 0
     assert not [s for s in said(family, unit, near) if text in s and "what was in memory" not in s]

@@ -12,7 +12,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.row_sample import row_sample
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 
 from tests.plain.fault_units import PAGES, small_case
 from tests.plain.forensic_units import Small, generator
@@ -34,7 +34,7 @@ def said_of(family: str, case: Case) -> list[str]:
     """What the family's faults that give the recorded bytes say."""
     with np.errstate(all="ignore"):
         made = [(v.said, v.make(case)) for v in PAGES[family].variants(case)]
-    return [said for said, y in made if np.array_equal(bits(y), bits(case.recorded))]
+    return [said for said, y in made if np.array_equal(element_bits(y), element_bits(case.recorded))]
 
 
 def ordered(values: Array) -> Array:
@@ -141,8 +141,8 @@ def test_a_sample_of_groups_is_as_the_groups_are() -> None:
     case = small_case(unit, y)
     sample = row_sample(case)
     assert sample is not None and sample.recorded.shape == (1, 4, 35)
-    whole = case.made.reshape(6, -1)
-    assert all(any(np.array_equal(row, of) for of in whole) for row in sample.made.reshape(2, -1))
+    whole = case.healthy.reshape(6, -1)
+    assert all(any(np.array_equal(row, of) for of in whole) for row in sample.healthy.reshape(2, -1))
 
 
 # ---- dynamic quantization, of three outputs
@@ -300,4 +300,4 @@ def test_a_fault_of_integers_is_found(name: str) -> None:
 
 def test_healthy_padding_is_that_of_the_simulator() -> None:
     unit, y = convolution(lambda x: x)
-    assert np.array_equal(small_case(unit, y).made, y)
+    assert np.array_equal(small_case(unit, y).healthy, y)

@@ -158,7 +158,7 @@ def test_a_cheap_look_gives_what_the_fault_gives(kind: str) -> None:
             "fully_connected", (-128, 127), ("int8", 1.0, 0), (3, 7),
             x=(x, 0.5, 9), c_w=(w, 0.5, 0), c_b=(np.arange(7, dtype=np.int32) * 900,), c_rq=(np.full(7, 0.0002, np.float32),),
         )  # fmt: skip
-        healthy = small_case(small, np.zeros((3, 7), np.int8)).made
+        healthy = small_case(small, np.zeros((3, 7), np.int8)).healthy
         of = partial(small_case, small)
     else:
         c = Conv(bias=12000, group=2 if kind == "grouped" else 1)
@@ -182,5 +182,5 @@ def test_what_a_look_excludes_is_not_computed() -> None:
     case = case_of(c, c.out() ^ np.int8(64))
     trial = _FaultTrial(case, inf)
     variant = FaultVariant("never", lambda case: case.recorded, may_fit=lambda case: False)
-    assert trial._judged(ACCUMULATOR, variant) == [] and not trial.families
-    assert trial._judged(ACCUMULATOR, replace(variant, may_fit=lambda case: True)) != []
+    assert trial._try_variant(ACCUMULATOR, variant) == [] and not trial.families
+    assert trial._try_variant(ACCUMULATOR, replace(variant, may_fit=lambda case: True)) != []

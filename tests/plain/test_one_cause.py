@@ -14,7 +14,7 @@ from qverify.triage.case import Case
 from qverify.triage.fault import Fault
 from qverify.triage.fault_search import FaultSearch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide
-from qverify.triage.one_cause import ALONE, MOST_FAMILIES, compare_causes, describe_kind
+from qverify.triage.one_cause import ALONE_BITS, MAX_FAMILIES, compare_causes, describe_kind
 
 from tests.plain.experiment_boards import LATER, FaultyUnit
 from tests.plain.fault_units import case_of
@@ -121,8 +121,8 @@ def test_healthy_nodes_where_the_cause_changes_nothing_agree():
     plain = [healthy(seed) for seed in (7, 8)]
     for case in plain:
         case.graph.constants["b"][:] = 0
-        case.kept.clear()
-        case.recorded = case.made
+        case.cache.clear()
+        case.recorded = case.healthy
     assert nodes.compare(*plain) == [True]
     assert nodes.found["conv3"].scope == f"{ONE_MODEL}; it predicts that 2 other conv nodes agree, and they do"
     assert verdict(nodes.found["conv3"]).endswith(nodes.found["conv3"].scope)
@@ -132,7 +132,7 @@ def test_healthy_nodes_where_the_cause_changes_nothing_agree():
 
 
 def test_a_cause_that_healthy_nodes_contradict_needs_much_evidence():
-    for bits, stays in ((ALONE, True), (ALONE - 1, False)):
+    for bits, stays in ((ALONE_BITS, True), (ALONE_BITS - 1, False)):
         nodes = Nodes(without_bias)
         nodes.found["conv3"].evidence_bits = bits
         assert nodes.compare(healthy(7), healthy(8)) == [stays]
@@ -156,11 +156,11 @@ def test_causes_of_many_families_that_healthy_nodes_contradict_are_candidates():
     """At a node where faults of several families do the same, that others are right says that it may be any of them."""
     nodes = Nodes(without_bias)
     group = nodes.found["conv3"].exact[0]
-    group += [Fault(f"family {i}", f"fault {i}", 3.0) for i in range(MOST_FAMILIES)]
+    group += [Fault(f"family {i}", f"fault {i}", 3.0) for i in range(MAX_FAMILIES)]
     assert nodes.compare(healthy(7)) == [False]
     count = len({cause.family for cause in group})
     why = f"under the same fault y would differ, and it is right; and faults of {count} families do the same here"
-    assert nodes.found["conv3"].unconfirmed == why and count > MOST_FAMILIES
+    assert nodes.found["conv3"].unconfirmed == why and count > MAX_FAMILIES
 
 
 def test_healthy_nodes_are_not_tried_after_the_deadline_nor_for_candidates():

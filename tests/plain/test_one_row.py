@@ -15,10 +15,10 @@ from qverify.session.triage.explain_nodes import NodeEvidence, _other_cases, sim
 from qverify.triage import one_row
 from qverify.triage.altered_kernels.summands import reads_padding, summands
 from qverify.triage.altered_kernels.summed_elements import elements, sample
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case, UnitChange
 from qverify.triage.fault_search import complete_partial, search_faults
 from qverify.triage.forensics import explain_fault
-from qverify.triage.one_row import Recomputed, _computed_row, is_contradicted
+from qverify.triage.one_row import Recomputed, _compute_row, is_contradicted
 
 from tests.plain.fault_units import case_of
 from tests.plain.forensic_units import Conv, generator
@@ -34,20 +34,20 @@ WORDS: tuple[dict[str, int], ...] = (
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_row, "FEWEST_ELEMENTS", 1)
+    monkeypatch.setattr(one_row, "MIN_ELEMENTS", 1)
 
 
-def changes(case: Case) -> list[Change]:
+def changes(case: Case) -> list[UnitChange]:
     rng = generator(8)
     other = {"x": rng.integers(-128, 128, case.inputs["x"].shape).astype(np.int8)}
     spec = replace(case.graph.spec("x"), zero_point=(3,))
     weights = {"w": case.graph.constants["w"][::-1].copy()}
     return [
-        *(case.words(**words) for words in WORDS),
-        Change(inputs=other),
-        Change(constants=weights),
-        Change(specs={"x": spec}),
-        Change(inputs=other, constants=weights, specs={"x": spec}),
+        *(case.change_words(**words) for words in WORDS),
+        UnitChange(inputs=other),
+        UnitChange(constants=weights),
+        UnitChange(specs={"x": spec}),
+        UnitChange(inputs=other, constants=weights, specs={"x": spec}),
     ]
 
 
@@ -56,9 +56,9 @@ def test_a_row_is_that_of_the_whole_output(group: int) -> None:
     for number in range(8):
         case = case_of(Conv(group=group))
         change = changes(case)[number]
-        whole = case.again(change)
+        whole = case.recompute(change)
         for at in range(9):
-            row = _computed_row(replace(case, kept={}, states={}), change, at)
+            row = _compute_row(replace(case, cache={}, states={}), change, at)
             assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at]), (number, at)
 
 
@@ -68,10 +68,10 @@ def test_a_row_of_strided_and_dilated_windows(stride: int, dilation: int) -> Non
     rows, columns = ((n + 2 - 2 * dilation - 1) // stride + 1 for n in (9, 11))
     tensors = {**case.graph.tensors, "y": replace(case.spec, shape=(1, 10, rows, columns), aligned_shape=())}
     of = replace(case, graph=replace(case.graph, tensors=tensors))
-    change = of.words(stride_h=stride, stride_w=stride, dilation_h=dilation, dilation_w=dilation)
-    whole = of.again(change)
+    change = of.change_words(stride_h=stride, stride_w=stride, dilation_h=dilation, dilation_w=dilation)
+    whole = of.recompute(change)
     for at in range(rows):
-        row = _computed_row(of, change, at)
+        row = _compute_row(of, change, at)
         assert row is not None and np.array_equal(row[:, :, 0], whole[:, :, at])
 
 
@@ -81,14 +81,16 @@ def test_only_what_fails_where_the_board_is_wrong_is_contradicted() -> None:
     recorded[0, :, 4:] = c.out(c.acc(zero=3, pad=3))[0, :, 4:]  # in a part of the rows
     case = case_of(c, recorded)
     true, other, none = (
-        Recomputed(lambda case, z=zero: Change(specs={"x": replace(case.graph.spec("x"), zero_point=(z,))}))
+        Recomputed(lambda case, z=zero: UnitChange(specs={"x": replace(case.graph.spec("x"), zero_point=(z,))}))
         for zero in (3, 4, -7)
     )
     assert not is_contradicted(case, true)
     assert is_contradicted(case, other) and is_contradicted(case, none)
     assert not is_contradicted(case, other.__call__) and not is_contradicted(case_of(c), other)  # nothing differs
-    assert not is_contradicted(case, Recomputed(lambda case: case.words(stride_h=0)))  # it is left to the whole output
-    assert not is_contradicted(case, Recomputed(lambda case: Change(inputs={"x": case.inputs["x"][0]})))
+    assert not is_contradicted(
+        case, Recomputed(lambda case: case.change_words(stride_h=0))
+    )  # it is left to the whole output
+    assert not is_contradicted(case, Recomputed(lambda case: UnitChange(inputs={"x": case.inputs["x"][0]})))
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -100,7 +102,7 @@ def test_a_search_concludes_the_same_with_a_row_and_without(known: bool, monkeyp
     )
     recorded = np.asarray(recorded, np.int8)
     looked = explain_fault(case_of(c, recorded), 600.0)
-    monkeypatch.setattr(one_row, "FEWEST_ROWS", 1000)
+    monkeypatch.setattr(one_row, "MIN_ROWS", 1000)
     whole = explain_fault(case_of(c, recorded), 600.0)
     assert looked.unexplained is whole.unexplained is not known
     apart = {"seconds"} | ({"families", "partial"} if known else set())
@@ -113,11 +115,11 @@ def test_a_search_concludes_the_same_with_a_row_and_without(known: bool, monkeyp
 def test_what_a_row_contradicts_is_not_computed_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     c = Conv()
     search = search_faults(case_of(c, c.out(c.acc(w=c.w[:, ::-1]))), 600.0)
-    assert search.groups and search.trial is not None and len(search.trial.by_a_row) > 40
+    assert search.groups and search.trial is not None and len(search.trial.contradicted) > 40
     assert search.families["element-offset"] < 1
     before = dict(search.families)
     complete_partial(search)
-    assert not search.trial.by_a_row and all(search.families[name] >= share for name, share in before.items())
+    assert not search.trial.contradicted and all(search.families[name] >= share for name, share in before.items())
     assert search.families != before
 
 
@@ -142,11 +144,11 @@ def test_several_sums_of_each_element_are_requantized_at_once(rounding: str) -> 
             "rq": replace(case.graph.spec("rq"), dtype="int32", shape=(2, 10), aligned_shape=()),
         }
         graph = replace(case.graph, rounding=rounding, constants={**case.graph.constants, "rq": words}, tensors=tensors)
-        case = replace(case, graph=graph, kept={}, states={})
+        case = replace(case, graph=graph, cache={}, states={})
     e = elements(case, np.arange(0, 990, 7))
     sums = np.stack([e.acc, e.acc // 2, -e.acc])
     assert np.array_equal(e.requantized(sums), np.stack([e.requantized(one) for one in sums]))
-    assert np.array_equal(e.requantized(e.acc), case.made.reshape(-1)[e.places])
+    assert np.array_equal(e.requantized(e.acc), case.healthy.reshape(-1)[e.places])
     assert sample(case) is not None
 
 
@@ -170,4 +172,4 @@ def test_what_was_forced_bit_for_bit_is_not_computed_again() -> None:
     for names, known in ((frozenset({"y"}), True), (frozenset(), False)):
         evidence = NodeEvidence({}, graph, {"x": c.x}, exact=names)
         (case,) = _other_cases(evidence, [blamed], (values.get, values.get))
-        assert ("made" in case.kept) is known and np.array_equal(case.made, values["y"])
+        assert ("healthy" in case.cache) is known and np.array_equal(case.healthy, values["y"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.output_parts import MOST, restrict
+from qverify.triage.output_parts import MAX_PARTS, restrict
 
 from tests.plain.experiment_boards import flipped, random_like, unit
 from tests.plain.fault_units import case_of, small_case
@@ -25,8 +25,8 @@ LAST, PIXEL = np.arange(3 * 7 * 9 * 11)[::-1].reshape(SHAPE), H * 11 + W
 def parts_of(case: Case, way: Any, mask: Array) -> dict[str, FaultVariant]:
     """The parts in which the fault gives what a board gives that has it where the mask is set."""
     variant = FaultVariant("it", way, 2.0)
-    case.recorded = np.where(mask, way(case), case.made)
-    case.kept.clear()
+    case.recorded = np.where(mask, way(case), case.healthy)
+    case.cache.clear()
     inside = np.zeros(case.recorded.size, bool)
     inside[case.differing] = True
     return {v.said.removeprefix("it, "): v for v in restrict(case, variant, way(case), inside)}
@@ -64,10 +64,10 @@ def parts_of(case: Case, way: Any, mask: Array) -> dict[str, FaultVariant]:
 def test_a_part_along_the_axes_is_named(words: str, mask: Array):
     case = unit(LOW, SHAPE)
     found = parts_of(case, LOW, mask)
-    assert words in found and len(found) <= MOST, list(found)
+    assert words in found and len(found) <= MAX_PARTS, list(found)
     assert all(np.array_equal(v.make(case), case.recorded) for v in found.values())
     noise = case.on_noise(1)
-    assert np.array_equal(found[words].make(noise), np.where(mask, LOW(noise), noise.made))  # for other inputs, too
+    assert np.array_equal(found[words].make(noise), np.where(mask, LOW(noise), noise.healthy))  # for other inputs, too
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def pool() -> Case:
     scales = np.array([0.2, 0.05], np.float32)
     small = Small("average_pool", POOL, ("int8", 0.05, 0), (1, 3, 8, 11), x=(x, 0.2, 0), c_rq=(scales,))
     case = Case(small.graph, units(small.graph)[0], {"x": x}, "y", np.zeros((1, 3, 8, 11), np.int8))
-    return replace(case, recorded=case.made, kept={})
+    return replace(case, recorded=case.healthy, cache={})
 
 
 def pooled(divisors: Divisors) -> Way:
@@ -85,19 +85,19 @@ def kernel_wide(rows: Array, columns: Array) -> Array:
 
 def explained(way: Way, elsewhere: Way | None) -> tuple[Any, FaultyUnit]:
     case, board = pool(), FaultyUnit(way, elsewhere=elsewhere)
-    return explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=board), board
+    return explain_fault(replace(case, recorded=way(case), cache={}), 600.0, board=board), board
 
 
 def test_the_pool_in_numpy_is_the_healthy_one_in_every_shape():
     own, healthy = pool(), pooled(np.multiply)
-    assert np.array_equal(healthy(own), own.made)
+    assert np.array_equal(healthy(own), own.healthy)
     models = list(probe_models(own))
-    assert len(models) == 5 and all(np.array_equal(healthy(m.case), m.case.made) for m in models)
+    assert len(models) == 5 and all(np.array_equal(healthy(m.case), m.case.healthy) for m in models)
 
 
 def test_rules_equal_at_one_shape_are_told_apart_in_others():
     own, more, wide = pool(), pooled(one_column_more), pooled(kernel_wide)
-    assert np.array_equal(more(own), wide(own)) and not np.array_equal(more(own), own.made)
+    assert np.array_equal(more(own), wide(own)) and not np.array_equal(more(own), own.healthy)
     found, board = explained(wide, wide)
     assert found.confirmed and board.probed
     assert verdict(found).startswith(
@@ -119,7 +119,7 @@ def test_rules_equal_at_one_shape_are_told_apart_in_others():
 
 def test_a_rule_of_places_that_does_not_show_in_other_sizes_is_withdrawn():
     wide = pooled(kernel_wide)
-    found, _ = explained(wide, lambda case: case.made)
+    found, _ = explained(wide, lambda case: case.healthy)
     assert not found.confirmed and found.exact and found.unconfirmed.endswith(" does not show it")
 
 
@@ -192,7 +192,7 @@ def test_of_several_sizes_of_vectors_the_right_one_stands():
         return np.clip(np.rint(acc), -128, 127).astype(np.int8).reshape(case.spec.shape)
 
     case = Case(small.graph, units(small.graph)[0], {"input": x}, "y", np.zeros((1, 3, 1, 1), np.int8))
-    found = explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=FaultyUnit(way, elsewhere=way))
+    found = explain_fault(replace(case, recorded=way(case), cache={}), 600.0, board=FaultyUnit(way, elsewhere=way))
     assert found.confirmed
     said = [cause.said for group in found.exact for cause in group]
     assert {cause.family for group in found.exact for cause in group} == {"input-tail", "summands-left-out"}
@@ -217,7 +217,7 @@ def test_a_gather_reads_by_other_indices():
         places[2::3] = np.maximum(places[2::3] - 2, 0)
         return np.ascontiguousarray(values[:, places])
 
-    found = explain_fault(replace(case, recorded=way(case), kept={}), 600.0, board=FaultyUnit(way, elsewhere=way))
+    found = explain_fault(replace(case, recorded=way(case), cache={}), 600.0, board=FaultyUnit(way, elsewhere=way))
     assert not found.confirmed and found.exact
 
 
@@ -251,7 +251,7 @@ def test_a_healthy_board_gives_the_simulators_bytes_and_runs_its_own_model_again
         before = board.run(prepared).tensors["y"].copy()
         experiments = BoardExperiments(board)
         for model in probe_models(own):
-            assert np.array_equal(sent(experiments, own, model), model.case.made)
+            assert np.array_equal(sent(experiments, own, model), model.case.healthy)
         assert np.array_equal(board.pull(["y"])["y"], before)
         assert experiments.run_node(own, own.inputs).digest
 
@@ -274,7 +274,7 @@ def test_a_board_that_ends_at_another_model_runs_its_own_again(tmp_path: Path):
         ("z" if n == "y" else n): replace(s, name="z" if n == "y" else n) for n, s in other.case.graph.tensors.items()
     }
     elsewhere = replace(other.case.graph, nodes=[renamed], tensors=tensors, outputs=("z",))
-    case = replace(other.case, graph=elsewhere, unit=units(elsewhere)[0], output="z", kept={}, states={})
+    case = replace(other.case, graph=elsewhere, unit=units(elsewhere)[0], output="z", cache={}, states={})
     prepared = prepared_inputs(graph, InputRequest(seed=4))
     with connected(graph, tmp_path, fault="plus_one@y") as board:
         before = board.run(prepared).tensors["y"].copy()

@@ -248,11 +248,11 @@ def test_noise_of_a_case_is_of_every_tensor() -> None:
     assert case.differing.size == 0  # kept, but not for the noise
     other = case.on_noise(1)
     assert "kept" not in repr(case) and "states" not in repr(case)  # long, and of no interest
-    assert other.raw is None and other.kept == {} and np.array_equal(other.inputs["x"], noise(unit.x, "x", 1))
+    assert other.raw is None and other.cache == {} and np.array_equal(other.inputs["x"], noise(unit.x, "x", 1))
     assert np.array_equal(other.board("k"), noise(tensors["k"], "boardk", 1))
     assert np.array_equal(other.previous("k"), noise(tensors["k"], "previousk", 1))
     assert other.board("absent") is None and other.previous("absent") is None
-    assert np.array_equal(other.made, unit.read(other.inputs["x"]))
+    assert np.array_equal(other.healthy, unit.read(other.inputs["x"]))
 
 
 def test_places_of_a_unit() -> None:
@@ -267,4 +267,4 @@ def test_places_of_a_unit() -> None:
     small = Small("add", (0, -128, 127), ("int8", 1.0, 3), (2,), a=(a, 0.25, 4), b=(b, 0.5, -6), c_rq=(rq,))
     two = Case(small.graph, units(small.graph)[0], small.inputs, "y", a)
     assert [p.label for p in memory_sources(two)] == ["the output", "the input a", "the input b", "the scales"]
-    assert two.made.tolist() == [4, 15] and output_from_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]
+    assert two.healthy.tolist() == [4, 15] and output_from_all(two, lambda v: v[::-1])(two).tolist() == [15, 4]

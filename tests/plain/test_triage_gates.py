@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qverify.errors import UsageError
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import Distance, Outputs, RungGate, default_gate, parse_gate, real_spec, real_values
+from qverify.triage.ladder import Distance, OutputComparison, RungGate, default_gate, parse_gate, real_spec, real_values
 from qverify.triage.loudness import OutputStep, loudness_text
 
 Array = Any
@@ -105,7 +105,7 @@ def test_real_values_of_integers() -> None:
 def outputs_of(
     gate: RungGate, names: dict[str, str], one: dict[str, Any], two: dict[str, Any], **steps: OutputStep
 ) -> Any:
-    found = Outputs("a", "b", gate, names, steps=steps)
+    found = OutputComparison("a", "b", gate, names, steps=steps)
     sides = [{n: (np.float32(v), real_spec(n, np.float32(v))) for n, v in side.items()} for side in (one, two)]
     found.add(*sides)
     return found.rung()

@@ -13,8 +13,8 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.advice import ADVICE, advice, loss_evidence, loss_kind
 from qverify.triage.ladder import RungGate
 from qverify.triage.loss import (
-    Experiment,
-    ExperimentResult,
+    LossExperiment,
+    OutputLoss,
     channels_lost,
     loudest_frames,
     quantize_one_at_a_time,
@@ -51,7 +51,7 @@ def cosine(a: Array, b: Array) -> float:
 
 def test_the_outputs_of_some_tensors_quantized() -> None:
     model = Damaged({"t": ("y", 1.0), "u": ("z", 0.5), "n": ("z", np.nan)})
-    experiment = Experiment(model, FRAMES)  # type: ignore[arg-type]
+    experiment = LossExperiment(model, FRAMES)  # type: ignore[arg-type]
     x = np.concatenate([f["x"] for f in FRAMES]).astype(np.float64)
     error = np.tile([1.0, -1.0], 4)
     found_ = experiment.measure(["t"])
@@ -68,12 +68,12 @@ def test_the_outputs_of_some_tensors_quantized() -> None:
 def test_an_output_that_cannot_be_judged_is_no_harm() -> None:
     """Of a step that its float never reaches; unless there is no other."""
     model = Damaged({"t": ("y", 9.0), "u": ("z", 0.5)})
-    experiment = Experiment(model, FRAMES, {"y": OutputStep(100.0, 25500.0)})  # type: ignore[arg-type]
+    experiment = LossExperiment(model, FRAMES, {"y": OutputStep(100.0, 25500.0)})  # type: ignore[arg-type]
     x = np.concatenate([f["x"] for f in FRAMES]).astype(np.float64)
     found_ = experiment.measure(["t", "u"])
     at_z = cosine(2 * x, 2 * x + np.tile([0.5, -0.5], 4))
     assert (found_.worst, found_.harm, found_.mean) == ("z", pytest.approx(at_z), pytest.approx((at_z + 1) / 2))
-    silent = Experiment(model, FRAMES, {n: OutputStep(100.0, 25500.0) for n in "yz"})  # type: ignore[arg-type]
+    silent = LossExperiment(model, FRAMES, {n: OutputStep(100.0, 25500.0) for n in "yz"})  # type: ignore[arg-type]
     found_ = silent.measure(["t"])
     assert (found_.worst, found_.harm, found_.mean) == ("y", 1.0, 1.0) and found_.cosine < 0.5
 
@@ -81,7 +81,7 @@ def test_an_output_that_cannot_be_judged_is_no_harm() -> None:
 def test_each_tensor_alone_is_ranked() -> None:
     model, told = Damaged({"t": ("y", 0.5), "u": ("y", 2.0), "v": ("z", 0.5), "w": ("y", 0.5)}), list[tuple[int, int]]()
     rows = [loss(n) for n in "wtuv"]
-    quantize_one_at_a_time(Experiment(model, FRAMES), rows, lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
+    quantize_one_at_a_time(LossExperiment(model, FRAMES), rows, lambda at, of: told.append((at, of)))  # type: ignore[arg-type]
     assert [r.tensor for r in rows] == ["u", "t", "w", "v"] and told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [r.single.worst_output for r in rows if r.single] == ["y", "y", "y", "z"]
     assert rows[0].single is not None and rows[0].single.cosine < rows[1].single.cosine
@@ -157,12 +157,12 @@ class Measured:
         self.harms, self.runs, self.frames, self.all = harms, 10, [{}, {}], [f"t{i}" for i in range(12)]
         self.asked: list[str] = []
 
-    def measure(self, on: Any) -> ExperimentResult:
+    def measure(self, on: Any) -> OutputLoss:
         left = "".join(sorted(set(self.all) - set(on)))
         self.runs += 2
         self.asked.append(left)
         harm = self.harms.get(left, 0.0)
-        return ExperimentResult("y", harm, 9.0, harm, 0.5)
+        return OutputLoss("y", harm, 9.0, harm, 0.5)
 
 
 @pytest.mark.parametrize(

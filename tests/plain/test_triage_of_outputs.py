@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from qverify.errors import UsageError
 from qverify.report.schema import triage_schema
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.ladder import Outputs, RungGate, parse_gate, real_spec
+from qverify.triage.ladder import OutputComparison, RungGate, parse_gate, real_spec
 from qverify.triage.loss import loudest_frames
 from qverify.triage.loudness import OutputStep
 
@@ -32,13 +32,13 @@ def test_outputs_fail_closed() -> None:
     one = {"y": (np.ones((2, 3), np.float32), real_spec("y", np.ones((2, 3), np.float32)))}
     nan = {"y": (np.full((2, 3), np.nan, np.float32), one["y"][1])}
     for other, verdict in ((one, "PASSED"), (nan, "FAILED"), ({}, "INCONCLUSIVE")):
-        found = Outputs("a", "b", RungGate("cosine", 0.5), {"y": "y"})
+        found = OutputComparison("a", "b", RungGate("cosine", 0.5), {"y": "y"})
         found.add(one, other)
         assert found.rung().verdict == verdict
-    both = Outputs("a", "b", RungGate("cosine", 0.5), {"y": "y"})
+    both = OutputComparison("a", "b", RungGate("cosine", 0.5), {"y": "y"})
     both.add(nan, nan)
     assert both.rung().verdict != "PASSED"
-    assert Outputs("a", "b", RungGate("exact"), {}).rung().verdict == "INCONCLUSIVE"
+    assert OutputComparison("a", "b", RungGate("exact"), {}).rung().verdict == "INCONCLUSIVE"
 
 
 STEP = OutputStep.of(TensorSpec("y", "uint8", (1,), scale=(0.01,), zero_point=(0,)))
@@ -46,7 +46,7 @@ STEP = OutputStep.of(TensorSpec("y", "uint8", (1,), scale=(0.01,), zero_point=(0
 
 def rung_of(gate: RungGate, **outputs: tuple[np.ndarray, np.ndarray]) -> Any:
     """The rung of outputs given as (float, quantized), each of a step of 0.01, in two frames of half of the elements."""
-    found = Outputs("float", "reference", gate, {n: n for n in outputs}, steps={n: STEP for n in outputs})
+    found = OutputComparison("float", "reference", gate, {n: n for n in outputs}, steps={n: STEP for n in outputs})
     for half in (0, 1):
         parts = [{n: np.float32(np.array_split(v[side], 2)[half]) for n, v in outputs.items()} for side in (0, 1)]
         found.add(*({n: (v, real_spec(n, v)) for n, v in part.items()} for part in parts))

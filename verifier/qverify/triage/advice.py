@@ -1,23 +1,22 @@
 """The next step, chosen by the gate that fails and the kind of evidence; and the kind of evidence that the losses
-are."""
+give."""
 
 from __future__ import annotations
 
 from qverify.plural import count
 from qverify.report.triage_document import TensorLoss, WhatIf
-from qverify.triage.what_if import MOST
+from qverify.triage.what_if import MAX_TENSORS
 
-CLIPPED, UNUSED = 0.01, 0.1  # shares: of elements beyond the range, of the range that is reached
-HARD, WIDESPREAD = (
-    0.1,
-    0.1,
-)  # shares of a tensor's elements and of the tensors: with so many clipped, calibration was wrong
-LOST = 0.1  # share of output channels whose weights are lost
+CLIPPED = 0.01  # share of a tensor's elements beyond its range, above which it counts as clipped
+UNUSED = 0.1  # share of a range that the values reach, below which most of it counts as unused
+HARD = 0.1  # share of clipped elements, above which a tensor counts as clipped hard
+WIDESPREAD = 0.1  # share of the tensors: if more are clipped hard, the calibration was wrong
+LOST = 0.1  # share of output channels with lost weights, above which the weights are blamed
 
 _ROUNDING = "no node is wrong, rounding errors add up: judge by another gate (--gate)"
 _NOT_JUDGED = "give inputs whose values onnxruntime can compute in float32: {why}"
 _NOT_FINITE = "find where the first NaN or Inf comes from: {why}"
-ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any other kind
+ADVICE = {  # by the upper stage of the rung, then by the kind of evidence, where "" is any other kind
     "inputs": {"": "fix preprocessing: `qverify inputs diff` names what was done differently"},
     "float": {
         "node": "report to the converter or optimizer team: both float files, this input, and the nodes that fail when forced",
@@ -74,21 +73,22 @@ ADVICE = {  # what the upper stage is, then the kind of evidence; "" is for any 
 
 
 def advice(rung: str, kind: str, tensors: list[str] | None = None, why: str = "") -> str:
-    """Returns the next step in one sentence. rung: a key of ADVICE. tensors: the culprits."""
+    """Returns the next step in one sentence. rung: a key of ADVICE. kind: kind of evidence. tensors: those to blame.
+    why: details that some sentences contain."""
     named = ", ".join(tensors or []) or "the tensors above"
     return ADVICE[rung].get(kind, ADVICE[rung][""]).format(tensors=named, why=why or "see above")
 
 
 def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: list[str]) -> str:
-    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed float ~ quantized gate. losses: the
-    worst first."""
+    """Returns the kind of evidence (a key of ADVICE["quantized"]) for a failed gate between float and quantized.
+    losses: the worst first."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return "outputs"
     first = ranked[0]
     if first.tensor in network_inputs and (first.clipped > CLIPPED or first.used < UNUSED):
         return "input_range"
-    if sum(row.clipped > HARD for row in losses) > max(MOST, WIDESPREAD * len(losses)):
+    if sum(row.clipped > HARD for row in losses) > max(MAX_TENSORS, WIDESPREAD * len(losses)):
         return "clipped"
     if first.weights_one_scale and first.channels_lost > LOST:
         return "weights"
@@ -100,7 +100,7 @@ def loss_kind(losses: list[TensorLoss], tested: WhatIf | None, network_inputs: l
 
 
 def loss_evidence(losses: list[TensorLoss]) -> list[str]:
-    """Returns the facts about the most sensitive tensor, one per line."""
+    """Returns the facts about the most sensitive tensor and the losses of all, one per line."""
     ranked = [row for row in losses if row.single is not None]
     if not ranked:
         return []

@@ -1,4 +1,4 @@
-"""Case: one blamed unit with the board's inputs and output, and how a hypothesis computes the unit differently."""
+"""Case: one blamed unit with the board's inputs and output, which a hypothesis computes again with a fault in it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ from qverify.triage.drawn_integers import draw_integers
 
 Array = npt.NDArray[Any]
 Find = Callable[[str], Array | None]
-SMALL_INTEGERS = ("int32", "int64", "bool")  # indices and conditions: any noise would be out of range
+SMALL_INTEGERS = ("int32", "int64", "bool")  # of indices and conditions, for which most random values would be illegal
 
 
-def nothing(_: str) -> Array | None:
-    """Returns None: the lookup of a case without further tensors."""
+def find_nothing(_: str) -> Array | None:
+    """Returns None. This is the lookup function of a case without further tensors."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What changes when the unit is computed again, by name. constants and inputs keep the shape and dtype of what they
-    replace, unless specs gives another."""
+class UnitChange:
+    """Changes with which a unit is computed again.
+
+    Attributes:
+        inputs, constants: new values by tensor name, with the shape and dtype of those they replace, unless specs
+            contains others.
+        specs: new specs by tensor name.
+        nodes: new nodes by node name.
+        rounding: another rounding mode, or "" for the graph's own.
+    """
 
     inputs: Mapping[str, Array] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
@@ -38,27 +45,35 @@ class Change:
     rounding: str = ""
 
     @property
-    def of_graph(self) -> bool:
-        """Whether anything besides the inputs changes."""
+    def changes_graph(self) -> bool:
+        """Whether anything other than the inputs changes."""
         return bool(self.constants or self.specs or self.nodes or self.rounding)
 
 
 @dataclass(slots=True)
 class Case:
-    """One blamed unit. inputs: the valid elements the unit read on the board, by tensor name. output: the output
-    examined. recorded: the board's values of it, shape and dtype of its spec. raw: its aligned bytes, where known.
-    board, previous: look up another tensor of this run, and any tensor of the previous frame; they return None for a
-    tensor that is absent."""
+    """One blamed unit.
+
+    Attributes:
+        inputs: the valid elements that the unit read on the board, by tensor name.
+        output: name of the output that is examined.
+        recorded: the board's values of that output, in the shape and dtype of its spec.
+        board: looks up any other tensor of this run; returns None for a tensor that is not available.
+        previous: the same for any tensor of the previous frame.
+        raw: the output's aligned bytes, or None if they are not known.
+        cache: values that compute_once and others keep for this case, by name.
+        states: prepared states of the nodes, by node name.
+    """
 
     graph: Graph
     unit: Unit
     inputs: Mapping[str, Array]
     output: str
     recorded: Array
-    board: Find = nothing
-    previous: Find = nothing
+    board: Find = find_nothing
+    previous: Find = find_nothing
     raw: bytes | None = None
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)
     states: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -72,40 +87,43 @@ class Case:
         return self.unit.nodes[-1]
 
     @property
-    def made(self) -> Array:
-        """The simulator's output from the same inputs."""
-        return self.once("made", lambda: self.again(Change()))
+    def healthy(self) -> Array:
+        """The output of a board without a fault: what the simulator computes from the same inputs."""
+        return self.compute_once("healthy", lambda: self.recompute(UnitChange()))
 
     @property
     def differing(self) -> Array:
         """Flat indices of the elements whose bytes differ, ascending."""
-        return self.once("differing", lambda: np.flatnonzero(bits(self.made) != bits(self.recorded)))
+        return self.compute_once(
+            "differing", lambda: np.flatnonzero(element_bits(self.healthy) != element_bits(self.recorded))
+        )
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Returns make(), computed at the first call with this name and then kept."""
-        if name not in self.kept:
-            self.kept[name] = make()
-        return self.kept[name]
+    def compute_once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Returns make(), which is called only at the first call with this name."""
+        if name not in self.cache:
+            self.cache[name] = make()
+        return self.cache[name]
 
     def count_tried(self, number: int = 1, texts: Iterable[str] = ()) -> None:
-        """Counts faults that a hypothesis looked at and did not yield because they do not fit: they were tried, too."""
-        self.kept["tried"] = self.kept.get("tried", 0) + number
-        if "texts" in self.kept:
-            self.kept["texts"].update(texts)
+        """Counts faults that a hypothesis examined and did not yield because they do not fit: these were tried, too."""
+        self.cache["tried"] = self.cache.get("tried", 0) + number
+        if "texts" in self.cache:
+            self.cache["texts"].update(texts)
 
     def note_texts(self) -> set[str]:
-        """Returns a set that gets the texts of the faults that count_tried counts from now on."""
-        return self.once("texts", lambda: set[str]())
+        """Returns a set to which count_tried adds the texts of the faults it counts from now on."""
+        return self.compute_once("texts", lambda: set[str]())
 
     @property
-    def looked_at(self) -> int:
-        """The number of faults that were looked at and may not have been yielded."""
-        return int(self.kept.get("tried", 0))
+    def number_tried(self) -> int:
+        """The number of faults that count_tried has counted."""
+        return int(self.cache.get("tried", 0))
 
-    def again(self, change: Change) -> Array:
-        """Returns the output with this change. Raises what the op raises for words or shapes that do not fit."""
+    def recompute(self, change: UnitChange) -> Array:
+        """Returns the output with this change. Raises the op's own exceptions for words or shapes that do not fit
+        it."""
         graph = self.graph
-        if change.of_graph:
+        if change.changes_graph:
             graph = replace(
                 graph,
                 tensors={**graph.tensors, **change.specs},
@@ -116,28 +134,33 @@ class Case:
         for node in self.unit.nodes:
             state = ops.prepare(node, self.graph) if node.name not in self.states else self.states[node.name]
             self.states[node.name] = state
-            if change.of_graph:
+            if change.changes_graph:
                 node, state = change.nodes.get(node.name, node), None
             values |= ops.simulate_node(graph, node, values, state)
         return values[self.output]
 
-    def words(self, **changed: int) -> Change:
-        """Returns the change that gives the last node other parameter words."""
+    def change_words(self, **changed: int) -> UnitChange:
+        """Returns the change that replaces these parameter words of the last node."""
         words = {**ops.words(self.last), **changed}
-        return Change(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
+        return UnitChange(nodes={self.last.name: replace(self.last, words=tuple(words.values()))})
 
     def on_inputs(self, inputs: Mapping[str, Array]) -> Case:
-        """Returns the same unit on other inputs, run by itself: no other tensor is known. Its output was not recorded;
-        recorded stays as it was."""
-        return replace(self, inputs=inputs, board=nothing, previous=nothing, kept={}, raw=None)
+        """Returns the case of the same unit on other inputs, run by itself: no other tensor is known. Its output was
+        not recorded, so `recorded` is still that of this case."""
+        return replace(self, inputs=inputs, board=find_nothing, previous=find_nothing, cache={}, raw=None)
 
     def on_noise(self, seed: int) -> Case:
-        """Returns the same unit on random inputs, those of integers legal for their node; all other tensors are random,
-        too."""
+        """Returns the case of the same unit on random inputs (integers legal for their node); all other tensors are
+        random, too."""
         inputs = {name: self._noise_for(name, value, seed) for name, value in self.inputs.items()}
         lookup = partial(_noise_of, self, seed)
         return replace(
-            self, inputs=inputs, board=partial(lookup, "board"), previous=partial(lookup, "previous"), kept={}, raw=None
+            self,
+            inputs=inputs,
+            board=partial(lookup, "board"),
+            previous=partial(lookup, "previous"),
+            cache={},
+            raw=None,
         )
 
     def _noise_for(self, name: str, values: Array, seed: int) -> Array:
@@ -147,8 +170,8 @@ class Case:
         return draw_integers(self.graph, self.unit, name, values, "uniform", rng)
 
 
-def bits(values: Array) -> Array:
-    """Returns the elements flat, as unsigned integers, so that -0.0 differs from 0.0 and a NaN equals itself."""
+def element_bits(values: Array) -> Array:
+    """Returns the elements as flat unsigned integers, so that -0.0 differs from 0.0 and a NaN is equal to itself."""
     return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
 
 
@@ -159,8 +182,8 @@ def limits(spec: TensorSpec) -> tuple[int, int]:
 
 
 def noise(values: Array, name: str, seed: int) -> Array:
-    """Returns random values of the same shape and dtype: uniform over the type, floats over the range of values.
-    Indices and conditions are returned unchanged."""
+    """Returns random values of the same shape and dtype: integers uniform over the type, floats over the range of
+    `values`. Indices and conditions are returned unchanged."""
     rng = np.random.Generator(np.random.PCG64([seed, *name.encode()]))
     if values.dtype.name in SMALL_INTEGERS:
         return values
@@ -178,7 +201,7 @@ def _noise_of(case: Case, seed: int, frame: str, name: str) -> Array | None:
 
 
 def constants_of(case: Case) -> Iterator[tuple[Node, int, str]]:
-    """Yields (node, position among its inputs, name) of every constant the unit reads."""
+    """Yields (node, input number, name) for every constant that the unit reads."""
     for node in case.unit.nodes:
         for at, name in enumerate(node.inputs):
             if name is not None and name in case.graph.constants:

@@ -1,4 +1,4 @@
-"""Kinds of causes: what is the same fault at another node, or at the same op in another shape."""
+"""Kinds of causes: equal for the same fault at another node, or at the same op in another shape."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Kind = tuple[str, str]
 
 
 def describe_kind(case: Case, cause: Fault) -> Kind:
-    """Returns the cause's family and its words without numbers and without the graph's tensors: equal for the same
-    fault at another node. A measured limit keeps its numbers: another limit at another node is another fault."""
+    """Returns the cause's family and its words without numbers and names of tensors, which are equal for the same fault
+    at another node. A measured limit keeps its numbers, because another limit at another node is another fault."""
     family, said = describe_exactly(case, cause)
     return family, said if MEASURED.match(said) else NUMBER.sub("#", said)
 
 
 def describe_exactly(case: Case, cause: Fault) -> Kind:
-    """Returns the cause's family and its words, without the graph's tensors."""
+    """Returns the cause's family and its words without names of tensors."""
 
-    def without_name(word: re.Match[str]) -> str:
+    def replace_name(word: re.Match[str]) -> str:
         name = word[0].rstrip(":")
         return word[0].replace(name, "#") if name in case.graph.tensors else word[0]
 
-    return cause.family, WORD.sub(without_name, cause.said)
+    return cause.family, WORD.sub(replace_name, cause.said)
 
 
 def variants_of(case: Case, kind: Kind, named: Case | None = None) -> list[Candidate]:
-    """Returns the variants of this kind that its family has for this case. named: the case whose graph's tensors the
-    kind does not name, if not this one."""
-    of_kind = (page for page in pages_of(case) if kind[0] == page.NAME)
+    """Returns the variants of this kind that its family has for this case. named: the case by whose graph names of
+    tensors are recognized, if it is not this one."""
+    pages = (page for page in pages_of(case) if kind[0] == page.NAME)
     try:
-        faults = [(Fault(kind[0], variant.said, 0.0), variant) for page in of_kind for variant in page.variants(case)]
+        faults = [(Fault(kind[0], variant.said, 0.0), variant) for page in pages for variant in page.variants(case)]
     except DOES_NOT_FIT:
         return []
     return [Candidate(cause, variant) for cause, variant in faults if describe_kind(named or case, cause) == kind]

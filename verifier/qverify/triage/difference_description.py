@@ -1,4 +1,4 @@
-"""How two tensors differ: how many elements, by how many LSB, with which sign, and where."""
+"""Describes how two tensors differ: in how many elements, by how many LSB, in which direction, and where."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import bits
+from qverify.triage.case import element_bits
 
 Array = npt.NDArray[Any]
 AXES = {"NCHW": "NCHW", "NHWC": "NHWC", "NCW": "NCW", "NC": "NC"}
-MOST_STEPS, ROWS, COLUMNS = 16, 12, 48
+MAX_STEPS, MAX_WHOLE = 16, 16  # different steps, and indices of an axis, that are listed
+MAX_ROWS, MAX_COLUMNS = 12, 48  # of the drawing
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where along one axis elements differ. first, last: the first and last index with a difference. touched: how many
-    indices have one. whole: indices where every element differs, at most 16. period: the touched indices are first,
-    first + period, ...; 0 where they are not regular."""
+    """The places along one axis at which elements differ.
+
+    Attributes:
+        first, last: the first and the last index with a difference.
+        touched: number of indices with a difference.
+        whole: indices at which every element differs, at most 16.
+        period: distance of the touched indices, or 0 if it is not the same everywhere.
+    """
 
     name: str
     size: int
@@ -34,10 +40,15 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceDescription:
-    """How two tensors differ. steps: recorded minus computed in LSB (integers only) to the number of elements, the
-    commonest first, at most 16. up: share of the differing elements that are larger on the board. drawing: share of
-    differing elements, 0..1, over the last two axes (rows, columns; at most 12 x 48 cells), averaged over the
-    others."""
+    """The difference between two tensors.
+
+    Attributes:
+        up: share of the differing elements that are larger on the board.
+        steps: number of elements by recorded minus computed in LSB (integers only), the commonest first, at most 16.
+        drawing: share of differing elements, 0..1, over the last two axes (rows and columns, at most 12 x 48 cells),
+            averaged over the other axes.
+        not_finite: number of differing elements that are not finite on the board.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -51,17 +62,17 @@ class DifferenceDescription:
     not_finite: int
 
 
-def describe_difference(made: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
-    """Describes how recorded (from the board) differs from made (computed on the host), both of spec's shape and
-    dtype."""
-    apart = (bits(made) != bits(recorded)).reshape(spec.shape)
+def describe_difference(computed: Array, recorded: Array, spec: TensorSpec) -> DifferenceDescription:
+    """Describes how `recorded` (from the board) differs from `computed` (on the host), both in the shape and dtype of
+    the spec."""
+    apart = (element_bits(computed) != element_bits(recorded)).reshape(spec.shape)
     places = np.flatnonzero(apart)
-    ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (made, recorded))
+    ours, theirs = (v.reshape(-1)[places].astype(np.float64) for v in (computed, recorded))
     steps: dict[int, int] = {}
-    if made.dtype.kind in "iu":
+    if computed.dtype.kind in "iu":
         lsb = theirs - ours
         counts = Counter(lsb.astype(np.int64).tolist())
-        steps = dict(counts.most_common(MOST_STEPS))
+        steps = dict(counts.most_common(MAX_STEPS))
     with np.errstate(all="ignore"):
         distance = np.abs(theirs - ours)
     finite = distance[np.isfinite(distance)]
@@ -96,19 +107,19 @@ def _axis(apart: Array, axis: int, name: str) -> Axis:
         int(touched[0]),
         int(touched[-1]),
         len(touched),
-        tuple(int(i) for i in whole[:16]),
+        tuple(int(i) for i in whole[:MAX_WHOLE]),
         int(gaps.min()) if regular else 0,
     )
 
 
 def drawing(apart: Array) -> tuple[tuple[float, ...], ...]:
-    """Returns rows x columns of shares, 0..1: over the last two axes, or over all elements in one row where these have
-    one."""
+    """Returns rows x columns of shares, 0..1, over the last two axes; if these have only one element, over all elements
+    in one row."""
     flat = apart.reshape(-1, *(1, 1, *apart.shape)[-2:])
     if flat.shape[1] * flat.shape[2] == 1:
         flat = flat.reshape(1, 1, -1)
     share = flat.mean(0)
     rows, columns = (
-        np.array_split(np.arange(n), min(n, most)) for n, most in zip(share.shape, (ROWS, COLUMNS), strict=True)
+        np.array_split(np.arange(n), min(n, most)) for n, most in zip(share.shape, (MAX_ROWS, MAX_COLUMNS), strict=True)
     )
     return tuple(tuple(float(share[np.ix_(r, c)].mean()) for c in columns) for r in rows)

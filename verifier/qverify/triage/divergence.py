@@ -1,5 +1,5 @@
-"""First divergence between two float graphs: tensors that differ although the nearest known tensors they are computed
-from agree."""
+"""First divergence between two float graphs: tensors that differ although the nearest known tensors from which they are
+computed agree."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from qverify.report.document import FirstDivergence, Forced
 from qverify.triage.loss import nearest, sqnr_db
 
 Array = npt.NDArray[Any]
-AGREE_DB = 80.0  # float32 sums in another order keep 100 dB and more; a lost bias does not
+AGREE_DB = 80.0  # float32 sums in another order keep 100 dB and more; a graph without one of its biases does not
 
 
-def agreeing(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, bool]:
-    """Returns, for each tensor that both have in the same shape, whether the two are equal up to float rounding
-    (AGREE_DB)."""
-    return {n: sqnr_db(one[n], other[n]) >= AGREE_DB for n in one if n in other and one[n].shape == other[n].shape}
+def agreeing(a: Mapping[str, Array], b: Mapping[str, Array]) -> dict[str, bool]:
+    """Returns whether each tensor that both graphs have in the same shape is equal up to float rounding (AGREE_DB)."""
+    return {n: sqnr_db(a[n], b[n]) >= AGREE_DB for n in a if n in b and a[n].shape == b[n].shape}
 
 
 def pieces(view: GraphView, known: Mapping[str, bool]) -> list[Unit]:
-    """Returns a unit for each known tensor, with the nearest known tensors it is computed from, in running order."""
+    """Returns a unit for each known tensor, whose inputs are the nearest known tensors from which it is computed, in
+    running order."""
     names = [o for node in view.nodes for o in node.output if o in known]
     ops = {o: node.op_type for node in view.nodes for o in node.output}
     inputs = {*known, *view.inputs}
@@ -36,11 +36,15 @@ def forced_pieces(
     units: list[Unit],
     known: Mapping[str, bool],
     values: Mapping[str, Array],
-    alone: Callable[[str, Mapping[str, Array]], Array],
+    compute: Callable[[str, Mapping[str, Array]], Array],
 ) -> dict[str, Forced]:
-    """Computes each piece of the second graph from the first graph's values and compares it with the first graph's
-    result. A tensor that agrees and whose inputs agree is settled. alone: computes one tensor of the second graph from
-    given ones."""
+    """Computes each unit of the second graph from the first graph's values, and returns the forced verdict by tensor.
+
+    Args:
+        known: whether each known tensor agrees. A tensor that agrees with inputs that agree passes without computation.
+        values: the first graph's tensors, with which the results are compared.
+        compute: computes a tensor of the second graph from the values of these tensors.
+    """
     verdicts = {}
     for unit in units:
         name, limit = unit.name, f"{AGREE_DB:g} dB"
@@ -49,16 +53,17 @@ def forced_pieces(
             continue
         if not all(n in values for n in unit.inputs):
             continue
-        got = alone(name, {n: values[n] for n in unit.inputs})
-        passes = got.shape == values[name].shape and sqnr_db(values[name], got) >= AGREE_DB
-        largest = float(np.abs(got - values[name]).max(initial=0.0)) if got.shape == values[name].shape else None
-        apart = int(np.count_nonzero(got != values[name])) if largest is not None else None
+        computed = compute(name, {n: values[n] for n in unit.inputs})
+        has_shape = computed.shape == values[name].shape
+        passes = has_shape and sqnr_db(values[name], computed) >= AGREE_DB
+        largest = float(np.abs(computed - values[name]).max(initial=0.0)) if has_shape else None
+        apart = int(np.count_nonzero(computed != values[name])) if has_shape else None
         verdicts[name] = Forced("PASSED" if passes else "FAILED", None, apart, largest, values[name].size, limit)
     return verdicts
 
 
 def first_of(units: list[Unit], diverging: list[str]) -> FirstDivergence | None:
-    """Returns the first of the diverging units, or None. diverging: unit names in running order."""
+    """Returns the first of the diverging units, or None if there are none. diverging: unit names in running order."""
     by_name = {u.name: u for u in units}
     if not diverging:
         return None

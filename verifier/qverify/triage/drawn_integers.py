@@ -1,4 +1,5 @@
-"""Draws other values of integer and bool inputs that a node reads as indices, conditions, dividends or elements to move."""
+"""Draws other values for integer and bool inputs that a node reads as indices, conditions, dividends or elements to
+move."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from qverify.model_bin.units import Unit
 Array = npt.NDArray[Any]
 Rng = np.random.Generator
 BORDERS = ("quantize", "dequantize")
-FEW, SOME = 0.03, 0.1  # share of true conditions, and of elements that are not as recorded
-MOVED = (
+TRUE_SHARE = 0.03  # of sparse conditions
+CHANGED_SHARE = 0.1  # of elements of an input that is otherwise as recorded
+MOVING_OPS = (  # which only move or compare elements, so that any value is legal
     "concat",
     "cum_sum",
     "depth_to_space",
@@ -38,37 +40,40 @@ MOVED = (
     "where",
 )
 Dims = tuple[int, ...]
-INDEXED: dict[str, Callable[[Dims, Dims, Dims], Dims]] = {  # dims of x, words, dims of the indices: sizes to stay below
+INDEXED: dict[
+    str, Callable[[Dims, Dims, Dims], Dims]
+] = {  # sizes that indices stay below, from dims of x, words and dims of indices
     "gather": lambda x, words, indices: (x[words[0]],),
     "gather_elements": lambda x, words, indices: (x[words[0]],),
     "scatter_elements": lambda x, words, indices: (x[words[0]],),
     "gather_nd": lambda x, words, indices: x[words[0] : words[0] + indices[-1]],
     "scatter_nd": lambda x, words, indices: x[: indices[-1]],
 }
-WIDE = 1000  # moved elements lie within this of 0
+MAX_MOVED = 1000  # largest absolute value of elements that are moved
 
 
 def draw_integers(graph: Graph, unit: Unit, name: str, values: Array, kind: str, rng: Rng) -> Array:
-    """Returns other values of an input of the unit, of its shape and dtype, and legal for the node that reads it; the
-    given ones where that is not known. values: as recorded, bool, int32 or int64. kind: of experiment."""
+    """Returns other values for an input of the unit, in its shape and dtype, that are legal for the node that reads it.
+    Returns the recorded ones if it is not known which are legal. values: the recorded ones, bool, int32 or int64. kind:
+    kind of experiment."""
     work = [node for node in unit.nodes if node.op not in BORDERS]
     readers = [node for node in unit.nodes if name in node.inputs]
     if len(work) != 1 or readers != work or not values.size:
         return values
-    fresh = _drawing(graph, work[0], name, values, kind)
-    if fresh is None:
+    draw = _find_draw(graph, work[0], name, values, kind)
+    if draw is None:
         return values
     if kind == "shuffled":
         return rng.permutation(values.reshape(-1)).reshape(values.shape)
-    drawn = np.asarray(fresh(rng)).astype(values.dtype)
-    return np.where(rng.random(values.shape) < SOME, drawn, values) if kind == "nearby" else drawn
+    drawn = np.asarray(draw(rng)).astype(values.dtype)
+    return np.where(rng.random(values.shape) < CHANGED_SHARE, drawn, values) if kind == "nearby" else drawn
 
 
-def _drawing(graph: Graph, node: Node, name: str, values: Array, kind: str) -> Callable[[Rng], Array] | None:
-    """Returns what draws legal values, or None where the node's use of the input is not known."""
+def _find_draw(graph: Graph, node: Node, name: str, values: Array, kind: str) -> Callable[[Rng], Array] | None:
+    """Returns a function that draws legal values, or None if it is not known how the node uses the input."""
     at = [k for k, n in enumerate(node.inputs) if n == name]
     if values.dtype == bool:
-        return (lambda rng: _conditions(values.shape, kind, rng)) if node.op in MOVED else None
+        return (lambda rng: _conditions(values.shape, kind, rng)) if node.op in MOVING_OPS else None
     if 1 in at and node.op in INDEXED:
         sizes = INDEXED[node.op](graph.spec(node.inputs[0] or "").shape, node.words, values.shape)
         return lambda rng: _indices(sizes, values.shape, kind, rng)
@@ -77,20 +82,20 @@ def _drawing(graph: Graph, node: Node, name: str, values: Array, kind: str) -> C
         return None  # a divisor of 0 ends the run
     if node.op == "mod" and at == [0]:
         return lambda rng: _dividends(graph.constants[node.inputs[1] or ""], values, kind, rng)
-    if node.op in MOVED:
-        return lambda rng: _within(-WIDE, WIDE, values.shape, kind, rng)
+    if node.op in MOVING_OPS:
+        return lambda rng: _within(-MAX_MOVED, MAX_MOVED, values.shape, kind, rng)
     return None
 
 
 def _indices(sizes: tuple[int, ...], shape: tuple[int, ...], kind: str, rng: Rng) -> Array:
-    """Returns indices below a size; with several sizes tuples of them along the last dim."""
+    """Returns indices below the size, also negative ones; for several sizes, tuples of indices along the last dim."""
     if len(sizes) == 1:
         return _within(-sizes[0], sizes[0] - 1, shape, kind, rng)
     return np.stack([_within(-size, size - 1, shape[:-1], kind, rng) for size in sizes], -1)
 
 
 def _conditions(shape: tuple[int, ...], kind: str, rng: Rng) -> Array:
-    share = {"sparse": FEW, "level": 1 - SOME}.get(kind, 0.5)
+    share = {"sparse": TRUE_SHARE, "level": 1 - CHANGED_SHARE}.get(kind, 0.5)
     return rng.random(shape) < share
 
 
@@ -104,7 +109,7 @@ def _within(low: int, high: int, shape: tuple[int, ...], kind: str, rng: Rng) ->
 
 
 def _dividends(divisors: Array, values: Array, kind: str, rng: Rng) -> Array:
-    """Returns dividends of some multiples of the divisors, and around whole multiples or the type's ends."""
+    """Returns dividends up to some multiples of the divisors, around whole multiples, or at the ends of the type."""
     most = int(min(np.abs(divisors.astype(np.float64)).max(), 2.0**28))
     near = rng.integers(-4 * most, 4 * most + 1, values.shape)
     if kind == "extremes":

@@ -1,4 +1,4 @@
-"""Draws new inputs of a unit, so that causes which fit the recorded bytes alike predict different bytes."""
+"""Draws new inputs of a unit, for which causes that all fit the recorded bytes predict different bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.case import SMALL_INTEGERS, Array, Case
 from qverify.triage.drawn_integers import draw_integers
 
-FEW, SOME = 0.03, 0.1  # share of the elements that are not the zero point, or not as recorded
-TINY = np.float32(2.0**-133)  # a float32 below the normal range
+NONZERO_SHARE = 0.03  # of the elements of a sparse input
+EXCHANGED_SHARE = 0.1  # of the elements of an input that is otherwise as recorded
+SUBNORMAL = np.float32(2.0**-133)
 Draw = Callable[[Array, TensorSpec, Case, np.random.Generator], Array]
 
 
 def _nearby(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
-    chosen = rng.random(values.shape) < SOME
+    chosen = rng.random(values.shape) < EXCHANGED_SHARE
     return np.where(chosen, rng.permutation(values.reshape(-1)).reshape(values.shape), values)
 
 
@@ -37,7 +38,7 @@ def _extremes(values: Array, spec: TensorSpec, case: Case, rng: np.random.Genera
     ends: list[Any]
     if values.dtype.kind == "f":
         low, high = _range(values)
-        ends = [low, high, 0.0, -0.0, TINY, -TINY, low / 64, high / 64, *_half_steps(case, rng)]
+        ends = [low, high, 0.0, -0.0, SUBNORMAL, -SUBNORMAL, low / 64, high / 64, *_half_steps(case, rng)]
     else:
         info = np.iinfo(values.dtype)
         ends = [info.min, info.max, *spec.zero_point[:1], int(values.reshape(-1)[0])]
@@ -46,13 +47,13 @@ def _extremes(values: Array, spec: TensorSpec, case: Case, rng: np.random.Genera
 
 def _sparse(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
     zero = spec.zero_point[0] if spec.zero_point and values.dtype.kind in "iu" else 0
-    chosen = rng.random(values.shape) < FEW
+    chosen = rng.random(values.shape) < NONZERO_SHARE
     chosen.reshape(-1)[rng.integers(values.size)] = True
     return np.where(chosen, _uniform(values, spec, case, rng), np.array(zero, values.dtype))
 
 
 def _level(values: Array, spec: TensorSpec, case: Case, rng: np.random.Generator) -> Array:
-    """All elements within a tenth of the range, so that sums are far from where they usually are."""
+    """Returns elements that all lie within a tenth of the range, so that sums are far from their usual values."""
     drawn = _uniform(values, spec, case, rng)
     if values.dtype.kind == "f":
         low, high = _range(values)
@@ -70,7 +71,7 @@ def _range(values: Array) -> tuple[float, float]:
 
 
 def _half_steps(case: Case, rng: np.random.Generator) -> list[float]:
-    """Returns values half way between two steps of the unit's output, where rules of rounding part."""
+    """Returns values half way between two steps of the unit's output, which rounding rules treat differently."""
     spec = case.spec
     if not spec.quantized:
         return []
@@ -88,9 +89,10 @@ KINDS: dict[str, tuple[str, Draw]] = {
 
 
 def draw_inputs(case: Case, kind: str, seed: int) -> dict[str, Array]:
-    """Returns new inputs of the unit by tensor name, shapes and dtypes of the recorded ones. kind: one of KINDS. Indices,
-    conditions and dividends are drawn among those that are legal for their node (draw_integers). The same kind and seed
-    give the same values."""
+    """Returns new inputs of the unit by tensor name, in the shapes and dtypes of the recorded ones.
+
+    kind is a key of KINDS. Indices, conditions and dividends are drawn from those that are legal for their node
+    (draw_integers). The same kind and seed give the same values."""
     drawn = {}
     for name, values in case.inputs.items():
         rng = np.random.Generator(np.random.PCG64([seed, *kind.encode(), *name.encode()]))

@@ -1,4 +1,4 @@
-"""Fault: a cause in words; Candidate: a cause with the variant that computes its bytes."""
+"""Fault: a possible cause in words; Candidate: a cause together with the variant that computes its bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ DOES_NOT_FIT = (ArithmeticError, AssertionError, LookupError, MemoryError, TypeE
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A cause. family: a page's NAME. said: the fault in words. bits: log2 of the number of alternatives it was chosen
-    from; fewer bits are more specific. taken: elements nothing predicts; they are as recorded, and their bits are part
-    of `bits`."""
+    """A possible cause of a difference.
+
+    Attributes:
+        family: NAME of the hypothesis page.
+        said: the fault in words.
+        bits: log2 of the number of alternatives from which it was chosen; fewer bits are more specific.
+        taken: number of elements that nothing predicts. They are taken from the record, and their bits are part of
+            `bits`.
+    """
 
     family: str
     said: str
@@ -23,8 +29,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cause that gives every recorded byte, and how it computes them. supported: whether the recorded bytes alone are
-    evidence enough to name it. group: those of one number give equal bytes on random inputs."""
+    """A cause that reproduces every recorded byte, with the variant that computes them.
+
+    Attributes:
+        supported: whether the recorded bytes alone are enough evidence to name the cause.
+        group: number of its group; the candidates of one group give equal bytes on random inputs.
+    """
 
     cause: Fault
     variant: FaultVariant

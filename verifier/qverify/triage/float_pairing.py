@@ -1,5 +1,5 @@
-"""Which float tensor each quantized tensor stands for: by name, by onnxruntime's suffixes, else by structure; never
-guessed."""
+"""Pairs each quantized tensor with the float tensor that it represents: by name, by onnxruntime's suffixes, or by
+structure. Pairs are never guessed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = npt.NDArray[Any]
 SUFFIXES = ("_QuantizeLinear_Input", "_quantized", "_QuantizeLinear_Output")  # of onnxruntime's quantizer
 ACTIVATIONS = ("Relu", "Clip")
 _PLAIN = {"QLinearConv": "Conv", "QGemm": "Gemm", "QLinearMatMul": "MatMul"}
-_WEIGHTS: dict[
-    str, dict[int, tuple[int, ...]]
-] = {  # QOperator: input of the float operator to (value, scale, zero point) among its own inputs; a bias has no scale
+# By QOperator: the numbers of its inputs that are value, scale and zero point of the float operator's input; a bias has
+# no scale.
+_WEIGHTS: dict[str, dict[int, tuple[int, ...]]] = {
     "QLinearConv": {1: (3, 4, 5), 2: (8,)},
     "QLinearMatMul": {1: (3, 4, 5)},
     "QGemm": {1: (3, 4, 5), 2: (6,)},
@@ -28,9 +28,16 @@ _WEIGHTS: dict[
 
 @dataclass(frozen=True, slots=True)
 class FloatPair:
-    """A float tensor and the quantized tensor that stands for it. tensor: in the float model. quantized: in model.bin's
-    graph. how: name, suffix or structure. node, op: what computes the float tensor, before its activation. weights:
-    input number of that node to the dequantized value of its constant."""
+    """A float tensor and the quantized tensor that represents it.
+
+    Attributes:
+        tensor: name in the float model.
+        quantized: name in model.bin's graph.
+        how: "name", "suffix" or "structure".
+        node, op: the node that computes the float tensor, before its activation.
+        weights: the dequantized constants of that node by input number.
+        one_scale: whether its weights share one scale, or None if it has none.
+    """
 
     tensor: str
     quantized: str
@@ -38,14 +45,19 @@ class FloatPair:
     node: str = ""
     op: str = ""
     weights: dict[int, Array] = field(default_factory=dict)
-    one_scale: bool | None = None  # its weights share one scale; None where they have none
+    one_scale: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FloatPairs:
-    """All pairs of two models. pairs: in running order. unpaired: quantized tensor to the reason it has no float
-    tensor. inputs, outputs: names of the quantized model to those of the float one. notes: what was paired by other
-    means than its name."""
+    """All pairs of two models.
+
+    Attributes:
+        pairs: in running order.
+        unpaired: reason why a quantized tensor has no float tensor, by its name.
+        inputs, outputs: map the names of the quantized model to those of the float one.
+        notes: sentences on tensors that were not paired by name.
+    """
 
     pairs: list[FloatPair]
     unpaired: dict[str, str]
@@ -55,9 +67,9 @@ class FloatPairs:
 
 
 def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what: str) -> tuple[dict[str, str], str]:
-    """Maps the names of one model's inputs or outputs to the other's: by name, else by position where number and shapes
-    agree. Returns the mapping and a note, empty where all names agree. shapes: functions that return a name's shape in
-    each model."""
+    """Maps the names of one model's inputs or outputs to the other's: by name, or by position if number and shapes
+    agree. Returns the mapping and a note, which is "" if all names agree. shapes: functions that return the shape of a
+    name in each model. what: "inputs" or "outputs"."""
     if set(mine) <= set(theirs):
         return {n: n for n in mine}, ""
     if len(mine) == len(theirs) and all(shapes[0](a) == shapes[1](b) for a, b in zip(mine, theirs, strict=True)):
@@ -68,8 +80,8 @@ def pair_ends(mine: list[str], theirs: list[str], shapes: tuple[Any, Any], what:
 
 
 def pair_float(floats: GraphView, quantized: GraphView, graph: Graph) -> FloatPairs:
-    """Pairs the tensors of the original float model with those of the quantized one. graph: compiled from the quantized
-    one."""
+    """Pairs the tensors of the original float model with those of the quantized model, from which the graph was
+    compiled."""
     return _Pairing(floats, quantized, graph).run()
 
 
@@ -78,34 +90,34 @@ class _Pairing:
         self.floats, self.quantized, self.graph = floats, quantized, graph
         self.inputs, _ = pair_ends(quantized.inputs, floats.inputs, (quantized.shape, floats.shape), "inputs")
         self.outputs, _ = pair_ends(quantized.outputs, floats.outputs, (quantized.shape, floats.shape), "outputs")
-        self.found: dict[str, FloatPair] = {}
+        self.pairs: dict[str, FloatPair] = {}
         self.taken: set[str] = set()
 
     def run(self) -> FloatPairs:
         names = [n for n in (*self.graph.inputs, *self.graph.observable()) if self.graph.spec(n).quantized]
         for name in names:
-            self._by_name(name)
-        left = [n for n in names if n not in self.found]
-        while left and any([self._by_structure(n) for n in left]):
-            left = [n for n in left if n not in self.found]
-        structural = sum(p.how == "structure" for p in self.found.values())
+            self._pair_by_name(name)
+        unpaired = [n for n in names if n not in self.pairs]
+        while unpaired and any([self._pair_by_structure(n) for n in unpaired]):
+            unpaired = [n for n in unpaired if n not in self.pairs]
+        structural = sum(p.how == "structure" for p in self.pairs.values())
         notes = (
             [f"{count(structural, 'tensor')} paired by position in the graph, their names differ"] if structural else []
         )
         order = {o: i for i, node in enumerate(self.floats.nodes) for o in node.output}
-        pairs = sorted(self.found.values(), key=lambda p: order.get(p.tensor, -1))
-        return FloatPairs(pairs, {n: self._why(n) for n in left}, self.inputs, self.outputs, notes)
+        pairs = sorted(self.pairs.values(), key=lambda p: order.get(p.tensor, -1))
+        return FloatPairs(pairs, {n: self._why_unpaired(n) for n in unpaired}, self.inputs, self.outputs, notes)
 
-    def _why(self, name: str) -> str:
-        others = [a for a in self._aliases(name) if a in self.floats.producer or a in self.floats.inputs]
-        if others and others[0] in self.taken:
-            return f"{others[0]} is already paired"
-        if others:
-            return f"{others[0]} has another shape in the float model"
+    def _why_unpaired(self, name: str) -> str:
+        candidates = [a for a in self._aliases(name) if a in self.floats.producer or a in self.floats.inputs]
+        if candidates and candidates[0] in self.taken:
+            return f"{candidates[0]} is already paired"
+        if candidates:
+            return f"{candidates[0]} has another shape in the float model"
         return "no float tensor has its name, and several or none fit its position"
 
     def _aliases(self, name: str) -> list[str]:
-        """Returns the names the float model may have for this tensor."""
+        """Returns the names that the float model may have for this tensor."""
         view, names = self.quantized, []
         maker = view.producer.get(name)
         if maker is not None and maker.op_type == "QuantizeLinear":
@@ -114,9 +126,9 @@ class _Pairing:
         names += [n.removesuffix(s) for n in [*names, name] for s in SUFFIXES if n.endswith(s)]
         return [self.inputs.get(n, self.outputs.get(n, n)) for n in dict.fromkeys(names)]
 
-    def _by_name(self, name: str) -> None:
-        for at, called in enumerate(self._aliases(name)):
-            alias = self._behind(called, name)
+    def _pair_by_name(self, name: str) -> None:
+        for at, base in enumerate(self._aliases(name)):
+            alias = self._after_activation(base, name)
             if alias in self.floats.tensors and alias not in self.floats.constants and alias not in self.taken:
                 if self._fits(alias, name):
                     self._add(alias, name, "name" if at == 0 else "suffix")
@@ -132,22 +144,22 @@ class _Pairing:
         weights = {} if core is None or mine is None else _dequantized(self.quantized, mine, self.floats, core)
         node, op = ("", "") if core is None else (core.name, core.op_type)
         one_scale = _one_scale(self.quantized, mine, [at for at, v in weights.items() if v.ndim > 1])
-        self.found[name] = FloatPair(tensor, name, how, node, op, weights, one_scale)
+        self.pairs[name] = FloatPair(tensor, name, how, node, op, weights, one_scale)
         self.taken.add(tensor)
 
     def _core_of(self, name: str) -> Any:
-        """Returns the node of the quantized model that computes the tensor: a QLinear operator, or the float one
-        between DQ and Q."""
+        """Returns the node of the quantized model that computes the tensor: a QLinear operator, or the float operator
+        between DequantizeLinear and QuantizeLinear."""
         maker = self.quantized.producer.get(name)
         if maker is None or maker.op_type != "QuantizeLinear":
             return maker
         return _core(self.quantized, maker.input[0])
 
-    def _by_structure(self, name: str) -> bool:
-        """Pairs the tensor with the one float node of the same operator that reads the float tensors of the same
-        inputs."""
+    def _pair_by_structure(self, name: str) -> bool:
+        """Pairs the tensor with the output of the only float node of the same operator that reads the float tensors of
+        the same inputs. Returns whether there is one."""
         mine = self._core_of(name)
-        inputs = None if mine is None else self._read(mine)
+        inputs = None if mine is None else self._float_inputs(mine)
         if mine is None or not inputs or any(r is None for r in inputs):
             return False
         op = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
@@ -155,39 +167,39 @@ class _Pairing:
         fitting = [n for n in near if [i for i in n.input if i and i not in self.floats.constants] == inputs]
         fitting = [n for n in fitting if self._target(n, name) not in self.taken]
         if len(fitting) > 1:
-            fitting = [n for n in fitting if self._same_weights(mine, n)]
+            fitting = [n for n in fitting if self._has_same_weights(mine, n)]
         if len(fitting) != 1 or not self._fits(self._target(fitting[0], name), name):
             return False
         self._add(self._target(fitting[0], name), name, "structure")
         return True
 
-    def _read(self, node: Any) -> list[str | None]:
-        """Returns the float tensors of the activations the node reads; None for one that is not paired."""
+    def _float_inputs(self, node: Any) -> list[str | None]:
+        """Returns the float tensors of the activations that the node reads, with None for one that is not paired."""
         tensors: list[str | None] = []
         for tensor in node.input:
             maker = self.quantized.producer.get(tensor)
             source = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else tensor
             if source and source not in self.quantized.constants:
-                pair = self.found.get(source)
+                pair = self.pairs.get(source)
                 tensors.append(pair.tensor if pair else self.inputs.get(source))
         return tensors
 
     def _target(self, node: Any, name: str) -> str:
-        return self._behind(str(node.output[0]), name)
+        return self._after_activation(str(node.output[0]), name)
 
-    def _behind(self, tensor: str, name: str) -> str:
-        """Returns the output of the float tensor's activation where the quantized node includes it, otherwise the
-        tensor itself."""
+    def _after_activation(self, tensor: str, name: str) -> str:
+        """Returns the output of the float tensor's activation if the quantized node includes that, otherwise the tensor
+        itself."""
         user = self.floats.sole_consumer(tensor)
-        outside = any(u.op_type in ACTIVATIONS for u in self._users(name))
-        return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not outside else tensor
+        is_separate = any(u.op_type in ACTIVATIONS for u in self._users(name))
+        return str(user.output[0]) if user is not None and user.op_type in ACTIVATIONS and not is_separate else tensor
 
     def _users(self, name: str) -> list[Any]:
         view = self.quantized
         dequantized = [o for u in view.consumers[name] if u.op_type == "DequantizeLinear" for o in u.output]
         return [u for n in [name, *dequantized] for u in view.consumers[n]]
 
-    def _same_weights(self, mine: Any, node: Any) -> bool:
+    def _has_same_weights(self, mine: Any, node: Any) -> bool:
         for at, value in _dequantized(self.quantized, mine, self.floats, node).items():
             real = self.floats.constants[node.input[at]].astype(np.float64)
             if not np.linalg.norm(real - value) <= 0.25 * np.linalg.norm(real):
@@ -196,8 +208,8 @@ class _Pairing:
 
 
 def _core(view: GraphView, tensor: str) -> Any:
-    """Returns the node that computes the tensor; for an activation the node before it, unless that is quantized by
-    itself."""
+    """Returns the node that computes the tensor; for an activation, the node before it, unless that one is quantized
+    separately."""
     node = view.producer.get(tensor)
     if node is not None and node.op_type in ACTIVATIONS:
         before = view.producer.get(node.input[0])
@@ -207,8 +219,8 @@ def _core(view: GraphView, tensor: str) -> Any:
 
 
 def _dequantized(view: GraphView, mine: Any, floats: GraphView, core: Any) -> dict[int, Array]:
-    """Returns the dequantized constants of `mine` for the float constants of `core`, by input number; other shapes are
-    left out."""
+    """Returns the dequantized constants of the quantized node `mine` that have the shape of the float constants of the
+    node `core`, by input number."""
     plain = _PLAIN.get(mine.op_type, mine.op_type.removeprefix("QLinear"))
     if core.op_type != plain:
         return {}
@@ -224,7 +236,7 @@ def _dequantized(view: GraphView, mine: Any, floats: GraphView, core: Any) -> di
 
 
 def _constant(view: GraphView, node: Any, at: int) -> Array | None:
-    """Returns the dequantized constant for the float operator's input `at`, or None."""
+    """Returns the dequantized constant for input number `at` of the float operator, or None."""
     table = _WEIGHTS.get(node.op_type)
     if table is None:
         plain = at < len(node.input) and node.op_type not in _PLAIN and not node.op_type.startswith("QLinear")
@@ -235,7 +247,7 @@ def _constant(view: GraphView, node: Any, at: int) -> Array | None:
         return None
     if len(places) > 1:
         scale, zero = (view.constants[node.input[i]].reshape(-1) for i in places[1:])
-    else:  # a bias: int32 in units of the input's scale times the weights'
+    else:  # a bias is int32, in units of the product of the scales of input and weights
         scale = view.constants[node.input[1]].reshape(-1) * view.constants[node.input[4]].reshape(-1)
         zero = np.zeros(1, np.int64)
     axis = 0 if value.ndim == 1 or node.op_type == "QLinearConv" or _transposed(node) else value.ndim - 1
@@ -244,7 +256,7 @@ def _constant(view: GraphView, node: Any, at: int) -> Array | None:
 
 
 def _one_scale(view: GraphView, node: Any, places: list[int]) -> bool | None:
-    """Returns whether the weights at these input numbers have one scale for all channels; None where there are no
+    """Returns whether the weights at these input numbers have one scale for all channels, or None if there are no
     weights."""
     sizes = []
     for at in places:

@@ -1,4 +1,4 @@
-"""Stages and gates as data, and the verdict of a gate that only the host computes."""
+"""Gates between neighbouring stages, and the verdict on the final outputs of two stages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ KINDS = ("exact", "decimals", "cosine")
 
 @dataclass(frozen=True, slots=True)
 class RungGate:
-    """What the final outputs of two stages must satisfy. limit: decimal places N (|a-b| <= 0.5*10^-N), or the lowest
-    cosine."""
+    """The condition that the final outputs of two stages must meet. limit: the number N of decimal places
+    (|a-b| <= 0.5*10^-N), or the lowest cosine that passes."""
 
     kind: str
     limit: float = 0.0
 
     def describe(self) -> str:
-        """Returns the gate as text, for example `5 decimals: |a-b| <= 0.5e-5`."""
+        """Returns the gate in words, for example `5 decimals: |a-b| <= 0.5e-5`."""
         return {
             "exact": "equal values",
             "decimals": f"{count(int(self.limit), 'decimal')}: |a-b| <= {f'0.5e-{self.limit:g}' if self.limit else '0.5'}",
@@ -40,21 +40,21 @@ class RungGate:
         }[self.kind]
 
     def holds(self, max_abs: float, cosine: float) -> bool:
-        """Returns whether these values pass the gate; NaN never passes."""
+        """Returns whether a tensor with these metrics passes the gate; NaN never passes."""
         if self.kind == "exact":
             return max_abs == 0
         return max_abs <= 0.5 * 10.0**-self.limit if self.kind == "decimals" else cosine >= self.limit
 
 
 DEFAULT_GATES = {  # by the kinds of the two stages
-    ("float", "float"): RungGate("cosine", 0.9999),  # another order of the same sums: 1 - 1e-10 and better
+    ("float", "float"): RungGate("cosine", 0.9999),  # the same sums in another order keep 1 - 1e-10
     ("float", "quantized"): RungGate("cosine", 0.7),  # good networks: 0.74 and better; bad cases: 0.60 and worse
     ("quantized", "quantized"): RungGate("cosine", 0.98),
-    ("reference", "dump"): RungGate("cosine", 0.98),  # another runtime: 1 LSB a node adds up
+    ("reference", "dump"): RungGate("cosine", 0.98),  # differences of 1 LSB a node in another runtime add up
     ("reference", "simulator"): RungGate("decimals", 5),
     ("reference", "board"): RungGate("decimals", 5),
     ("simulator", "board"): RungGate("exact"),
-    ("device", "application"): RungGate("decimals", 3),  # what it prints or stores is seldom every bit
+    ("device", "application"): RungGate("decimals", 3),  # an application seldom prints or stores every bit
 }
 
 
@@ -91,23 +91,23 @@ def parse_gate(text: str) -> tuple[str, RungGate]:
 
 @dataclass(slots=True)
 class Distance:
-    """Metrics of one tensor on two stages, added up over frames. one_sided, both_sided: elements not finite on one or
-    both."""
+    """Metrics of one tensor on two stages, accumulated over frames. one_sided, both_sided: number of elements that are
+    not finite on one side, or on both."""
 
     elements: int = 0
     one_sided: int = 0
     both_sided: int = 0
-    largest: float = 0.0  # of |a|, where finite
+    largest: float = 0.0  # finite |a|
     _measures: dict[str, Measure] = field(default_factory=dict)
     _squares: float = 0.0
 
     def add(self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec) -> None:
-        """Adds one frame. a: the reference values. Raises ValueError where the shapes differ."""
+        """Adds one frame, in which a is the reference. Raises ValueError if the shapes differ."""
         if a.shape != b.shape:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
-            every = measures(Context("half", 5, 0, False))
-            self._measures = {name: every[name] for name in ("max_abs", "cosine", "sqnr_db")}
+            all_measures = measures(Context("half", 5, 0, False))
+            self._measures = {name: all_measures[name] for name in ("max_abs", "cosine", "sqnr_db")}
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():
             self._squares += block.weighted(block.distance * block.distance)
@@ -120,29 +120,27 @@ class Distance:
         self.both_sided += values.both_sided
 
     def metric(self, name: str) -> float:
-        """Returns max_abs, cosine (NaN where a value is not finite on one side) or sqnr_db."""
+        """Returns max_abs, cosine (NaN if a value is not finite on one side) or sqnr_db."""
         return float(self._measures[name].result())  # type: ignore[arg-type]
 
     @property
     def rmse(self) -> float:
-        """Root mean square of a - b; 0.0 without elements."""
+        """The root mean square of a - b, or 0.0 if there are no elements."""
         return math.sqrt(self._squares / self.elements) if self.elements else 0.0
 
     def judged(self, step: OutputStep | None) -> Judged:
-        """Returns by what the tensor is judged. step: of b's scale; None without one, or where the gate is not float ~
-        quantized."""
+        """Returns what judges the tensor. step: the step of b's scale, or None if it has none or the gate is not
+        between float and quantized."""
         return "gate" if step is None or self.one_sided else step.judged(self.largest, self.metric("max_abs"))
 
     def row(self, name: str, gate: RungGate, step: OutputStep | None = None) -> OutputRow:
-        """Returns the report's row of one output. step: as in judged(); it can overrule a cosine, never an absolute
+        """Returns one output's row of the report. step: as in judged(); it can overrule a cosine, never an absolute
         gate."""
         metrics = {k: self.metric(k) for k in ("max_abs", "cosine", "sqnr_db")}
         passes = gate.holds(metrics["max_abs"], metrics["cosine"]) and not self.one_sided
         if step is not None and gate.kind == "cosine":
-            judged, silent = (
-                self.judged(step),
-                self.largest < step.size,
-            )  # the cosine of a silent float output says nothing
+            judged = self.judged(step)
+            silent = self.largest < step.size  # a cosine of a silent float output has no meaning
             judged = "gate" if passes and not silent else judged
             passes = (passes and not silent) or judged == "near"
         else:
@@ -158,8 +156,16 @@ def real_spec(name: str, value: Array) -> TensorSpec:
 
 
 @dataclass(slots=True)
-class Outputs:
-    """The final outputs of two stages, added frame by frame. names: a's output to b's."""
+class OutputComparison:
+    """The comparison of the final outputs of two stages, frame by frame.
+
+    Attributes:
+        a, b: names of the stages.
+        names: maps the names of a's outputs to those of b's.
+        distances: the metrics by output of a.
+        wrong: why an output could not be compared, or "".
+        steps: the steps of b's quantized outputs by name, if a is a float stage.
+    """
 
     a: str
     b: str
@@ -167,67 +173,69 @@ class Outputs:
     names: Mapping[str, str]
     distances: dict[str, Distance] = field(default_factory=dict)
     wrong: str = ""
-    steps: Mapping[str, OutputStep] = field(default_factory=dict)  # of b's quantized outputs, where a is float
+    steps: Mapping[str, OutputStep] = field(default_factory=dict)
 
-    def add(self, one: Mapping[str, tuple[Array, TensorSpec]], two: Mapping[str, tuple[Array, TensorSpec]]) -> None:
+    def add(
+        self, values_a: Mapping[str, tuple[Array, TensorSpec]], values_b: Mapping[str, tuple[Array, TensorSpec]]
+    ) -> None:
         """Adds one frame's outputs of both stages."""
-        for name, other in self.names.items():
-            if name not in one or other not in two:
-                absent = other if name in one and other else name
+        for name, name_b in self.names.items():
+            if name not in values_a or name_b not in values_b:
+                absent = name_b if name in values_a and name_b else name
                 self.wrong = self.wrong or f"output {absent} is missing on one side"
                 continue
-            (a, spec_a), (b, spec_b) = one[name], two[other]
+            (a, spec_a), (b, spec_b) = values_a[name], values_b[name_b]
             try:
                 self.distances.setdefault(name, Distance()).add(a, b, spec_a, spec_b)
             except ValueError as error:
                 self.wrong = self.wrong or f"{name}: {error}"
 
     def rung(self) -> Rung:
-        """Returns the gate's verdict. Fails closed: an output that is missing, of another shape or not finite never
-        passes, nor do quiet outputs alone."""
+        """Returns the rung with its verdict. An output that is missing, has another shape or is not finite never
+        passes, and quiet outputs alone do not pass either."""
         rows = [d.row(n, self.gate, self._step(n)) for n, d in self.distances.items() if d.elements]
         verdict: Verdict = "PASSED"
         kind = why = ""
         broken = sorted((r for r in rows if not r.holds), key=lambda r: r.cosine if r.cosine == r.cosine else -2.0)
-        bad, small, quiet = ([r for r in broken if r.judged == one] for one in ("gate", "too_small", "quiet"))
+        bad, small, quiet = ([r for r in broken if r.judged == judged] for judged in ("gate", "too_small", "quiet"))
         if bad:
-            verdict, kind, why = "FAILED", "outputs", _why(bad[0], len(bad), len(rows))
+            verdict, kind, why = "FAILED", "outputs", _describe_worst(bad[0], len(bad), len(rows))
         elif self.wrong or not rows or len(rows) < len(self.names):
             verdict, why = "INCONCLUSIVE", self.wrong or "no output to compare"
         elif any(d.both_sided for d in self.distances.values()):
             verdict, why = "INCONCLUSIVE", "an output contains NaN or Inf on both sides"
         elif small:
             verdict, kind = "INCONCLUSIVE", "too_small"
-            why = f"{_why(small[0], len(small), len(rows))}: {self._too_small(small[0])}"
+            why = f"{_describe_worst(small[0], len(small), len(rows))}: {self._describe_too_small(small[0])}"
         elif len(quiet) == len(rows):
             verdict, kind = "INCONCLUSIVE", "quiet"
-            why = f"every final output is quiet on this input: {_loudness(quiet[0])}"
+            why = f"every final output is quiet on this input: {_describe_loudness(quiet[0])}"
         result = Rung(self.a, self.b, self.gate.describe(), verdict, kind, why, rows)
-        result.evidence = [f"quiet on this input, not judged: {_loudness(r)}" for r in quiet]
-        result.evidence += [self._near(r) for r in rows if r.judged == "near"]
+        result.evidence = [f"quiet on this input, not judged: {_describe_loudness(r)}" for r in quiet]
+        result.evidence += [self._describe_near(r) for r in rows if r.judged == "near"]
         return result
 
     def _step(self, name: str) -> OutputStep | None:
         return self.steps.get(self.names[name])
 
-    def _too_small(self, row: OutputRow) -> str:
+    def _describe_too_small(self, row: OutputRow) -> str:
         if row.step is not None and row.largest is not None and row.max_abs > row.step:
             return f"the float output is quiet on this input, {loudness_text(row.largest, row.step)}"
         return "not more than one LSB, about which a cosine says nothing"
 
-    def _near(self, row: OutputRow) -> str:
+    def _describe_near(self, row: OutputRow) -> str:
         return f"{row.name} is within half a step of the float output everywhere: cosine {row.cosine:.4f} is what its scale allows"
 
 
-def _why(worst: OutputRow, bad: int, of: int) -> str:
-    more = f" ({bad} of {of} outputs)" if of > 1 else ""
+def _describe_worst(worst: OutputRow, bad: int, total: int) -> str:
+    more = f" ({bad} of {total} outputs)" if total > 1 else ""
     return f"{worst.name}: cosine {worst.cosine:.4f}, off by up to {worst.max_abs:.4g}{more}"
 
 
-def _loudness(row: OutputRow) -> str:
+def _describe_loudness(row: OutputRow) -> str:
     return f"{row.name}: {loudness_text(row.largest or 0.0, row.step or 0.0)} ({row.largest:.4g} of {row.step:.4g})"
 
 
 def real_values(value: Array, spec: TensorSpec) -> Any:
-    """Returns the dequantized values, float32; a tensor that is not quantized is returned unchanged."""
+    """Returns the dequantized values in float32, or the values of a tensor that is not quantized unchanged."""
     return spec.dequantized(value).astype(np.float32) if spec.quantized else value

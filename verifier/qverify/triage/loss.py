@@ -1,5 +1,5 @@
-"""The loss due to quantization: of every paired tensor over all frames, and of the outputs when one tensor alone is
-quantized."""
+"""The loss due to quantization: that of every paired tensor over all frames, and that of the final outputs if one
+tensor alone is quantized."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from qverify.triage.loudness import OutputStep
 
 Array = npt.NDArray[Any]
 LOST_DB = 20.0  # 8 bit per channel keeps 35 dB and more
-MOST_RUNS = 400  # of the float model, for all tensors alone; fewer frames are used where there are many tensors
+MOST_RUNS = 400  # of the float model, for all tensors; with many tensors, fewer frames are used
 Frames = list[dict[str, Array]]  # inputs of the float model, frame by frame
 
 
 @dataclass(slots=True)
-class _One:
-    """Totals of one pair over the frames. low, high: limits of the float values; outside: elements beyond the quantized
-    range."""
+class _PairTotals:
+    """Totals of one pair over the frames. low, high: smallest and largest float value. outside: number of elements
+    beyond the quantized range."""
 
     distance: Distance = field(default_factory=Distance)
     low: float = math.inf
@@ -38,46 +38,49 @@ class _One:
 
 
 class Losses:
-    """Losses of all pairs: call add() once per frame with both sides' tensors; rows() are in running order."""
+    """Losses of all pairs: add() is called once per frame with both sides' tensors, and rows() returns the result."""
 
     def __init__(self, paired: FloatPairs, floats: GraphView, graph: Graph):
         self.paired, self.floats, self.graph = paired, floats, graph
-        self._found = {p.tensor: _One() for p in paired.pairs}
+        self._totals = {p.tensor: _PairTotals() for p in paired.pairs}
         self._pair = {p.tensor: p for p in paired.pairs}
 
     def add(self, values: Iterable[tuple[str, Array]], quantized: Mapping[str, Array]) -> None:
-        """Adds one frame. values: the float model's tensors, one by one. A tensor missing on the quantized side is not
-        counted."""
+        """Adds one frame. values: name and value of the float model's tensors, one by one. A tensor that is missing on
+        the quantized side is not counted."""
         for name, value in values:
-            other = quantized.get(self._pair[name].quantized)
-            if other is None or not value.size:
+            quantized_value = quantized.get(self._pair[name].quantized)
+            if quantized_value is None or not value.size:
                 continue
-            spec, one = self.graph.spec(self._pair[name].quantized), self._found[name]
-            one.distance.add(value, other, real_spec(name, value), spec)
-            one.low, one.high = min(one.low, float(value.min())), max(one.high, float(value.max()))
+            spec, totals = self.graph.spec(self._pair[name].quantized), self._totals[name]
+            totals.distance.add(value, quantized_value, real_spec(name, value), spec)
+            totals.low, totals.high = min(totals.low, float(value.min())), max(totals.high, float(value.max()))
             low, high = quantized_range(spec)
             half = float(max(spec.scale)) / 2
-            one.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
+            totals.outside += int(np.count_nonzero((value < low - half) | (value > high + half)))
 
     def rows(self) -> list[TensorLoss]:
         """Returns the loss of every tensor that was added, in running order."""
         losses: dict[str, TensorLoss] = {}
         for pair in self.paired.pairs:
-            one = self._found[pair.tensor]
-            if one.distance.elements:
-                losses[pair.tensor] = self._row(pair, one)
+            totals = self._totals[pair.tensor]
+            if totals.distance.elements:
+                losses[pair.tensor] = self._make_row(pair, totals)
         for row in losses.values():
             above = [losses[n].sqnr_db for n in nearest(self.floats, row.tensor, losses.keys())]
             row.drop_db = min(above) - row.sqnr_db if above and math.isfinite(min(above)) else None
         return list(losses.values())
 
-    def _row(self, pair: FloatPair, one: _One) -> TensorLoss:
-        spec, distance = self.graph.spec(pair.quantized), one.distance
+    def _make_row(self, pair: FloatPair, totals: _PairTotals) -> TensorLoss:
+        spec, distance = self.graph.spec(pair.quantized), totals.distance
         low, high = quantized_range(spec)
-        reached = max(min(one.high, high) - max(one.low, low), 0.0)
+        reached = max(min(totals.high, high) - max(totals.low, low), 0.0)
+        # Biases, which are int32, have one dimension and are left out.
         weights = [
-            (self._real(pair, at), value, self._axis(pair)) for at, value in pair.weights.items() if value.ndim > 1
-        ]  # biases are int32
+            (self._float_weights(pair, at), value, self._channel_axis(pair))
+            for at, value in pair.weights.items()
+            if value.ndim > 1
+        ]
         return TensorLoss(
             pair.tensor,
             pair.quantized,
@@ -90,9 +93,9 @@ class Losses:
             None,
             low,
             high,
-            one.low,
-            one.high,
-            one.outside / distance.elements,
+            totals.low,
+            totals.high,
+            totals.outside / distance.elements,
             reached / (high - low),
             OutputStep.of(spec).size,
             min((sqnr_db(a, b) for a, b, _ in weights), default=None),
@@ -100,48 +103,48 @@ class Losses:
             max((channels_lost(a, b, axis) for a, b, axis in weights), default=0.0),
         )
 
-    def _axis(self, pair: FloatPair) -> int:
+    def _channel_axis(self, pair: FloatPair) -> int:
         """Returns the axis of the output channels in the weights."""
         node = next(n for n in self.floats.nodes if n.name == pair.node)
         if node.op_type == "Conv" or (node.op_type == "Gemm" and attributes(node).get("transB")):
             return 0
         return 1 if node.op_type == "ConvTranspose" else -1
 
-    def _real(self, pair: FloatPair, at: int) -> Array:
+    def _float_weights(self, pair: FloatPair, at: int) -> Array:
         node = next(n for n in self.floats.nodes if n.name == pair.node)
         return self.floats.constants[node.input[at]]
 
 
 def sqnr_db(a: Array, b: Array) -> float:
-    """Returns 10 log10(sum a^2 / sum (a-b)^2), in dB; inf where a equals b."""
+    """Returns 10 log10(sum a^2 / sum (a-b)^2) in dB; inf if a is equal to b."""
     signal, noise = float(np.square(a, dtype=np.float64).sum()), float(np.square(a - b, dtype=np.float64).sum())
     return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
 
 
 def channels_lost(a: Array, b: Array, axis: int) -> float:
-    """Returns the share, 0..1, of the channels along axis whose SQNR is below LOST_DB."""
-    one, other = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
-    ratios = [sqnr_db(x, y) for x, y in zip(one, other, strict=True)]
+    """Returns the share, 0..1, of the channels along the axis that have an SQNR below LOST_DB."""
+    channels_a, channels_b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+    ratios = [sqnr_db(x, y) for x, y in zip(channels_a, channels_b, strict=True)]
     return sum(x < LOST_DB for x in ratios) / max(len(ratios), 1)
 
 
 def quantized_range(spec: TensorSpec) -> tuple[float, float]:
-    """Returns the lowest and highest real value the tensor can represent; of several channels the widest range."""
+    """Returns the lowest and highest real value that the tensor can represent in any of its channels."""
     limits = np.iinfo(spec.numpy_dtype)  # type: ignore[type-var]
     scale, zero = np.array(spec.scale, np.float64), np.array(spec.zero_point, np.float64)
     return float(((limits.min - zero) * scale).min()), float(((limits.max - zero) * scale).max())
 
 
 def nearest(view: GraphView, tensor: str, known: Iterable[str]) -> list[str]:
-    """Returns the nearest known tensors that this one is computed from."""
-    wanted, sources, seen = set(known), dict[str, None](), {tensor}
+    """Returns the nearest of the known tensors from which this one is computed."""
+    targets, sources, visited = set(known), dict[str, None](), {tensor}
     todo = list(view.producer[tensor].input) if tensor in view.producer else []
     while todo:
         name = todo.pop(0)
-        if name in seen or name in view.constants or not name:
+        if name in visited or name in view.constants or not name:
             continue
-        seen.add(name)
-        if name in wanted:
+        visited.add(name)
+        if name in targets:
             sources[name] = None
         elif name in view.producer:
             todo += view.producer[name].input
@@ -161,10 +164,15 @@ def make_switches(paired: FloatPairs, floats: GraphView, graph: Graph) -> list[S
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentResult:
-    """The final outputs with some tensors quantized, compared with none quantized. worst: the worst output that a
-    cosine can judge, if there is one, with its cosine and SQNR. harm: what results are ranked by: its cosine, 1.0 where
-    no output can be judged. mean: the mean cosine of all outputs; those that cannot be judged count as 1.0."""
+class OutputLoss:
+    """The loss of the final outputs with some tensors quantized, compared with none quantized.
+
+    Attributes:
+        worst: the worst output that a cosine can judge; the worst of all if there is none.
+        cosine, sqnr_db: of that output.
+        harm: the cosine by which results are ranked; 1.0 if no output can be judged.
+        mean: the mean cosine of all outputs; those that cannot be judged count as 1.0.
+    """
 
     worst: str
     cosine: float
@@ -173,10 +181,14 @@ class ExperimentResult:
     mean: float
 
 
-class Experiment:
-    """Runs the switched model and compares its outputs with its own float run, over the frames. steps: of the quantized
-    final outputs, by the float model's names: one that is quiet, too small or within half a step does no harm. runs:
-    their number."""
+class LossExperiment:
+    """Runs the switched model over the frames and compares its outputs with those of its own float run.
+
+    Attributes:
+        steps: steps of the quantized final outputs, by the float model's names. An output that is quiet, too small or
+            within half a step does no harm.
+        runs: number of runs so far.
+    """
 
     def __init__(self, switched: SwitchedModel, frames: Frames, steps: Mapping[str, OutputStep] | None = None):
         self.switched, self.frames, self.steps, self.runs = switched, frames, steps or {}, 0
@@ -186,31 +198,31 @@ class Experiment:
         self.runs += 1
         return self.switched.run(feed, frozenset(on))
 
-    def measure(self, on: Iterable[str]) -> ExperimentResult:
-        """Returns the result with the tensors of `on` quantized."""
+    def measure(self, on: Iterable[str]) -> OutputLoss:
+        """Returns the loss of the outputs with the tensors of `on` quantized."""
         distances: dict[str, Distance] = {}
         for feed, plain in zip(self.frames, self._float, strict=True):
             for name, value in self._run(feed, on).items():
-                here = real_spec(name, value)
-                distances.setdefault(name, Distance()).add(plain[name], value, here, here)
-        cosines = {n: _number(d.metric("cosine")) for n, d in distances.items()}
+                spec = real_spec(name, value)
+                distances.setdefault(name, Distance()).add(plain[name], value, spec, spec)
+        cosines = {n: _nan_as_worst(d.metric("cosine")) for n, d in distances.items()}
         judged = [n for n, d in distances.items() if d.judged(self.steps.get(n)) == "gate"]
         worst = min(judged or cosines, key=lambda n: (cosines[n], n))
         mean = (sum(cosines[n] for n in judged) + len(cosines) - len(judged)) / len(cosines)
-        return ExperimentResult(
+        return OutputLoss(
             worst, cosines[worst], distances[worst].metric("sqnr_db"), cosines[worst] if judged else 1.0, mean
         )
 
 
-def _number(cosine: float) -> float:
+def _nan_as_worst(cosine: float) -> float:
     return -1.0 if math.isnan(cosine) else cosine
 
 
 def quantize_one_at_a_time(
-    experiment: Experiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
+    experiment: LossExperiment, rows: list[TensorLoss], tell: Callable[[int, int], None] | None = None
 ) -> None:
-    """Fills `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes
-    first."""
+    """Sets `single` of every row and sorts the rows in place: the tensor that damages the worst output most comes
+    first. tell: is called with the number of tensors done and their total."""
     order = {}
     for at, row in enumerate(rows):
         result = experiment.measure([row.tensor])
@@ -222,13 +234,13 @@ def quantize_one_at_a_time(
 
 
 def loudest_frames(outputs: Sequence[Mapping[str, float]], most: int) -> list[int]:
-    """Returns the indices of at most `most` frames, ascending. Chosen first are those that make the most further
-    outputs loud, then the first ones. outputs: of each frame, each output's largest value in steps of its scale."""
+    """Returns the indices of at most `most` frames, ascending: those that make the most further outputs loud, and then
+    the first ones. outputs: for each frame, the largest value of each output in steps of its scale."""
     chosen: list[int] = []
-    silent = {n for n in (outputs[0] if outputs else {}) if any(one[n] >= 1 for one in outputs)}
+    silent = {n for n in (outputs[0] if outputs else {}) if any(frame[n] >= 1 for frame in outputs)}
     while silent:
         best = max(range(len(outputs)), key=lambda at: (sum(outputs[at][n] >= 1 for n in silent), -at))
         chosen.append(best)
         silent -= {n for n in silent if outputs[best][n] >= 1}
-    rest = [at for at in range(len(outputs)) if at not in chosen]
-    return sorted((chosen + rest)[:most])
+    others = [at for at in range(len(outputs)) if at not in chosen]
+    return sorted((chosen + others)[:most])

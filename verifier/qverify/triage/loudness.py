@@ -1,5 +1,5 @@
-"""How loud a final output is in steps of its own scale: whether a cosine can judge it, it is near enough, or it says
-nothing."""
+"""How loud a final output is in steps of its own scale: a cosine can judge it, it is near enough, or it is too quiet to
+judge."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from qverify.report.triage_document import OutputRow, Quiet, TensorLoss
 from qverify.tensors.spec import TensorSpec
 
-LEAST_USED = 1 / 64  # share of the quantized range, four levels of 8 bit, that a value must reach to be near enough
-MURMUR = 1 / 8  # share of that range that a quantized output may reach while the float is quiet without being blamed
-FLOAT_BITS = 22  # of 24: float32 values this near are equal
+LEAST_USED = 1 / 64  # share of the quantized range (four levels of 8 bit) that the float must reach to be judged "near"
+MURMUR = 1 / 8  # share of that range that a quantized output may reach beside a quiet float output without being blamed
+FLOAT_BITS = 22  # significant bits up to which float32 values count as equal
 Judged = Literal["gate", "near", "quiet", "too_small"]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStep:
-    """A quantized output's step in real values. size: of one LSB, the smallest of several channels. extent: of the
-    whole range."""
+    """The step of a quantized output in real values. size: one LSB (the smallest of several channels). extent: the
+    whole quantized range."""
 
     size: float
     extent: float
@@ -34,13 +34,17 @@ class OutputStep:
         return cls(size, size * float(int(limits.max) - int(limits.min)))
 
     def judged(self, largest: float, off: float) -> Judged:
-        """Returns what a cosine below its limit means. largest: of |float|; off: largest |float - quantized|; both over
-        all frames.
+        """Returns what a cosine below its limit means.
 
-        quiet: the float never reaches a whole step, and the quantized output is within a step of it: nothing can be
-        judged. near: within half a step of a float that reaches LEAST_USED of the range: quantization cannot do better.
-        too_small: off by at most one step, or the float is quiet and the quantized output is below MURMUR of its range:
-        it is not blamed, and nothing is shown. gate: the cosine judges."""
+        quiet: the float never reaches a whole step, and the quantized output is within a step of it, so nothing can be
+        judged. near: the output is within half a step of a float that reaches LEAST_USED of the range; quantization
+        cannot do better. too_small: the output is off by at most one step, or the float is quiet and the output is off
+        by at most MURMUR of its range; it is not blamed, and nothing is proved. gate: the cosine judges.
+
+        Args:
+            largest: the largest |float| over all frames.
+            off: the largest |float - quantized| over all frames.
+        """
         if not (np.isfinite(largest) and np.isfinite(off)):
             return "gate"
         rounding = largest * 2.0**-FLOAT_BITS
@@ -52,7 +56,7 @@ class OutputStep:
 
 
 def loudness_text(largest: float, step: float) -> str:
-    """Returns in words how loud a tensor is, compared with its step."""
+    """Returns in words how loud a tensor is compared with its step."""
     if largest == 0:
         return "it is zero everywhere"
     if largest < step / 2:
@@ -61,8 +65,8 @@ def loudness_text(largest: float, step: float) -> str:
 
 
 def quiet_outputs(outputs: Iterable[OutputRow], losses: Iterable[TensorLoss]) -> list[Quiet]:
-    """Returns the tensors that no frame made loud: final outputs of the gates from float, then inner tensors in running
-    order."""
+    """Returns the tensors that are quiet in every frame: final outputs of the gates from float, then inner tensors in
+    running order."""
     quiet: dict[str, Quiet] = {}
     for row in outputs:
         if row.judged == "quiet" and row.largest is not None and row.step is not None:

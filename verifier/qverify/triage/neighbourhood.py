@@ -1,5 +1,5 @@
-"""The neighbourhood of a diverging tensor: what it is computed from and what reads it, each with how both sides compare
-there."""
+"""The neighbourhood of a diverging tensor: the tensors from which it is computed and those computed from it, each with
+the result of comparing both sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qverify.plural import count
 from qverify.report.document import Forced
 from qverify.report.triage_document import Neighbour, Neighbourhood
 
-MOST_DRAWN = 4  # diverging tensors with a drawing; a board that corrupts everything would fill the screen
+MAX_DRAWN = 4  # diverging tensors with a drawing, so that a board that corrupts everything does not fill the screen
 
 
 def neighbourhoods(
@@ -21,11 +21,17 @@ def neighbourhoods(
     tensors: list[str],
     on_host: Collection[str] = (),
 ) -> list[Neighbourhood]:
-    """Returns the neighbourhood of each of these tensors, in order. inputs: of the network, equal on both sides.
-    on_host: tensors that host islands make."""
+    """Returns the neighbourhood of each of the first MAX_DRAWN of these tensors, in their order.
+
+    Args:
+        inputs: inputs of the network, which are equal on both sides.
+        same: returns whether both sides agree in a tensor, or None if that is not known.
+        forced: forced verdicts by tensor.
+        on_host: tensors that host islands compute.
+    """
     makers = {o: unit for unit in units for o in unit.outputs}
 
-    def neighbour(tensor: str) -> Neighbour:
+    def describe_neighbour(tensor: str) -> Neighbour:
         op = makers[tensor].op if tensor in makers else "on the host" if tensor in on_host else "input"
         verdict = forced.get(tensor)
         if tensor in inputs:
@@ -36,15 +42,21 @@ def neighbourhoods(
         return Neighbour(tensor, op, "not known" if agrees is None else "agree" if agrees else "differ")
 
     drawn = []
-    for tensor in tensors[:MOST_DRAWN]:
+    for tensor in tensors[:MAX_DRAWN]:
         above = makers[tensor].inputs if tensor in makers else ()
         below = [o for unit in units if tensor in unit.inputs for o in unit.outputs]
-        drawn.append(Neighbourhood(neighbour(tensor), [neighbour(n) for n in above], [neighbour(n) for n in below]))
+        drawn.append(
+            Neighbourhood(
+                describe_neighbour(tensor),
+                [describe_neighbour(n) for n in above],
+                [describe_neighbour(n) for n in below],
+            )
+        )
     return drawn
 
 
 def numbers(forced: Forced) -> str:
-    """Returns as text how many elements differ although the inputs are the same, and by how much."""
+    """Returns in words how many elements differ although the inputs are the same, and by how much."""
     if forced.mismatched is None:
         return forced.why
     apart = f"{forced.max_lsb} LSB" if forced.max_lsb is not None else f"{forced.max_abs or 0:.3g}"

@@ -1,4 +1,4 @@
-"""Compares the causes of several nodes: one kernel has one fault, so nodes of one op do not have three."""
+"""Compares the causes of several nodes: a kernel has one fault, so the nodes of one op have a cause in common."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qverify.plural import count
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.cause_kind import MEASURED, Kind, describe_exactly, describe_kind, variants_of
 from qverify.triage.experiments import predict
 from qverify.triage.fault import Fault
 from qverify.triage.fault_search import FaultSearch
 from qverify.triage.forensics import FaultExplanation
 
-MOST_OTHERS = 8  # nodes of an op that are not blamed and on which a cause is tried
-MOST_FAMILIES = 3  # of causes that do the same at a node and that healthy nodes contradict
-ALONE = 400.0  # bits of evidence for a cause that other nodes of its op do not have
+MAX_HEALTHY_NODES = 8  # nodes of the op, not blamed, on which a cause is tried
+MAX_FAMILIES = 3  # of causes that do the same at a node, if healthy nodes contradict the cause
+ALONE_BITS = 400.0  # of evidence needed for a cause that other nodes of its op do not have
 NOT_ALL = "not tried on all other nodes of its op: the time limit was reached"
-MOST_ALTERNATIVES = 8  # causes of a node that are tried on others
-PLACES = ("resize-mode", "resize-nearest-source")
+MAX_ALTERNATIVES = 8  # causes of a node that are tried on other nodes
+FAMILIES_OF_COORDINATES = ("resize-mode", "resize-nearest-source")
 
 
 def compare_causes(
@@ -30,22 +30,28 @@ def compare_causes(
     others: Iterable[Case],
     deadline: float,
 ) -> None:
-    """Withdraws the confirmation of causes that contradict each other, and says on which other nodes of the op a
-    confirmed cause was tried. searches, explanations: by output. others: cases of nodes that are not blamed."""
+    """Withdraws the confirmation of causes that contradict each other, and sets the scope of confirmed causes: on which
+    other nodes of the op they were tried.
+
+    Args:
+        searches, explanations: by the name of the blamed output.
+        others: cases of nodes that are not blamed.
+        deadline: a time of time.monotonic(), after which no other node is tried.
+    """
     for op in dict.fromkeys(search.case.unit.op for search in searches.values()):
         names = [n for n, search in searches.items() if search.case.unit.op == op and n in explanations]
         _compare_blamed(op, {n: (searches[n], explanations[n]) for n in names})
-    for found in explanations.values():
-        if found.confirmed and all(MEASURED.match(cause.said) for cause in found.exact[0]):
-            _withdraw(found, "this limit is what the board shows, not what makes it")
-        elif found.confirmed and len(rules := _rules_of_places(found)) > 1:
-            _withdraw(found, f"{count(len(rules), 'rule')} of places give the same at this size, and others may")
-    tallies, whole = _try_on_others(searches, explanations, others, deadline)
+    for explanation in explanations.values():
+        if explanation.confirmed and all(MEASURED.match(cause.said) for cause in explanation.exact[0]):
+            _withdraw(explanation, "this limit is what the board shows, not what makes it")
+        elif explanation.confirmed and len(rules := _coordinate_rules(explanation)) > 1:
+            _withdraw(explanation, f"{count(len(rules), 'rule')} of places give the same at this size, and others may")
+    tallies, is_complete = _try_on_others(searches, explanations, others, deadline)
     for name, by_kind in tallies.items():
         _judge_by_others(searches[name].case, explanations[name], by_kind)
-    for found in explanations.values():
-        if found.confirmed and not whole:
-            found.scope = "; ".join(filter(None, (found.scope, NOT_ALL)))
+    for explanation in explanations.values():
+        if explanation.confirmed and not is_complete:
+            explanation.scope = "; ".join(filter(None, (explanation.scope, NOT_ALL)))
 
 
 def _try_on_others(
@@ -54,8 +60,8 @@ def _try_on_others(
     others: Iterable[Case],
     deadline: float,
 ) -> tuple[dict[str, dict[Kind, _Tally]], bool]:
-    """Returns, by output and kind of cause, what the confirmed causes predict for nodes that are not blamed, and whether
-    there was time for all."""
+    """Returns how the confirmed causes fit nodes that are not blamed, by output and kind of cause, and whether there
+    was time for all of these nodes."""
     tallies = dict[str, dict[Kind, _Tally]]()
     for case in others:
         for name, search in searches.items():
@@ -63,100 +69,104 @@ def _try_on_others(
                 return tallies, False
             if search.case.unit.op == case.unit.op and explanations[name].confirmed:
                 kinds = list(dict.fromkeys(describe_kind(search.case, c) for c in explanations[name].exact[0]))
-                for kind in kinds[:MOST_ALTERNATIVES]:
+                for kind in kinds[:MAX_ALTERNATIVES]:
                     tallies.setdefault(name, {}).setdefault(kind, _Tally()).add(case, kind)
     return tallies, True
 
 
-def _judge_by_others(case: Case, found: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:
-    """Keeps the causes that no healthy node contradicts, where there are such, and says what these nodes do."""
-    right = {kind for kind, tally in by_kind.items() if tally.fit and not tally.contradict}
-    found.exact[0] = _kept(case, found.exact[0], right, describe_kind)
-    tally = by_kind.get(describe_kind(case, found.exact[0][0]), _Tally())
-    found.scope = "; ".join(filter(None, (found.scope, tally.describe(case.unit.op))))
-    families = {cause.family for cause in found.exact[0]}
+def _judge_by_others(case: Case, explanation: FaultExplanation, by_kind: Mapping[Kind, _Tally]) -> None:
+    """Keeps only the causes that no healthy node contradicts, if there are any, and adds to the scope how the cause
+    fits these nodes."""
+    uncontradicted = {kind for kind, tally in by_kind.items() if tally.fit and not tally.contradict}
+    explanation.exact[0] = _keep(case, explanation.exact[0], uncontradicted, describe_kind)
+    tally = by_kind.get(describe_kind(case, explanation.exact[0][0]), _Tally())
+    explanation.scope = "; ".join(filter(None, (explanation.scope, tally.describe(case.unit.op))))
+    families = {cause.family for cause in explanation.exact[0]}
     why = f"under the same fault {next(iter(tally.contradict), '')} would differ, and it is right"
-    if tally.contradict and found.evidence_bits < ALONE:
-        _withdraw(found, f"{why}; {found.evidence_bits:.0f} bits of evidence, where {ALONE:.0f} were wanted")
-    elif tally.contradict and len(families) > MOST_FAMILIES:
-        _withdraw(found, f"{why}; and faults of {len(families)} families do the same here")
+    if tally.contradict and explanation.evidence_bits < ALONE_BITS:
+        _withdraw(
+            explanation, f"{why}; {explanation.evidence_bits:.0f} bits of evidence, where {ALONE_BITS:.0f} were wanted"
+        )
+    elif tally.contradict and len(families) > MAX_FAMILIES:
+        _withdraw(explanation, f"{why}; and faults of {len(families)} families do the same here")
 
 
 def _compare_blamed(op: str, nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]]) -> None:
-    confirmed = {n: found for n, (_, found) in nodes.items() if found.confirmed}
+    confirmed = {n: explanation for n, (_, explanation) in nodes.items() if explanation.confirmed}
     if not confirmed or len(nodes) < 2:
         return
-    shared = _shared(nodes, confirmed, describe_kind)
-    if not shared:
-        for found in confirmed.values():
+    shared_kinds = _find_shared(nodes, confirmed, describe_kind)
+    if not shared_kinds:
+        for explanation in confirmed.values():
             _withdraw(
-                found, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
+                explanation, f"{count(len(confirmed), 'node')} of this op have different causes, and one kernel has one"
             )
         return
-    alike = _shared(nodes, confirmed, describe_exactly)
-    for name, found in confirmed.items():
+    shared_exactly = _find_shared(nodes, confirmed, describe_exactly)
+    for name, explanation in confirmed.items():
         case = nodes[name][0].case
-        describe, wanted = (describe_exactly, alike) if alike else (describe_kind, shared)
-        found.exact.sort(key=lambda group: not any(describe(case, c) in wanted for c in group))
-        found.exact[0] = _kept(case, found.exact[0], wanted, describe)
-    for name, (search, found) in nodes.items():
+        describe, shared = (describe_exactly, shared_exactly) if shared_exactly else (describe_kind, shared_kinds)
+        explanation.exact.sort(key=lambda group: not any(describe(case, c) in shared for c in group))
+        explanation.exact[0] = _keep(case, explanation.exact[0], shared, describe)
+    for name, (search, explanation) in nodes.items():
         if (
             name not in confirmed
-            and found.description.differing
-            and not any(_fits(search.case, kind) for kind in shared)
+            and explanation.description.differing
+            and not any(_fits(search.case, kind) for kind in shared_kinds)
         ):
-            for one in confirmed.values():
-                _withdraw(one, f"{name}, another {op} at which the board is blamed, does not have this cause")
+            for other in confirmed.values():
+                _withdraw(other, f"{name}, another {op} at which the board is blamed, does not have this cause")
             return
 
 
-def _rules_of_places(found: FaultExplanation) -> set[str]:
-    """Returns the coordinate rules of a nearest resize among the causes: no input tells those from each other that read
-    the same elements at this node's size."""
-    return {cause.said for cause in found.exact[0] if cause.family in PLACES}
+def _coordinate_rules(explanation: FaultExplanation) -> set[str]:
+    """Returns the coordinate rules of a nearest resize among the causes. No input can distinguish rules that read the
+    same elements at this node's size."""
+    return {cause.said for cause in explanation.exact[0] if cause.family in FAMILIES_OF_COORDINATES}
 
 
-def _shared(
+def _find_shared(
     nodes: Mapping[str, tuple[FaultSearch, FaultExplanation]],
     confirmed: Mapping[str, FaultExplanation],
     describe: Callable[[Case, Fault], Kind],
 ) -> set[Kind]:
-    """Returns what causes of all these nodes have in common."""
+    """Returns the kinds that causes of all confirmed nodes have in common."""
     return set.intersection(
         *({describe(nodes[n][0].case, c) for g in f.exact for c in g} for n, f in confirmed.items())
     )
 
 
-def _kept(case: Case, group: list[Fault], kinds: set[Kind], describe: Callable[[Case, Fault], Kind]) -> list[Fault]:
-    """Returns the causes of these kinds, or all where none is."""
+def _keep(case: Case, group: list[Fault], kinds: set[Kind], describe: Callable[[Case, Fault], Kind]) -> list[Fault]:
+    """Returns the causes of these kinds, or all causes if there are none of them."""
     return [cause for cause in group if describe(case, cause) in kinds] or group
 
 
-def _withdraw(found: FaultExplanation, why: str) -> None:
-    found.confirmed, found.unconfirmed = False, why
+def _withdraw(explanation: FaultExplanation, why: str) -> None:
+    explanation.confirmed, explanation.unconfirmed = False, why
 
 
 def _fits(case: Case, kind: tuple[str, str]) -> bool | None:
-    """Returns whether a fault of this kind gives the recorded bytes; None where the kind does not apply."""
-    known = False
+    """Returns whether a fault of this kind gives the recorded bytes, or None if the kind does not apply to the case."""
+    applies = False
     with np.errstate(all="ignore"):
         for candidate in variants_of(case, kind):
             output = predict(case, candidate)
-            if output is not None and (bits(output) == bits(case.recorded)).all():
+            if output is not None and (element_bits(output) == element_bits(case.recorded)).all():
                 return True
-            known = known or output is not None
-    return False if known else None
+            applies = applies or output is not None
+    return False if applies else None
 
 
 @dataclass(slots=True)
 class _Tally:
-    """fit, contradict: healthy nodes at which the cause predicts what the board gave, and something else."""
+    """How a cause fits the healthy nodes. fit: nodes for which it predicts the board's output. contradict: nodes for
+    which it predicts another output."""
 
     fit: list[str] = field(default_factory=list)
     contradict: list[str] = field(default_factory=list)
 
     def add(self, case: Case, kind: tuple[str, str]) -> None:
-        if len(self.fit) + len(self.contradict) < MOST_OTHERS and (fits := _fits(case, kind)) is not None:
+        if len(self.fit) + len(self.contradict) < MAX_HEALTHY_NODES and (fits := _fits(case, kind)) is not None:
             (self.fit if fits else self.contradict).append(case.output)
 
     def describe(self, op: str) -> str:

@@ -1,4 +1,5 @@
-"""One row of a convolution's output, computed alone: a fault that fails there need not be computed whole."""
+"""One row of a convolution's output, computed alone: a fault that fails there need not be computed for the whole
+output."""
 
 from __future__ import annotations
 
@@ -8,61 +9,62 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qverify import ops
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 
-FEWEST_ROWS, FEWEST_ELEMENTS = 8, 4096  # of an output, below which all of it is computed as fast
+MIN_ROWS, MIN_ELEMENTS = 8, 4096  # of an output; a smaller one is computed as fast as one row
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """A fault that is nothing but a change of the unit: called with a case, it returns the unit's output under it."""
+    """A fault that consists only of a change of the unit. Calling it with a case returns the output with the fault."""
 
-    change: Callable[[Case], Change]
+    change: Callable[[Case], UnitChange]
 
     def __call__(self, case: Case) -> Array:
-        return case.again(self.change(case))
+        return case.recompute(self.change(case))
 
 
 def is_contradicted(case: Case, make: Callable[[Case], Array]) -> bool:
-    """Returns whether one row of the output, under the fault, has another byte than recorded where the board is not
-    healthy: then the fault gives neither every byte nor, in a part of the output, every differing one. False where
-    there is no cheap look."""
-    if not isinstance(make, Recomputed) or (row := case.once("row looked at", lambda: _chosen_row(case))) is None:
+    """Returns whether the fault fails in one row of the output: at an element that is not healthy on the board, it
+    gives another byte than recorded. Such a fault explains neither the whole output nor, confined to a part, every
+    differing element. False if one row cannot be computed alone."""
+    if not isinstance(make, Recomputed) or (row := case.compute_once("chosen row", lambda: _choose_row(case))) is None:
         return False
     try:
-        made = _computed_row(case, make.change(case), row.at)
+        computed = _compute_row(case, make.change(case), row.at)
     except DOES_NOT_FIT:
         return False
-    if made is None or made.size != row.recorded.size or made.dtype != case.recorded.dtype:
+    if computed is None or computed.size != row.recorded.size or computed.dtype != case.recorded.dtype:
         return False
-    return bool((bits(made) != row.recorded)[row.differing].any())
+    return bool((element_bits(computed) != row.recorded)[row.differing].any())
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """at: its index. recorded: its elements, all channels, as unsigned integers. differing: which are not healthy."""
+    """A row of the output in all channels. at: its index. recorded: its elements as unsigned integers. differing: mask
+    of those that are not healthy."""
 
     at: int
     recorded: Array
     differing: Array
 
 
-def _chosen_row(case: Case) -> _Row | None:
-    """Returns the row in which the most elements differ; None for a unit of which no row can be computed alone."""
+def _choose_row(case: Case) -> _Row | None:
+    """Returns the row in which most elements differ, or None if no row of the unit can be computed alone."""
     shape, node = case.spec.shape, case.last
-    if len(case.unit.nodes) > 1 or node.op != "conv" or len(shape) != 4 or case.recorded.size < FEWEST_ELEMENTS:
+    if len(case.unit.nodes) > 1 or node.op != "conv" or len(shape) != 4 or case.recorded.size < MIN_ELEMENTS:
         return None
-    if shape[2] < FEWEST_ROWS or (node.inputs[0] or "") not in case.inputs or not case.differing.size:
+    if shape[2] < MIN_ROWS or (node.inputs[0] or "") not in case.inputs or not case.differing.size:
         return None
     rows = np.unravel_index(case.differing, shape)[2]
     at = int(np.bincount(rows).argmax())
-    recorded, made = (bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.made))
-    return _Row(at, recorded, recorded != made)
+    recorded, healthy = (element_bits(np.ascontiguousarray(v[:, :, at])) for v in (case.recorded, case.healthy))
+    return _Row(at, recorded, recorded != healthy)
 
 
-def _computed_row(case: Case, change: Change, at: int) -> Array | None:
-    """Returns a row of the output, [N, C, 1, W], under the change; None where it has none."""
+def _compute_row(case: Case, change: UnitChange, at: int) -> Array | None:
+    """Returns a row of the output, [N, C, 1, W], with the change; None if it cannot be computed alone."""
     node, graph = change.nodes.get(case.last.name, case.last), case.graph
     name = node.inputs[0] or ""
     x, spec = change.inputs.get(name, case.inputs.get(name)), change.specs.get(name, graph.spec(name))
@@ -76,14 +78,14 @@ def _computed_row(case: Case, change: Change, at: int) -> Array | None:
         return None
     words |= {"pad_top": max(-first, 0), "pad_bottom": max(end - x.shape[2], 0)}
     node = replace(node, words=tuple(words.values()))
-    values, of_output = np.ascontiguousarray(x[:, :, rows]), change.specs.get(case.output, case.spec)
+    values, output_spec = np.ascontiguousarray(x[:, :, rows]), change.specs.get(case.output, case.spec)
     tensors = {
         **graph.tensors,
         **change.specs,
         name: replace(spec, shape=values.shape, aligned_shape=()),
-        case.output: replace(of_output, shape=(*of_output.shape[:2], 1, of_output.shape[3]), aligned_shape=()),
+        case.output: replace(output_spec, shape=(*output_spec.shape[:2], 1, output_spec.shape[3]), aligned_shape=()),
     }
     constants = {**graph.constants, **change.constants}
     graph = replace(graph, tensors=tensors, constants=constants, rounding=change.rounding or graph.rounding)
-    state = None if change.of_graph else case.once("state of a row", lambda: ops.prepare(node, graph))
+    state = None if change.changes_graph else case.compute_once("state of a row", lambda: ops.prepare(node, graph))
     return ops.simulate_node(graph, node, {**case.inputs, **change.inputs, name: values}, state)[case.output]

@@ -1,5 +1,5 @@
-"""Parts of an output in which alone a kernel may be wrong: its last channels, rows or columns, the tail beyond the last
-whole vector, every second one, later batch items, positions at the border, or negative values."""
+"""Parts of an output to which a fault of a kernel may be confined: the last channels, rows or columns, the tail beyond
+the last whole vector, every second one, later batch items, positions at the border, or negative values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from qverify import ops
 from qverify.plural import count
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import linear
+from qverify.triage.linear_sums import linear, required_linear
 from qverify.triage.pre_rounding import pre_rounding
 
 LANES = (2, 3, 4, 8, 16, 32, 64)
@@ -24,17 +24,22 @@ AXES = {
     3: ("batch item", "channel", "column"),
     2: ("batch item", "channel"),
 }
-MOST = 6  # parts that fit one fault
-MOST_PAIRED = 60  # parts of which two are tried together
-LOOKED_AT = 500  # elements by which parts are chosen before all elements are
+MAX_PARTS = 6  # that are returned for one fault
+MAX_PAIRED = 60  # parts that are tried in pairs
+SAMPLE_SIZE = 500  # elements that are compared before all elements are
 MATRIX = ("batch item", "row", "column")
 Mask = Callable[[Case], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """words: the part, as "in the last row". mask: its elements, bool, broadcastable to the output's shape. bits: log2
-    of the number of such parts it was chosen from."""
+    """A part of an output.
+
+    Attributes:
+        words: the part in words, for example "in the last row".
+        mask: returns its elements as a bool array that broadcasts to the output's shape.
+        bits: log2 of the number of such parts from which it was chosen.
+    """
 
     words: str
     mask: Mask
@@ -42,15 +47,20 @@ class OutputPart:
 
 
 def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array) -> list[FaultVariant]:
-    """Returns the variant in those parts of the output that leave it right and give every recorded byte. output: of the
-    variant. differing: flat bool, where the recorded bytes are not the healthy ones; the variant gives all of these."""
-    changes = (bits(output) != bits(case.made)).reshape(output.shape)
+    """Returns the variant confined to those parts of the output with which it gives every recorded byte.
+
+    Args:
+        output: the output of the variant.
+        differing: flat mask of the elements at which the recorded bytes are not the healthy ones. The variant gives all
+            of these.
+    """
+    changes = (element_bits(output) != element_bits(case.healthy)).reshape(output.shape)
     inside = differing.reshape(output.shape)
-    fitting = islice(_fitting(case, inside, changes & ~inside), MOST)
+    fitting = islice(_find_fitting(case, inside, changes & ~inside), MAX_PARTS)
     return [
         FaultVariant(
             f"{variant.said}, {p.words}",
-            partial(_in_part, of=variant, part=p),
+            partial(_compute_in_part, variant=variant, part=p),
             variant.bits,
             part=p.words,
             part_bits=p.bits,
@@ -59,80 +69,83 @@ def restrict(case: Case, variant: FaultVariant, output: Array, differing: Array)
     ]
 
 
-def _in_part(case: Case, of: FaultVariant, part: OutputPart) -> Array:
-    """Returns the output under the fault in the part. The last fault's output is kept, since its parts are made one
-    after another."""
-    kept: tuple[FaultVariant, Array] | None = case.kept.get("made for parts")
-    if kept is None or kept[0] is not of:
-        kept = case.kept["made for parts"] = (of, of.make(case))
-    return np.where(part.mask(case), kept[1], case.made)
+def _compute_in_part(case: Case, variant: FaultVariant, part: OutputPart) -> Array:
+    """Returns the output with the fault in this part only. The whole output of the last fault is cached, because
+    several of its parts are computed in a row."""
+    cached: tuple[FaultVariant, Array] | None = case.cache.get("output of parts")
+    if cached is None or cached[0] is not variant:
+        cached = case.cache["output of parts"] = (variant, variant.make(case))
+    return np.where(part.mask(case), cached[1], case.healthy)
 
 
-def _fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
-    """Yields the parts that contain every element of inside and none of outside, the simple ones first. A few elements
-    tell which parts to look at, as there are hundreds, and thousands of pairs."""
-    parts = case.once("parts", lambda: _weighed(list(_parts(case))))
-    within, without = _looked_up_once(case, parts, inside), _looked_up(case, parts, _some(outside))
+def _find_fitting(case: Case, inside: Array, outside: Array) -> Iterator[OutputPart]:
+    """Yields the parts that contain every element of `inside` and none of `outside`, the simple ones first. There are
+    hundreds of parts and thousands of pairs, so a few elements select those that are compared completely."""
+    parts = case.compute_once("parts", lambda: _add_choice_bits(list(_all_parts(case))))
+    within, without = _contains_sample_once(case, parts, inside), _contains(case, parts, _sample(outside))
     covering, clear = within.all(1), ~without.any(1)
     single = [parts[i] for i in np.flatnonzero(covering & clear)]
-    none = True
-    for part in (p for p in single if _holds(case, p, inside, outside)):
-        none = False
+    is_single_enough = False
+    for part in (p for p in single if _separates(case, p, inside, outside)):
+        is_single_enough = True
         yield part
-    if none:
-        both = _pairs(np.flatnonzero(covering), lambda i, j: not (without[i] & without[j]).any())
-        either = _pairs(np.flatnonzero(clear & within.any(1)), lambda i, j: bool((within[i] | within[j]).all()))
+    if not is_single_enough:
+        intersections = _pairs(np.flatnonzero(covering), lambda i, j: not (without[i] & without[j]).any())
+        unions = _pairs(np.flatnonzero(clear & within.any(1)), lambda i, j: bool((within[i] | within[j]).all()))
         pairs = chain(
-            (_join(parts[i], parts[j], "and") for i, j in both), (_join(parts[i], parts[j], "or") for i, j in either)
+            (_join(parts[i], parts[j], "and") for i, j in intersections),
+            (_join(parts[i], parts[j], "or") for i, j in unions),
         )
-        yield from (p for p in pairs if _holds(case, p, inside, outside))
+        yield from (p for p in pairs if _separates(case, p, inside, outside))
 
 
-def _some(where: Array) -> Array:
-    """Returns some of the elements that are set, flat indices evenly among them."""
+def _sample(where: Array) -> Array:
+    """Returns flat indices of some of the elements that are set, evenly distributed among them."""
     places = np.flatnonzero(where)
-    return places[:: max(1, len(places) // LOOKED_AT)]
+    return places[:: max(1, len(places) // SAMPLE_SIZE)]
 
 
-def _looked_up_once(case: Case, parts: list[OutputPart], inside: Array) -> Array:
-    """Returns _looked_up for some of inside, which is nearly always that of the variant before."""
-    kept: tuple[Array, Array] | None = case.kept.get("looked up inside")
-    if kept is None or not np.array_equal(kept[0], inside):
-        kept = case.kept["looked up inside"] = (inside.copy(), _looked_up(case, parts, _some(inside)))
-    return kept[1]
+def _contains_sample_once(case: Case, parts: list[OutputPart], inside: Array) -> Array:
+    """Returns _contains for a sample of `inside`. The result is cached, because `inside` is nearly always that of the
+    variant before."""
+    cached: tuple[Array, Array] | None = case.cache.get("parts inside")
+    if cached is None or not np.array_equal(cached[0], inside):
+        cached = case.cache["parts inside"] = (inside.copy(), _contains(case, parts, _sample(inside)))
+    return cached[1]
 
 
-def _looked_up(case: Case, parts: list[OutputPart], places: Array) -> Array:
-    """Returns which of these elements each part contains: bool [parts, places]."""
+def _contains(case: Case, parts: list[OutputPart], places: Array) -> Array:
+    """Returns whether each part contains each of these elements: bool [parts, places]."""
     at = np.unravel_index(places, case.spec.shape)
-    found = np.empty((len(parts), len(places)), bool)
-    along, others = case.once("masks of parts", lambda: _masks(case, parts))
+    contained = np.empty((len(parts), len(places)), bool)
+    along, others = case.compute_once("masks of parts", lambda: _masks(case, parts))
     for axis, (rows, table) in along.items():
-        found[rows] = table[:, at[axis]]
+        contained[rows] = table[:, at[axis]]
     for row, mask in others.items():
-        found[row] = np.broadcast_to(mask, case.spec.shape)[at]
-    return found
+        contained[row] = np.broadcast_to(mask, case.spec.shape)[at]
+    return contained
 
 
 def _masks(case: Case, parts: list[OutputPart]) -> tuple[dict[int, tuple[list[int], Array]], dict[int, Array]]:
-    """Returns, by axis, the parts that are told by the index along it, with a row for each of them; by part, the masks
-    of the others."""
+    """Returns two dicts: by axis, the numbers of the parts that depend only on the index along it, with their masks as
+    rows of a table; and by number of the part, the masks of all other parts."""
     masks = {row: np.asarray(part.mask(case)) for row, part in enumerate(parts)}
     along, shape = dict[int, tuple[list[int], Array]](), case.spec.shape
     for axis, size in enumerate(shape):
-        own = tuple(size if i == axis else 1 for i in range(len(shape)))
-        if size > 1 and (rows := [row for row, mask in masks.items() if mask.shape == own]):
+        axis_shape = tuple(size if i == axis else 1 for i in range(len(shape)))
+        if size > 1 and (rows := [row for row, mask in masks.items() if mask.shape == axis_shape]):
             along[axis] = (rows, np.stack([masks.pop(row).reshape(-1) for row in rows]))
     return along, masks
 
 
-def _holds(case: Case, part: OutputPart, inside: Array, outside: Array) -> bool:
+def _separates(case: Case, part: OutputPart, inside: Array, outside: Array) -> bool:
+    """Returns whether the part contains every element of `inside` and none of `outside`."""
     mask = part.mask(case)
     return not ((inside & ~mask).any() or (outside & mask).any())
 
 
 def _pairs(chosen: Array, fits: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
-    return ((i, j) for i, j in combinations(chosen[:MOST_PAIRED].tolist(), 2) if fits(i, j))
+    return ((i, j) for i, j in combinations(chosen[:MAX_PAIRED].tolist(), 2) if fits(i, j))
 
 
 def _join(a: OutputPart, b: OutputPart, word: str) -> OutputPart:
@@ -140,8 +153,8 @@ def _join(a: OutputPart, b: OutputPart, word: str) -> OutputPart:
     return OutputPart(f"{a.words} {word} {b.words}", joined, a.bits + b.bits)
 
 
-def _weighed(parts: list[OutputPart]) -> list[OutputPart]:
-    """Returns the parts with so many more bits that they are what choosing one of all these parts costs."""
+def _add_choice_bits(parts: list[OutputPart]) -> list[OutputPart]:
+    """Returns the parts with more bits, so that each part's bits are the cost of choosing it from all these parts."""
     more = max(0.0, log2(sum(2.0**-p.bits for p in parts)))
     return [replace(p, bits=p.bits + more) for p in parts]
 
@@ -154,26 +167,26 @@ def _or(case: Case, a: OutputPart, b: OutputPart) -> Array:
     return np.asarray(a.mask(case) | b.mask(case))
 
 
-def _parts(case: Case) -> Iterator[OutputPart]:
+def _all_parts(case: Case) -> Iterator[OutputPart]:
     shape = case.spec.shape
     names = MATRIX if len(shape) == 3 and case.last.op == "matmul" else AXES.get(len(shape), ())
     names = names or tuple(f"axis-{i} slice" for i in range(len(shape)))
     for axis, (name, size) in enumerate(zip(names, shape, strict=True)):
         if size > 1:
-            yield from _along(axis, name, size, len(shape))
+            yield from _axis_parts(axis, name, size, len(shape))
     if len(shape) == 4 and shape[2] * shape[3] > 1:
-        yield from _of_pixels(shape)
-    yield from _flat(shape)
-    yield from _border(case)
-    yield from _by_value(case)
+        yield from _pixel_parts(shape)
+    yield from _flat_parts(shape)
+    yield from _border_parts(case)
+    yield from _parts_by_value(case)
 
 
 def _fixed(words: str, mask: Array, bits: float) -> OutputPart:
-    """Returns a part that is the same whatever the inputs are."""
+    """Returns a part that does not depend on the inputs."""
     return OutputPart(words, lambda _: mask, bits)
 
 
-def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
+def _axis_parts(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
     i = np.arange(size).reshape([-1 if at == axis else 1 for at in range(rank)])
     yield _fixed(f"in the last {name}", i == size - 1, 3.0)
     yield _fixed(f"in the first {name}", i == 0, 3.0)
@@ -181,7 +194,7 @@ def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
     yield _fixed(f"in every {name} but the last", i < size - 1, 3.0)
     for lanes in LANES:
         if lanes < size:
-            yield from _of_lanes(i, name, size, lanes)
+            yield from _lane_parts(i, name, size, lanes)
     for k in range(2, size - 1):
         yield _fixed(f"from {name} {k} on", i >= k, log2(size))
         yield _fixed(f"in {name}s 0 to {k - 1}", i < k, log2(size))
@@ -189,9 +202,10 @@ def _along(axis: int, name: str, size: int, rank: int) -> Iterator[OutputPart]:
         yield _fixed(f"in {name} {k}", i == k, log2(size))
 
 
-def _of_lanes(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
-    """Yields the tail beyond whole vectors of so many lanes, the rest, and single lanes. i: the indices of the axis."""
-    if (tail := size % lanes) > 1:  # one: the last
+def _lane_parts(i: Array, name: str, size: int, lanes: int) -> Iterator[OutputPart]:
+    """Yields the tail beyond whole vectors of so many lanes, everything but the tail, and single lanes. i: the indices
+    along the axis."""
+    if (tail := size % lanes) > 1:  # a tail of one index is already the part "in the last ..."
         beyond = f"(beyond whole groups of {lanes})"
         yield _fixed(f"in the last {count(tail, name)} {beyond}", i >= size - tail, 3.0)
         yield _fixed(f"in whole groups of {lanes} {name}s", i < size - tail, 3.0)
@@ -208,14 +222,14 @@ def _nth(n: int) -> str:
     return {2: "second", 3: "third"}.get(n, f"{n}th")
 
 
-def _of_pixels(shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    """Yields tails of rows and columns taken as one line of pixels."""
+def _pixel_parts(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+    """Yields the last pixel and tails of a plane whose rows lie one after the other."""
     pixels = np.arange(shape[2] * shape[3]).reshape(1, 1, shape[2], shape[3])
     yield _fixed("in the last pixel", pixels == pixels.size - 1, 3.0)
     yield from _tails(pixels, "pixel")
 
 
-def _flat(shape: tuple[int, ...]) -> Iterator[OutputPart]:
+def _flat_parts(shape: tuple[int, ...]) -> Iterator[OutputPart]:
     places = np.arange(int(np.prod(shape))).reshape(shape)
     yield _fixed("in the last element", places == places.size - 1, 3.0)
     yield from _tails(places, "element")
@@ -228,8 +242,8 @@ def _tails(places: Array, name: str) -> Iterator[OutputPart]:
             yield _fixed(words, places >= places.size - tail, 3.0)
 
 
-def _border(case: Case) -> Iterator[OutputPart]:
-    """Yields the positions whose window reaches into the padding, on any side and on each."""
+def _border_parts(case: Case) -> Iterator[OutputPart]:
+    """Yields the positions at which the window reaches into the padding, on each side and on any side."""
     words = ops.words(case.last)
     source = case.last.inputs[0] or ""
     if (
@@ -250,14 +264,14 @@ def _border(case: Case) -> Iterator[OutputPart]:
     for name, mask in sides.items():
         if mask.any():
             yield _fixed(f"where the window reaches into the padding at the {name}", mask, 4.0)
-    every = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
-    if every.any():
-        yield _fixed("where the window reaches into the padding", every, 3.0)
-        yield _fixed("where the window lies inside the input", ~every, 3.0)
+    any_side = sides["top"] | sides["bottom"] | sides["left"] | sides["right"]
+    if any_side.any():
+        yield _fixed("where the window reaches into the padding", any_side, 3.0)
+        yield _fixed("where the window lies inside the input", ~any_side, 3.0)
 
 
-def _by_value(case: Case) -> Iterator[OutputPart]:
-    """Yields parts told by the healthy value, which follow the inputs."""
+def _parts_by_value(case: Case) -> Iterator[OutputPart]:
+    """Yields parts that depend on the healthy value, and so on the inputs."""
     if linear(case) is not None:
         yield OutputPart("where the accumulator is negative", lambda c: _accumulator(c) < 0, 3.0)
         yield OutputPart("where the accumulator is positive", lambda c: _accumulator(c) > 0, 3.0)
@@ -266,14 +280,12 @@ def _by_value(case: Case) -> Iterator[OutputPart]:
         yield OutputPart("where the value before rounding is positive", lambda c: _steps(c) > 0, 3.0)
     if case.spec.quantized and len(case.spec.zero_point) == 1:
         zero = case.spec.zero_point[0]
-        yield OutputPart("where the output lies below its zero point", lambda c: c.made < zero, 3.0)
-        yield OutputPart("where the output lies above its zero point", lambda c: c.made > zero, 3.0)
+        yield OutputPart("where the output lies below its zero point", lambda c: c.healthy < zero, 3.0)
+        yield OutputPart("where the output lies above its zero point", lambda c: c.healthy > zero, 3.0)
 
 
 def _accumulator(case: Case) -> Array:
-    of = linear(case)
-    assert of is not None
-    return of.acc
+    return required_linear(case).acc
 
 
 def _steps(case: Case) -> Array:

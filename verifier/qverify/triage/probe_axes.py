@@ -1,5 +1,5 @@
-"""Which dims of a unit's tensors are one size, which are fixed, and which follow from others, op by op: what is needed
-to give the same op another shape."""
+"""Rules by op: which dims of a unit's tensors have the same size, which are fixed, and which follow from others. They
+are needed to run the same op in another shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POOLS = ("average_pool", "max_pool", "average_pool_float")
 TRANSPOSED = ("conv_transpose", "conv_transpose_float")
 WINDOWED = ("conv", "conv_float", "conv_integer", *TRANSPOSED, *POOLS)
 PRODUCTS = ("fully_connected", "matmul", "matmul_float", "matmul_integer", "matmul_integer_scaled")
-OPERANDS = {  # how many inputs have the output's dims, from the right
+OPERANDS = {  # number of inputs with the output's dims, aligned at the last one
     "add": 2,
     "mul": 2,
     "mod": 2,
@@ -38,7 +38,7 @@ OPERANDS = {  # how many inputs have the output's dims, from the right
 
 
 def axes_of(graph: Graph, unit: Unit) -> Axes:
-    """Returns what is known of the axes of a unit's tensors. Raises NoProbe for an op that has no rule here."""
+    """Returns the axes of a unit's tensors. Raises NoProbe for an op that has no rule here."""
     axes = Axes(graph)
     for node in unit.nodes:
         rule = RULES.get(node.op)
@@ -58,10 +58,10 @@ def _elementwise(axes: Axes, node: Node) -> None:
     shape = axes.shape(y)
     for name in node.inputs[: OPERANDS[node.op]]:
         if name is not None:
-            own = axes.shape(name)
-            for back in range(1, len(own) + 1):
-                if own[-back] == shape[-back]:
-                    axes.join((name, len(own) - back), (y, len(shape) - back))
+            operand = axes.shape(name)
+            for back in range(1, len(operand) + 1):
+                if operand[-back] == shape[-back]:
+                    axes.join((name, len(operand) - back), (y, len(shape) - back))
     if node.op in ("batch_norm", "normalize"):
         axes.channels.add((y, 1))
         if node.op == "normalize":
@@ -73,9 +73,9 @@ def _elementwise(axes: Axes, node: Node) -> None:
                 axes.fixed.add((y, 1))
     if node.op == "layer_norm":
         for name in node.inputs[1:]:
-            own = axes.shape(name) if name is not None else ()
-            for back in range(1, len(own) + 1):
-                axes.join((name or "", len(own) - back), (y, len(shape) - back))
+            parameter = axes.shape(name) if name is not None else ()
+            for back in range(1, len(parameter) + 1):
+                axes.join((name or "", len(parameter) - back), (y, len(shape) - back))
     if node.op == "lrn":
         axes.channels.add((y, 1))
 
@@ -105,11 +105,11 @@ def _window(axes: Axes, node: Node) -> None:
 def _weights(axes: Axes, node: Node, group: int) -> None:
     x, y, w = node.inputs[0] or "", node.outputs[0], node.inputs[1] or ""
     shape, out = axes.shape(w), axes.shape(y)[1]
-    made, read = (1, 0) if node.op in TRANSPOSED else (0, 1)
+    out_axis, in_axis = (1, 0) if node.op in TRANSPOSED else (0, 1)
     depthwise = node.op not in TRANSPOSED and group == shape[0] == axes.shape(x)[1] and shape[1] == 1
     if group == 1:
-        axes.join((w, read), (x, 1))
-        axes.join((w, made), (y, 1))
+        axes.join((w, in_axis), (x, 1))
+        axes.join((w, out_axis), (y, 1))
     elif depthwise:
         axes.join((w, 0), (x, 1))
         axes.join((w, 0), (y, 1))
@@ -121,11 +121,11 @@ def _weights(axes: Axes, node: Node, group: int) -> None:
 
 
 def _per_channel(axes: Axes, node: Node, channel: Key, size: int) -> None:
-    """Joins bias and scales with the axis of the output's channels."""
+    """Joins the axes of bias and scales with that of the output's channels."""
     for name in node.inputs[2:]:
-        own = axes.shape(name) if name is not None else ()
-        if name is not None and own and own[-1] == size > 1:
-            axes.join((name, len(own) - 1), channel)
+        parameter = axes.shape(name) if name is not None else ()
+        if name is not None and parameter and parameter[-1] == size > 1:
+            axes.join((name, len(parameter) - 1), channel)
 
 
 def _fully_connected(axes: Axes, node: Node) -> None:
@@ -150,10 +150,10 @@ def _matmul(axes: Axes, node: Node) -> None:
             if axes.shape(name)[-back] == axes.shape(y)[-back]:
                 axes.join((name, rank - back), (y, ranks[2] - back))
     axes.channels |= {(a, ranks[0] - 1), (b, ranks[1] - 1)}
-    for more in node.inputs[2:]:
-        own = axes.shape(more) if more is not None else ()
-        if len(own) == 2 and own[0] == axes.shape(y)[-2] > 1:
-            axes.join((more or "", 0), (y, ranks[2] - 2))
+    for scales in node.inputs[2:]:
+        parameter = axes.shape(scales) if scales is not None else ()
+        if len(parameter) == 2 and parameter[0] == axes.shape(y)[-2] > 1:
+            axes.join((scales or "", 0), (y, ranks[2] - 2))
     _per_channel(axes, node, (y, ranks[2] - 1), axes.shape(y)[-1])
 
 
@@ -205,10 +205,10 @@ def words_for(node: Node, old: Graph, sizes: Sizes) -> tuple[int, ...]:
     after = tuple(sizes[x, i] for i in range(len(before)))
     if node.op in ("softmax", "softmax_float"):
         outer, depth = words["outer"], words["depth"]
-        a, b = _row(before, outer, depth)
+        a, b = _row_axes(before, outer, depth)
         words |= {"outer": prod(after[:a]), "depth": prod(after[a:b]), "inner": prod(after[b:])}
     elif node.op == "layer_norm":
-        a, _ = _row(before, prod(before) // words["depth"], words["depth"])
+        a, _ = _row_axes(before, prod(before) // words["depth"], words["depth"])
         words["depth"] = prod(after[a:])
     elif node.op in ("conv", "conv_float", "conv_integer") and words["group"] > 1 and words["group"] == before[1]:
         words["group"] = after[1]
@@ -219,8 +219,8 @@ def words_for(node: Node, old: Graph, sizes: Sizes) -> tuple[int, ...]:
     return tuple(words.values())
 
 
-def _row(shape: tuple[int, ...], outer: int, depth: int) -> tuple[int, int]:
-    """Returns the axes a..b that are the row of a reduction. Raises NoProbe where there are none."""
+def _row_axes(shape: tuple[int, ...], outer: int, depth: int) -> tuple[int, int]:
+    """Returns (a, b): the axes a to b - 1 are the row of a reduction. Raises NoProbe if they cannot be determined."""
     for a in range(len(shape) + 1):
         for b in range(a, len(shape) + 1):
             if prod(shape[:a]) == outer and prod(shape[a:b]) == depth and (depth > 1 or b > a):
@@ -229,7 +229,8 @@ def _row(shape: tuple[int, ...], outer: int, depth: int) -> tuple[int, int]:
 
 
 def scales_for(node: Node, old: Graph, sizes: Sizes) -> tuple[str, float]:
-    """Returns the constant of a mean and the factor by which another number of elements changes it; "" for none."""
+    """Returns the name of a mean's scale constant and the factor by which the new number of elements changes it; the
+    name is "" if there is none."""
     x = node.inputs[0] or ""
     if node.op not in ("global_average_pool", "reduce_mean") or len(node.inputs) < 2 or node.inputs[1] is None:
         return "", 1.0

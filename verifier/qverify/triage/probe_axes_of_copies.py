@@ -1,4 +1,4 @@
-"""Axes of the ops that move elements: what is one size, what is fixed, what follows (probe_axes.py)."""
+"""Rules for the axes of ops that move elements (see probe_axes.py)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _split(axes: Axes, node: Node) -> None:
         for i in range(len(axes.shape(x))):
             if i != along:
                 axes.join((name, i), (x, i))
-        own = axes.shape(name)[along]
+        size = axes.shape(name)[along]
         first = at == 0
-        axes.derive((name, along), lambda s, own=own, first=first: own + (s[x, along] - whole if first else 0))  # type: ignore[misc]
+        axes.derive((name, along), lambda s, size=size, first=first: size + (s[x, along] - whole if first else 0))  # type: ignore[misc]
 
 
 def _slice(axes: Axes, node: Node) -> None:
@@ -75,24 +75,25 @@ def _gather(axes: Axes, node: Node) -> None:
 
 
 def _reshape(axes: Axes, node: Node) -> None:
-    """Splits the dims into blocks of as many elements; several dims that become one are what may change."""
+    """Splits the dims of both shapes into blocks with equal numbers of elements. A single dim, and one that combines
+    several, may change."""
     x, y = node.inputs[0] or "", node.outputs[0]
     before, after = axes.shape(x), axes.shape(y)
     i = j = 0
     while i < len(before) and j < len(after):
-        first, own = i, j
+        start_x, start_y = i, j
         i, j = i + 1, j + 1
-        while prod(before[first:i]) != prod(after[own:j]):
-            if prod(before[first:i]) < prod(after[own:j]):
+        while prod(before[start_x:i]) != prod(after[start_y:j]):
+            if prod(before[start_x:i]) < prod(after[start_y:j]):
                 i += 1
             else:
                 j += 1
-        if (i - first, j - own) == (1, 1):
-            axes.join((x, first), (y, own))
-        elif j - own == 1:
-            axes.derive((y, own), lambda s, block=range(first, i): prod(s[x, k] for k in block))  # type: ignore[misc]
+        if (i - start_x, j - start_y) == (1, 1):
+            axes.join((x, start_x), (y, start_y))
+        elif j - start_y == 1:
+            axes.derive((y, start_y), lambda s, block=range(start_x, i): prod(s[x, k] for k in block))  # type: ignore[misc]
         else:
-            axes.fixed |= {(x, k) for k in range(first, i)} | {(y, k) for k in range(own, j)}
+            axes.fixed |= {(x, k) for k in range(start_x, i)} | {(y, k) for k in range(start_y, j)}
 
 
 def _depth_to_space(axes: Axes, node: Node) -> None:
@@ -104,7 +105,7 @@ def _depth_to_space(axes: Axes, node: Node) -> None:
 
 
 def _resize(axes: Axes, node: Node) -> None:
-    """Keeps the dims that are resized: by which rule is not in the words."""
+    """Keeps the dims that are resized, because the node's words do not contain the rule."""
     x, y = node.inputs[0] or "", node.outputs[0]
     axes.fix(node.inputs[1])
     if node.op == "resize_linear":

@@ -1,4 +1,4 @@
-"""Axes of a unit's tensors in classes of one size."""
+"""Axes of a unit's tensors in classes of equal size."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from dataclasses import dataclass, field
 
 from qverify.model_bin.graph import Graph
 
-Key = tuple[str, int]  # a tensor and its axis
+Key = tuple[str, int]  # name of a tensor, and number of its axis
 Sizes = dict[Key, int]
 
 
 class NoProbe(ValueError):
-    """Raised for a unit of which no other shape is known."""
+    """Raised for a unit that cannot be run in another shape."""
 
 
 @dataclass(slots=True)
 class Axes:
-    """Axes in classes of one size. fixed: classes that keep theirs. grows: those that must not shrink. follow: how a
-    derived axis follows from the new sizes of the node's inputs. spatial, channels: by what is counted along them."""
+    """The axes of a unit's tensors in classes of equal size.
+
+    Attributes:
+        parent: another axis of the same class; the root of a class has none.
+        fixed: axes that keep their size.
+        grows: axes that must not shrink.
+        follow: computes the new size of a derived axis from those of the node's inputs.
+        spatial, channels: axes along which positions and channels are counted.
+    """
 
     graph: Graph
     parent: dict[Key, Key] = field(default_factory=dict)
@@ -32,27 +39,22 @@ class Axes:
         return self.graph.spec(name or "").shape
 
     def root(self, key: Key) -> Key:
-        """Returns the class of an axis."""
+        """Returns the axis that represents the class of this one."""
         while self.parent.get(key, key) != key:
             key = self.parent[key]
         return key
 
     def join(self, a: Key, b: Key) -> None:
-        """Makes two axes one class. Raises NoProbe where their sizes differ."""
+        """Merges the classes of two axes. Raises NoProbe if their sizes differ."""
         if self.shape(a[0])[a[1]] != self.shape(b[0])[b[1]]:
             raise NoProbe(f"{a} and {b} differ")
         self.parent[self.root(a)] = self.root(b)
 
-    def join_all(self, a: str, b: str) -> None:
-        """Joins all axes of two tensors of one rank."""
-        for i in range(len(self.shape(a))):
-            self.join((a, i), (b, i))
-
-    def derive(self, key: Key, how: Callable[[Sizes], int]) -> None:
-        """Makes an output's axis follow from others."""
-        self.follow[key] = how
+    def derive(self, key: Key, compute: Callable[[Sizes], int]) -> None:
+        """Sets how the size of an output's axis follows from others."""
+        self.follow[key] = compute
 
     def fix(self, name: str | None) -> None:
-        """Keeps all dims of a tensor."""
+        """Marks all dims of a tensor as fixed."""
         if name is not None:
             self.fixed |= {(name, i) for i in range(len(self.shape(name)))}

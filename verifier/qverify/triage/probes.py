@@ -1,5 +1,5 @@
-"""Probes: the blamed op runs on the board in other shapes, and the causes that the experiments left must give its bytes
-there, too."""
+"""Probes: the blamed op runs on the board in other shapes, and causes that experiments confirmed must give the board's
+bytes there, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from qverify.tensors.digest import tensor_digest
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.cause_kind import NUMBER, Kind, describe_kind, variants_of
 from qverify.triage.experiment_inputs import KINDS, draw_inputs
 from qverify.triage.experiments import OUT_OF_TIME, Experiment, ExperimentBoard, FallenFault, NoOtherModel, predict
@@ -22,10 +22,11 @@ from qverify.triage.fault import Candidate, Fault
 from qverify.triage.fault_search import fit_family
 from qverify.triage.probe_models import ProbeModel, probe_models
 
-MOST, MOST_SLOW = 4, 2  # probes, and over a slow link
-MOST_KINDS, SEED = 2, 1  # kinds of inputs for each, until the board differs
-ALONE = 400.0  # bits of evidence for a cause that does not show in another shape
-PLACES = frozenset(  # families of rules of places: at one shape many of them are the same
+MAX_PROBES, MAX_PROBES_SLOW = 4, 2  # the second over a slow link
+MAX_KINDS = 2  # kinds of inputs that are tried in a probe until the board differs
+SEED = 1
+ALONE_BITS = 400.0  # of evidence needed for a cause that does not show in another shape
+PLACES = frozenset(  # families of rules of places, many of which are the same in one shape
     (
         "alignment",
         "average-pool-arithmetic",
@@ -101,9 +102,15 @@ TAIL = re.compile(r"last (?:# )?([a-z]+?)s?(?: \(beyond whole groups of #\))?(?=
 
 @dataclass(slots=True)
 class ProbeSeries:
-    """The outcome. standing: causes that gave every byte of every probe that decides them. ran: probes, as experiments.
-    fallen: those that did not. why: why none stands, or why the probes could not be run. scope: where the board is
-    right and the cause would show."""
+    """The outcome of all probes.
+
+    Attributes:
+        standing: causes that gave every byte of every probe that decides on them.
+        ran: the probes as experiments.
+        fallen: causes that failed a probe.
+        why: the reason why no cause stands, or why the probes could not be run.
+        scope: in which shapes the board is right although the cause would show, in words.
+    """
 
     standing: list[Candidate]
     ran: list[Experiment] = field(default_factory=list)
@@ -120,9 +127,15 @@ def run_probes(
     evidence_bits: float,
     deadline: float,
 ) -> ProbeSeries:
-    """Lets other shapes decide between causes that experiments on the node confirmed. evidence_bits: of these
-    experiments. deadline: on time.monotonic()'s clock. Raises LinkError where the board fails."""
-    trial = _Trial(case, standing, experiments, evidence_bits, deadline)
+    """Decides by runs in other shapes between causes that experiments on the node confirmed. Raises LinkError if the
+    board fails.
+
+    Args:
+        standing: the causes that the experiments confirmed.
+        evidence_bits: the evidence of these experiments.
+        deadline: a time of time.monotonic().
+    """
+    trial = _ProbeTrial(case, standing, experiments, evidence_bits, deadline)
     try:
         trial.run(board)
     except NoOtherModel as error:
@@ -132,8 +145,14 @@ def run_probes(
     return trial.conclude()
 
 
-class _Trial:
-    """shown: causes that a probe decided for."""
+class _ProbeTrial:
+    """Runs probes and judges the causes by them.
+
+    Attributes:
+        decided_for: ids of the causes that a probe decided for.
+        agreed: ids of the causes that predict a healthy output where the board's is healthy.
+        numbers: by id of a cause, its numbers that no shape changes.
+    """
 
     def __init__(
         self,
@@ -147,24 +166,24 @@ class _Trial:
         self.number = len(experiments)
         self.result = ProbeSeries(list(standing))
         by_effect = sorted(experiments, key=lambda e: -e.changed)
-        self.kinds = list(dict.fromkeys(e.kind for e in by_effect))[:MOST_KINDS]
-        self.shown, self.agreed = set[int](), set[int]()
-        self.numbers = dict[int, list[frozenset[str]]]()  # of a cause, that no shape changes
+        self.kinds = list(dict.fromkeys(e.kind for e in by_effect))[:MAX_KINDS]
+        self.decided_for, self.agreed = set[int](), set[int]()
+        self.numbers = dict[int, list[frozenset[str]]]()
 
     def run(self, board: ExperimentBoard) -> None:
-        for model in _chosen(self.case, board.most):
+        for model in _choose_probes(self.case, board.most):
             if not self.result.standing:
                 return
             for kind in self.kinds:
-                if self._differs(model, kind, board):
+                if self._run_probe(model, kind, board):
                     break
 
-    def _differs(self, model: ProbeModel, kind: str, board: ExperimentBoard) -> bool:
+    def _run_probe(self, model: ProbeModel, kind: str, board: ExperimentBoard) -> bool:
         """Runs one probe and judges the causes by it. Returns whether the board differs from a healthy one."""
         self._check_time()
         case = model.case.on_inputs(draw_inputs(model.case, kind, SEED))
         recorded = board.run_probe(self.case, model, case, kind, SEED)
-        case = replace(case, recorded=recorded, kept={})
+        case = replace(case, recorded=recorded, cache={})
         healthy = not case.differing.size
         judge = self._judge_healthy if healthy else self._judge_differing
         with np.errstate(all="ignore"):
@@ -172,11 +191,11 @@ class _Trial:
         result = self.result
         number = self.number + len(result.ran) + 1
         result.fallen += [FallenFault(c.cause, number) for c in fell]
-        gone = {id(c) for c in fell}
-        result.standing = [c for c in result.standing if id(c) not in gone]
-        result.ran.append(_entry(case, model, kind, len(result.standing), len(fell)))
+        fallen_ids = {id(c) for c in fell}
+        result.standing = [c for c in result.standing if id(c) not in fallen_ids]
+        result.ran.append(_make_experiment(case, model, kind, len(result.standing), len(fell)))
         if fell and not result.standing:
-            result.why = _contradiction(case, model)
+            result.why = _describe_contradiction(case, model)
         return not healthy
 
     def _check_time(self) -> None:
@@ -184,118 +203,125 @@ class _Trial:
             raise TimeoutError
 
     def _judge_differing(self, case: Case, model: ProbeModel) -> list[Candidate]:
-        """Returns the causes whose kind is known in this shape and does not give its bytes."""
+        """Returns the causes that fall: their kind has variants in this shape, and none gives the board's bytes."""
         fell = []
         for family in dict.fromkeys(c.cause.family for c in self.result.standing):
             self._check_time()
-            exact, looked_at = fit_family(case, family, self.deadline)
+            exact, tried_texts = fit_family(case, family, self.deadline)
             self._check_time()
             fitting = dict[Kind, list[list[frozenset[str]]]]()
-            for one in exact:
-                fitting.setdefault(_alike(describe_kind(self.case, one.cause)), []).append(self._constants(one.cause))
-            known = {_alike(describe_kind(self.case, Fault(family, said, 0.0))) for said in looked_at}
+            for fit in exact:
+                kind = _simplify(describe_kind(self.case, fit.cause))
+                fitting.setdefault(kind, []).append(self._constants(fit.cause))
+            known_kinds = {_simplify(describe_kind(self.case, Fault(family, said, 0.0))) for said in tried_texts}
             for candidate in (c for c in self.result.standing if c.cause.family == family):
-                if self._holds(candidate, fitting.get(_alike(describe_kind(self.case, candidate.cause)), [])):
-                    self.shown.add(id(candidate))
-                elif self._whole(candidate) in known:
+                if self._has_same_numbers(
+                    candidate, fitting.get(_simplify(describe_kind(self.case, candidate.cause)), [])
+                ):
+                    self.decided_for.add(id(candidate))
+                elif self._kind_of_whole(candidate) in known_kinds:
                     fell.append(candidate)
         return fell
 
-    def _holds(self, candidate: Candidate, fitting: list[list[frozenset[str]]]) -> bool:
-        """Returns whether one of these causes of its kind has its numbers, those that no shape changes; of several that
-        were the same until now, those stay that are the same here."""
-        own = self.numbers.setdefault(id(candidate), self._constants(candidate.cause))
-        kept = [[a & b for a, b in zip(own, other, strict=True)] for other in fitting if len(other) == len(own)]
-        kept = [numbers for numbers in kept if all(numbers)]
-        if kept:
-            self.numbers[id(candidate)] = [frozenset().union(*same) for same in zip(*kept, strict=True)]
-        return bool(kept)
+    def _has_same_numbers(self, candidate: Candidate, fitting: list[list[frozenset[str]]]) -> bool:
+        """Returns whether a fitting cause of the candidate's kind has the same numbers, as far as no shape changes
+        them.
+
+        A candidate may name several numbers that were equivalent so far; it keeps those that are equivalent here.
+        fitting: the numbers of each fitting cause."""
+        numbers = self.numbers.setdefault(id(candidate), self._constants(candidate.cause))
+        common = [[a & b for a, b in zip(numbers, fit, strict=True)] for fit in fitting if len(fit) == len(numbers)]
+        common = [sets for sets in common if all(sets)]
+        if common:
+            self.numbers[id(candidate)] = [frozenset().union(*sets) for sets in zip(*common, strict=True)]
+        return bool(common)
 
     def _constants(self, cause: Fault) -> list[frozenset[str]]:
-        """Returns the numbers that must be the same; of a gather all, since its indices are others in a probe."""
+        """Returns the numbers of a cause that must be the same in every shape: all numbers for a gather, because its
+        indices are others in a probe."""
         if self.case.last.op == "gather":
             return [frozenset([number]) for number in NUMBER.findall(cause.said)]
         return list_constants(cause.said)
 
-    def _whole(self, candidate: Candidate) -> Kind:
-        """Returns the kind of the cause without the part of the output to which it is confined."""
+    def _kind_of_whole(self, candidate: Candidate) -> Kind:
+        """Returns the kind of the cause without the part of the output to which the cause is confined."""
         part = candidate.variant.part
         said = candidate.cause.said.removesuffix(f", {part}") if part else candidate.cause.said
-        return _alike(describe_kind(self.case, replace(candidate.cause, said=said)))
+        return _simplify(describe_kind(self.case, replace(candidate.cause, said=said)))
 
     def _judge_healthy(self, case: Case, model: ProbeModel) -> list[Candidate]:
-        """Returns the causes that would show in this shape, where the board is right: rules of places if it is the same
-        path of the kernel, and others that have little evidence."""
+        """Returns the causes that fall because they would show in this shape, in which the board is right: if the
+        kernel takes the same path, rules of places and causes with little evidence."""
         fell = []
         for candidate in self.result.standing:
             self._check_time()
             kind = describe_kind(self.case, candidate.cause)
-            made = [predict(case, variant) for variant in variants_of(case, kind, named=self.case)]
-            known = [output for output in made if output is not None]
-            if not known:
+            predictions = [predict(case, variant) for variant in variants_of(case, kind, named=self.case)]
+            outputs = [output for output in predictions if output is not None]
+            if not outputs:
                 continue
-            if any((bits(output) == bits(case.recorded)).all() for output in known):
+            if any((element_bits(output) == element_bits(case.recorded)).all() for output in outputs):
                 self.agreed.add(id(candidate))
-            elif model.alike and (candidate.cause.family in PLACES or self.evidence_bits < ALONE):
+            elif model.alike and (candidate.cause.family in PLACES or self.evidence_bits < ALONE_BITS):
                 fell.append(candidate)
             else:
                 self.result.scope = f"not in every shape: at {model.shape} the board is right, and the cause would show"
         return fell
 
     def conclude(self) -> ProbeSeries:
-        """Drops causes that no probe decided where another was decided for, and rules of places that no probe decided
-        for."""
+        """Returns the result without causes that no probe decided on if a probe decided for another, and without rules
+        of places for which no probe decided."""
         result = self.result
         if result.why and result.standing:
             more = "all " if result.ran else ""
             result.scope = "; ".join(filter(None, (result.scope, f"not tried in {more}other shapes: {result.why}")))
-        if any(id(c) in self.shown for c in result.standing):
-            result.standing = [c for c in result.standing if id(c) in self.shown]
+        if any(id(c) in self.decided_for for c in result.standing):
+            result.standing = [c for c in result.standing if id(c) in self.decided_for]
         elif result.standing and any(c.cause.family in PLACES for c in result.standing):
             differed = any(run.board != run.simulator for run in result.ran)
             agreed = set[int]() if differed else self.agreed
-            left = [c for c in result.standing if c.cause.family not in PLACES or id(c) in agreed]
-            if not left:
-                result.why = _undecided(result)
-            result.standing = left
+            standing = [c for c in result.standing if c.cause.family not in PLACES or id(c) in agreed]
+            if not standing:
+                result.why = _describe_undecided(result)
+            result.standing = standing
         return result
 
 
-def _undecided(result: ProbeSeries) -> str:
-    what = "it is a rule of places, which may be another one in other shapes"
+def _describe_undecided(result: ProbeSeries) -> str:
+    rule = "it is a rule of places, which may be another one in other shapes"
     if result.why:
-        return f"{what}, and none was run: {result.why}" if not result.ran else f"{what}: {result.why}"
+        return f"{rule}, and none was run: {result.why}" if not result.ran else f"{rule}: {result.why}"
     if not result.ran:
-        return f"{what}, and this op is not run in others"
+        return f"{rule}, and this op is not run in others"
     shapes = "; ".join(dict.fromkeys(run.shape for run in result.ran))
-    return f"{what}, and the same op in other shapes ({shapes}) does not show it"
+    return f"{rule}, and the same op in other shapes ({shapes}) does not show it"
 
 
-def _contradiction(case: Case, model: ProbeModel) -> str:
+def _describe_contradiction(case: Case, model: ProbeModel) -> str:
     count = f"{case.differing.size} of {case.recorded.size} elements differ" if case.differing.size else "it is right"
     return f"it does not predict what the board gives for the same op at {model.shape}: there {count}"
 
 
-def _alike(kind: Kind) -> Kind:
-    """Returns the kind with one text for the last one and for the last ones beyond whole vectors, and for one number
-    and several."""
+def _simplify(kind: Kind) -> Kind:
+    """Returns the kind with the same text for the last one and for the last ones beyond whole vectors, and for one
+    number and for several."""
     return kind[0], TAIL.sub(r"last \1", SEVERAL.sub("#", kind[1]))
 
 
 def list_constants(said: str) -> list[frozenset[str]]:
-    """Returns the numbers of a cause that no shape changes, in the order of the text: sizes of vectors and numbers of
-    bits; several where it names several that are the same."""
+    """Returns the numbers of a cause that no shape changes (sizes of vectors and numbers of bits) in the order of the
+    text. An entry has several numbers if the cause names several that are equivalent."""
     return [frozenset(NUMBER.findall(match[1] or match[2])) for match in CONSTANT.finditer(said)]
 
 
-def _entry(case: Case, model: ProbeModel, kind: str, stood: int, fell: int) -> Experiment:
+def _make_experiment(case: Case, model: ProbeModel, kind: str, stood: int, fell: int) -> Experiment:
     return Experiment(
         "probe",
         kind,
         SEED,
         {n: tensor_digest(v) for n, v in case.inputs.items()},
         tensor_digest(case.recorded),
-        tensor_digest(case.made),
+        tensor_digest(case.healthy),
         case.recorded.size,
         int(case.differing.size),
         stood,
@@ -312,7 +338,7 @@ def pack_output(output: Array) -> str:
 
 
 def unpack_output(text: str, like: Array) -> Array:
-    """Returns the output in the shape and dtype of `like`. Raises ValueError for a text that is not such an output."""
+    """Returns the output in the shape and dtype of `like`. Raises ValueError if the text is not such an output."""
     try:
         data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), like.nbytes + 1)
     except zlib.error as error:
@@ -323,10 +349,10 @@ def unpack_output(text: str, like: Array) -> Array:
 
 
 def cost_bytes(case: Case) -> int:
-    """Returns about how many bytes the probes of this case's unit transfer."""
-    return sum(model.size_bytes for model in _chosen(case, 0))
+    """Returns the approximate number of bytes that the probes of this case's unit transfer."""
+    return sum(model.size_bytes for model in _choose_probes(case, 0))
 
 
-def _chosen(case: Case, experiments: int) -> Iterator[ProbeModel]:
-    """Returns the first probes. experiments: that the link is worth."""
-    return islice(probe_models(case), MOST if experiments >= len(KINDS) else MOST_SLOW)
+def _choose_probes(case: Case, experiments: int) -> Iterator[ProbeModel]:
+    """Returns the first probes. experiments: number of experiments that are worth their time on the link."""
+    return islice(probe_models(case), MAX_PROBES if experiments >= len(KINDS) else MAX_PROBES_SLOW)

@@ -11,7 +11,7 @@ from qverify.report.triage_document import Rung, Stage
 from qverify.session.host_sides import SideResults
 from qverify.session.triage.device_rungs import dump_as_side
 from qverify.tensors.prepared import PreparedInputs
-from qverify.triage.ladder import Outputs, RungGate, default_gate
+from qverify.triage.ladder import OutputComparison, RungGate, default_gate
 
 
 def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
@@ -43,7 +43,7 @@ def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: 
         raise UsageError(
             f"--app-output {path}: contains none of the outputs {list(graph.network_outputs())}; its arrays must be named after them"
         )
-    outputs = Outputs(
+    outputs = OutputComparison(
         device.name,
         "application",
         gate or default_gate(device.kind, "application"),

@@ -17,9 +17,9 @@ from qverify.sides.board import Board
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, ENOUGH, MOST, NoOtherModel
+from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, MIN_EXPERIMENTS, NoOtherModel
 from qverify.triage.probe_models import ProbeModel
-from qverify.triage.probes import MOST_SLOW, cost_bytes
+from qverify.triage.probes import MAX_PROBES_SLOW, cost_bytes
 
 NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
 
@@ -46,13 +46,13 @@ class BoardExperiments:
 
     board: Board
     why_not: str = ""
-    most: int = MOST
+    most: int = MAX_EXPERIMENTS
     until: float = inf
     _last: dict[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.why_not = "" if "inject" in self.board.capabilities else "the board runs no single node"
-        self.most = ENOUGH if self.board.slow_link else MOST
+        self.most = MIN_EXPERIMENTS if self.board.slow_link else MAX_EXPERIMENTS
 
     def seeds(self, case: Case, kind: str, turn: int) -> range:
         """Returns the seeds of the inputs to draw in this round."""
@@ -64,7 +64,7 @@ class BoardExperiments:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
         seconds = size / estimate_rate(self.board.uri).bytes_per_s
-        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MOST_SLOW} models of one node, about {size} bytes, {'under 1' if seconds < 1 else f'{seconds:.0f}'} s"
+        return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MAX_PROBES_SLOW} models of one node, about {size} bytes, {'under 1' if seconds < 1 else f'{seconds:.0f}'} s"
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
         """Runs the case's unit by itself."""
@@ -75,12 +75,14 @@ class BoardExperiments:
             value = self.board.fetch_unit(case.unit, digests)[case.output]
         return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests, self.until)
 
-    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+    def run_probe(self, case: Case, model: ProbeModel, probe_case: Case, kind: str, seed: int) -> Array:
         """Loads a probe's model beside the user's, runs it, and returns its output. Raises NoOtherModel where the agent
         refuses it, ends or hangs."""
         try:
             with self.board.ending(self.until):
-                return self.board.run_other(encode(made.graph), made.graph, made.unit, made.inputs)[made.output]
+                return self.board.run_other(
+                    encode(probe_case.graph), probe_case.graph, probe_case.unit, probe_case.inputs
+                )[probe_case.output]
         except AgentError as error:
             raise NoOtherModel(f"the board does not run another model: {error}") from error
         except (LinkClosed, LinkTimeout) as error:
@@ -101,7 +103,7 @@ class BoardExperiments:
             recorded=values[case.output],
             board=partial(_find, values),
             previous=partial(_find, before),
-            kept={},
+            cache={},
             raw=None,
         )
 

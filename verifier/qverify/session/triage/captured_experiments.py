@@ -13,7 +13,7 @@ from qverify.errors import BadFileError
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.recording import Array
 from qverify.triage.case import Case
-from qverify.triage.experiments import DRAWS, MOST, NoOtherModel
+from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, NoOtherModel
 from qverify.triage.probe_models import ProbeModel
 from qverify.triage.probes import unpack_output
 
@@ -59,7 +59,7 @@ class CapturedExperiments:
         for row in rows:
             self._add(folder, row)
         tensors = [tensor for tensor, _, _ in self._kept]
-        self.most = min(MOST, max((tensors.count(t) for t in set(tensors)), default=0))
+        self.most = min(MAX_EXPERIMENTS, max((tensors.count(t) for t in set(tensors)), default=0))
 
     def _add(self, folder: str, row: Any) -> None:
         if (
@@ -100,14 +100,14 @@ class CapturedExperiments:
     def _asked(self, case: Case, digests: Mapping[str, str]) -> list[str]:
         return [b for (tensor, _, _), (given, b) in self._kept.items() if tensor == case.output and given == digests]
 
-    def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
+    def run_probe(self, case: Case, model: ProbeModel, probe_case: Case, kind: str, seed: int) -> Array:
         """Returns the captured board's output of this probe. Raises NoOtherModel where it was not run, BadFileError where
         the row contradicts itself."""
         row = self._probes.get((case.output, model.shape, kind, seed))
-        if row is None or row["inputs"] != {n: tensor_digest(v) for n, v in made.inputs.items()}:
+        if row is None or row["inputs"] != {n: tensor_digest(v) for n, v in probe_case.inputs.items()}:
             raise NoOtherModel(f"the capture has no probe of {case.output} at {model.shape}")
         try:
-            output = unpack_output(row["output"], made.recorded)
+            output = unpack_output(row["output"], probe_case.recorded)
         except ValueError as error:
             raise BadFileError(f"{self._folder}: the probe of {case.output} at {model.shape} has {error}") from error
         if tensor_digest(output) != row["board"]:

@@ -20,7 +20,7 @@ from qverify.sides.dumps.open_dump import add_scales
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.ladder import DEFAULT_GATES, RungGate
-from qverify.triage.neighbourhood import MOST_DRAWN, neighbourhoods, numbers
+from qverify.triage.neighbourhood import MAX_DRAWN, neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
 ABSURD_LSB = 16  # no runtime is this far off at most of its nodes when forced
@@ -115,7 +115,7 @@ def _drawings(pair: Pair, report: Report) -> list[TensorDrawing]:
     name = f"{pair.a} ~ {pair.b}"
     found = [d for p in report.pairs for d in p.drawings if d.first and (p is pair or name in d.also)]
     order = {why: at for at, why in enumerate(ORDER)}
-    return sorted(found, key=lambda d: order.get(d.why, len(order)))[:MOST_DRAWN]
+    return sorted(found, key=lambda d: order.get(d.why, len(order)))[:MAX_DRAWN]
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:

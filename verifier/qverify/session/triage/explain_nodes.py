@@ -18,7 +18,7 @@ from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
 from qverify.session.run_evidence import Pull, board_values
 from qverify.tensors.recording import Array, Recording
-from qverify.triage.case import Case, Find, nothing
+from qverify.triage.case import Case, Find, find_nothing
 from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search
@@ -55,7 +55,7 @@ class NodeEvidence:
     graph: Graph
     inputs: Mapping[str, Array]
     pull: Pull | None = None
-    previous: Find = nothing
+    previous: Find = find_nothing
     board: ExperimentBoard | None = None
     exact: frozenset[str] = frozenset()
 
@@ -177,7 +177,7 @@ def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, 
             for name in unit.outputs:
                 case = None if evidence.graph.spec(name).interior else _case(unit, name, evidence, board, True)[0]
                 if case is not None and name in evidence.exact:
-                    case.kept["made"] = case.recorded
+                    case.cache["healthy"] = case.recorded
                 if case is not None:
                     yield case
 
@@ -188,7 +188,7 @@ def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
     in another side's, so that a search does not transfer a whole dump."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
-        return nothing, nothing
+        return find_nothing, find_nothing
     known = values.recording.specs
 
     def find(name: str, get: Callable[[str], Array | None]) -> Array | None:

@@ -20,7 +20,7 @@ from qverify.triage.advice import loss_evidence, loss_kind
 from qverify.triage.divergence import pieces
 from qverify.triage.float_pairing import pair_float
 from qverify.triage.ladder import RungGate
-from qverify.triage.loss import MOST_RUNS, Experiment, Losses, loudest_frames, make_switches, quantize_one_at_a_time
+from qverify.triage.loss import MOST_RUNS, Losses, LossExperiment, loudest_frames, make_switches, quantize_one_at_a_time
 from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 from qverify.triage.what_if import what_if
@@ -65,7 +65,7 @@ class FloatLosses:
             return
         start = time.perf_counter()
         switched = SwitchedModel(self.file.model, make_switches(self.paired, self.file.view, self.graph))
-        experiment = Experiment(switched, self._measured(), self._steps)
+        experiment = LossExperiment(switched, self._measured(), self._steps)
         quantize_one_at_a_time(experiment, self.rows, _named(tell, "one tensor at a time"))
         self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, _named(tell, "what if"))
         self.duration_s = time.perf_counter() - start

@@ -13,7 +13,7 @@ from qverify.session.triage.float_stages import FloatStage, Values, feed_network
 from qverify.tensors.recording import Array
 from qverify.triage.divergence import agreeing, first_of, forced_pieces, pieces
 from qverify.triage.float_pairing import pair_ends
-from qverify.triage.ladder import Outputs, RungGate, default_gate
+from qverify.triage.ladder import OutputComparison, RungGate, default_gate
 from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 
@@ -32,7 +32,7 @@ class FloatRungs:
         steps: Mapping[str, OutputStep] | None = None,
     ):
         self._floats, self._gates, self._note, self.steps = floats, gates, note, steps or {}
-        self._outputs = dict[tuple[str, str], Outputs]()
+        self._outputs = dict[tuple[str, str], OutputComparison]()
         self._first_feed: dict[str, Array] = {}
 
     def add(self, feed: Mapping[str, Array], first: Stage | None, finals: Values | None) -> None:
@@ -48,7 +48,7 @@ class FloatRungs:
         for (a, values), (b, others) in pairwise(ran):
             self._between(a, b, values, others).add(values, others)
 
-    def _between(self, a: Stage, b: Stage, values: Values, others: Values) -> Outputs:
+    def _between(self, a: Stage, b: Stage, values: Values, others: Values) -> OutputComparison:
         if (a.name, b.name) not in self._outputs:
             shapes: Any = (lambda n: values[n][0].shape, lambda n: others[n][0].shape)
             names, note = pair_ends(list(values), list(others), shapes, f"outputs of {a.name} and {b.name}")
@@ -56,7 +56,7 @@ class FloatRungs:
             wanted = {n: names.get(n, "") for n in values} | {n: n for n in set(others) - set(names.values())}
             gate = self._gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
             steps = self.steps if a.kind == "float" and b.kind not in ("float", "application") else {}
-            self._outputs[(a.name, b.name)] = Outputs(a.name, b.name, gate, wanted, steps=steps)
+            self._outputs[(a.name, b.name)] = OutputComparison(a.name, b.name, gate, wanted, steps=steps)
         return self._outputs[(a.name, b.name)]
 
     def rungs(self) -> dict[tuple[str, str], Rung]:

@@ -1,1 +1,2 @@
-"""Kernels and sums computed otherwise than ours, of which hypotheses are made: other formats, orders, functions, places."""
+"""Kernels and sums that are computed differently than by our runtime (in other formats, orders or functions, or from
+other places). Hypotheses use them."""

@@ -17,7 +17,7 @@ Function = Callable[[Array], Array]
 
 
 def _atan_by(x: Array, near: Function) -> Array:
-    """Returns atan(x) from a function on -1..1 and pi/2 less that of 1/x beyond."""
+    """Returns atan(x) from a function on -1..1; beyond that, pi/2 minus the function of 1/x."""
     far = np.abs(x) > 1
     y = near(np.where(far, 1 / np.where(x == 0, 1.0, x), x))
     return np.where(far, np.copysign(np.pi / 2, x) - y, y)

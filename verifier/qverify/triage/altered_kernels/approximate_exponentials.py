@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import LN2_HIGH, LN2_LOW, exp64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 
 Array = npt.NDArray[Any]
@@ -34,27 +34,27 @@ SCHRAUDOLPH = {
 
 
 def schraudolph(x: Array, factor: float, offset: int, dtype: type = np.float64) -> Array:
-    """Returns the float32 whose bits are the whole part of factor*x plus offset; 0 where the bits are negative."""
+    """Returns the float32 whose bits are the whole part of factor*x plus offset; 0 if these bits are negative."""
     wide = np.trunc(np.clip(dtype(factor) * x.astype(dtype), -3e9, 3e9).astype(np.float64)) + offset
     bits = np.clip(wide, 0, 0x7F800000).astype(np.int32)
     return bits.view(np.float32).astype(np.float64).reshape(x.shape)
 
 
 def schraudolph_at_once(x: Array, factor: float, offset: int) -> Array:
-    """Returns the same with one truncation, of the sum."""
+    """Returns the same as schraudolph with a single truncation, that of the sum."""
     bits = np.clip(np.trunc(factor * x + offset), 0, 0x7F800000).astype(np.int32)
     return bits.view(np.float32).astype(np.float64).reshape(x.shape)
 
 
 def reduced(x: Array, fraction: Function, whole: Function = np.rint, base: float = LN2) -> Array:
-    """Returns 2**n * fraction(r), r = x - n*base. whole: makes n of x*log2(e)."""
+    """Returns 2**n * fraction(r) with r = x - n*base. whole: rounds x*log2(e) to n."""
     safe = np.clip(x, -745.0, 709.0)
     n = whole(safe * LOG2E)
     return np.ldexp(fraction(safe - n * base), n.astype(np.int64))
 
 
 def polynomial(r: Array, degree: int) -> Array:
-    """Returns the Taylor polynomial of exp."""
+    """Returns the Taylor polynomial of exp of this degree."""
     result = np.full_like(r, 1.0 / factorial(degree))
     for k in range(degree - 1, -1, -1):
         result = result * r + 1.0 / factorial(k)
@@ -92,7 +92,7 @@ def _pade(r: Array) -> Array:
 
 
 def exponentials() -> dict[str, Function]:
-    """Returns approximations of exp(x) by name, the likely first."""
+    """Returns approximations of exp(x) by name, the likely ones first."""
     return dict(_named())
 
 
@@ -140,7 +140,7 @@ def _named() -> Iterator[tuple[str, Function]]:
         yield f"as exp({end}) for arguments above {end}", partial(_clamped, low=-np.inf, high=float(end))
     yield from _reduced()
     yield from _unreduced()
-    yield from _of_tables()
+    yield from _yield_tables()
 
 
 def _reduced() -> Iterator[tuple[str, Function]]:
@@ -217,7 +217,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield text, partial(_limited, power=power, positive=False)
         yield f"{text}, not below 0", partial(_limited, power=power, positive=True)
     for count in (100, 1000):
-        yield f"as (1 + x/{count})^{count}", bound(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
+        yield f"as (1 + x/{count})^{count}", bind_last(lambda x, n: np.maximum(1.0 + x / n, 0.0) ** n, float(count))
     for said, base in (
         ("2", LN2),
         ("4", 2 * LN2),
@@ -236,7 +236,7 @@ def _unreduced() -> Iterator[tuple[str, Function]]:
         yield f"as 2^t with t = x*log2(e) rounded to {said}", partial(_power, narrow=narrow)
 
 
-def _of_tables() -> Iterator[tuple[str, Function]]:
+def _yield_tables() -> Iterator[tuple[str, Function]]:
     for count in (2, 4, 5, 6, 7, 8, 10, 12, 14, 16):
         step = 2.0**-count
         for said, rule in (("below", np.floor), ("nearest", np.rint), ("above", np.ceil), ("toward zero", np.trunc)):
@@ -307,7 +307,7 @@ def _power_table(x: Array, entries: int, place: str) -> Array:
 
 
 def _range_table(x: Array, entries: int, end: float, place: str) -> Array:
-    """Returns exp from so many entries at -end..0, the last at 0; below it the first entry."""
+    """Returns exp(x) from a table of so many entries at -end..0, the last at 0; the first entry below -end."""
     step = end / (entries - 1)
     at = (np.clip(x, -end, 0.0) + end) / step
     low = np.rint(at) if place == "nearest" else np.floor(at)

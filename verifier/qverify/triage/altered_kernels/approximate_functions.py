@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, tanh64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,7 @@ LN2 = 0.6931471805599453
 
 
 def _checked(x: Array, result: Array) -> Array:
-    """Returns the logarithm with the true values at 0, below it and at infinity."""
+    """Returns the approximate logarithm with the exact results for 0, negative numbers and infinity."""
     return np.where((x > 0) & np.isfinite(x), result, log64(x))
 
 
@@ -29,7 +29,7 @@ def _log_by_bits(x: Array, offset: float = 0.0) -> Array:
 
 
 def _log_parts(x: Array, fraction: Function, low: float = 1.0, ln2: float = LN2) -> Array:
-    """Returns n*ln2 + fraction(m), m of low..2*low."""
+    """Returns n*ln2 + fraction(m) with m in low..2*low."""
     mantissa, exponent = np.frexp(np.where(x > 0, x, 1.0))
     mantissa, exponent = mantissa * 2, exponent - 1.0
     over = mantissa >= 2 * low
@@ -81,8 +81,8 @@ def logarithms() -> Iterator[tuple[str, Function]]:
     yield "as log(1 + x)", lambda x: log64(1 + x)
     yield "of the absolute value", lambda x: log64(np.abs(x))
     for least in (1e-38, 2.0**-126, 1e-30, 1e-12, 1e-10, 1e-8, 1e-7, 1.1920929e-07, 1e-6, 1e-5, 1e-4, 1e-3):
-        yield f"of the larger of x and {least:g}", bound(lambda x, m: log64(np.maximum(x, m)), least)
-        yield f"of x plus {least:g}", bound(lambda x, m: log64(x + m), least)
+        yield f"of the larger of x and {least:g}", bind_last(lambda x, m: log64(np.maximum(x, m)), least)
+        yield f"of x plus {least:g}", bind_last(lambda x, m: log64(x + m), least)
     for entries in (8, 16, 32, 64, 128, 256, 512, 1024):
         for place in ("below", "middle", "interpolated"):
             yield (
@@ -90,8 +90,8 @@ def logarithms() -> Iterator[tuple[str, Function]]:
                 partial(_log_parts, fraction=partial(_table, entries=entries, place=place)),
             )
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bound(lambda x, f: f(log64(x)), narrow)
-        yield f"of an argument rounded to {said}", bound(lambda x, f: log64(f(x)), narrow)
+        yield f"rounded to {said}", bind_last(lambda x, f: f(log64(x)), narrow)
+        yield f"of an argument rounded to {said}", bind_last(lambda x, f: log64(f(x)), narrow)
 
 
 def _abramowitz(x: Array, coefficients: tuple[float, ...], p: float, to_exp: bool) -> Array:
@@ -176,19 +176,20 @@ def error_functions() -> Iterator[tuple[str, Function]]:
     for terms in (0, 1, 2, 3, 4, 5, 6, 8, 10):
         yield f"by {terms} terms of its continued fraction from 2.5 on", partial(_short_fraction, terms=terms)
     for end in (1, 1.5, 2, 2.5, 3, 3.5, 4, 5):
-        yield f"as 1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) >= e, np.sign(x), erf64(x)), end)
+        yield f"as 1 beyond {end:g}", bind_last(lambda x, e: np.where(np.abs(x) >= e, np.sign(x), erf64(x)), end)
     yield "of the absolute value (its sign lost)", lambda x: erf64(np.abs(x))
     yield "as erf(x / sqrt(2))", lambda x: erf64(x * 0.7071067811865476)
     yield "as erf(x * sqrt(2))", lambda x: erf64(x * 1.4142135623730951)
     yield "without the factor 2/sqrt(pi)", lambda x: erf64(x) / 1.1283791670955126
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bound(lambda x, f: f(erf64(x)), narrow)
-        yield f"of an argument rounded to {said}", bound(lambda x, f: erf64(f(x)), narrow)
+        yield f"rounded to {said}", bind_last(lambda x, f: f(erf64(x)), narrow)
+        yield f"of an argument rounded to {said}", bind_last(lambda x, f: erf64(f(x)), narrow)
     yield from tables(erf64, (1, 2, 3, 4), True)
 
 
-def _of_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
-    """Returns the function from so many entries over -end..end (0..end of the absolute value where odd)."""
+def _from_table(x: Array, exact: Function, end: float, entries: int, place: str, odd: bool) -> Array:
+    """Returns the function from a table of so many entries over -end..end, or, if odd, over 0..end of the absolute
+    value."""
     low, size = (0.0, np.minimum(np.abs(x), end)) if odd else (-end, np.clip(x, -end, end))
     step = (end - low) / (entries - 1)
     at = (size - low) / step
@@ -204,7 +205,7 @@ def tables(exact: Function, ends: tuple[int, ...], odd: bool) -> Iterator[tuple[
         for entries in (16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 1024):
             for place in ("below", "nearest", "interpolated"):
                 said = f"from a table of {entries} entries over {0 if odd else -end}..{end} ({place})"
-                yield said, partial(_of_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
+                yield said, partial(_from_table, exact=exact, end=float(end), entries=entries, place=place, odd=odd)
 
 
 def _pade(x: Array, limit: float) -> Array:
@@ -230,8 +231,8 @@ def hyperbolic_tangents() -> Iterator[tuple[str, Function]]:
     for degree in (3, 5, 7, 9):
         yield f"by a Taylor polynomial of degree {degree} limited to -1..1", partial(_tanh_taylor, degree=degree)
     for end in (1, 2, 2.5, 3, 4, 5, 6, 7, 8, 9):
-        yield f"as 1 or -1 beyond {end:g}", bound(lambda x, e: np.where(np.abs(x) > e, np.sign(x), tanh64(x)), end)
-        yield f"of an argument limited to {end:g}", bound(lambda x, e: tanh64(np.clip(x, -e, e)), end)
+        yield f"as 1 or -1 beyond {end:g}", bind_last(lambda x, e: np.where(np.abs(x) > e, np.sign(x), tanh64(x)), end)
+        yield f"of an argument limited to {end:g}", bind_last(lambda x, e: tanh64(np.clip(x, -e, e)), end)
     yield from formatted(tanh64)
     yield from tables(tanh64, (2, 3, 4, 5, 6, 8), True)
     yield from tables(tanh64, (4, 8), False)
@@ -255,23 +256,29 @@ def _tanh_taylor(x: Array, degree: int) -> Array:
 def sigmoids() -> Iterator[tuple[str, Function]]:
     """Yields approximations of sigmoid(x) by name."""
     for said, slope in (("0.2", 0.2), ("1/6", 1 / 6), ("1/4", 0.25), ("1/8", 0.125)):
-        yield f"as {said}*x + 0.5 limited to 0..1 (hard sigmoid)", bound(lambda x, a: np.clip(a * x + 0.5, 0, 1), slope)
+        yield (
+            f"as {said}*x + 0.5 limited to 0..1 (hard sigmoid)",
+            bind_last(lambda x, a: np.clip(a * x + 0.5, 0, 1), slope),
+        )
     yield "piecewise linear (PLAN)", _plan
     yield "as 0.5 + 0.5 x/(1 + |x|)", lambda x: 0.5 + 0.5 * x / (1 + np.abs(x))
     yield "as 0.5 + 0.5 tanh(x) (the argument not halved)", lambda x: 0.5 + 0.5 * tanh64(x)
     for name, function in hyperbolic_tangents():
         if "table" not in name and "rounded" not in name:
-            yield f"as 0.5 + 0.5 tanh(x/2), tanh computed {name}", bound(lambda x, f: 0.5 + 0.5 * f(x * 0.5), function)
+            yield (
+                f"as 0.5 + 0.5 tanh(x/2), tanh computed {name}",
+                bind_last(lambda x, f: 0.5 + 0.5 * f(x * 0.5), function),
+            )
     for end in (4, 5, 6, 7, 8, 10, 12, 16, 20):
         yield (
             f"as 0 or 1 beyond {end}",
-            bound(lambda x, e: np.where(x > e, 1.0, np.where(x < -e, 0.0, sigmoid64(x))), end),
+            bind_last(lambda x, e: np.where(x > e, 1.0, np.where(x < -e, 0.0, sigmoid64(x))), end),
         )
         yield (
             f"as 0 or 1 from {end} on",
-            bound(lambda x, e: np.where(x >= e, 1.0, np.where(x <= -e, 0.0, sigmoid64(x))), end),
+            bind_last(lambda x, e: np.where(x >= e, 1.0, np.where(x <= -e, 0.0, sigmoid64(x))), end),
         )
-        yield f"of an argument limited to {end}", bound(lambda x, e: sigmoid64(np.clip(x, -e, e)), end)
+        yield f"of an argument limited to {end}", bind_last(lambda x, e: sigmoid64(np.clip(x, -e, e)), end)
     yield "as exp(x)/(1 + exp(x)) in float32", lambda x: _ratio(exp64(np.minimum(x, 88)).astype(np.float32))
     yield (
         "as 1/(1 + exp(-x)) with 1 + exp(-x) in float32",
@@ -295,10 +302,10 @@ def _plan(x: Array) -> Array:
 
 
 def formatted(exact: Function) -> Iterator[tuple[str, Function]]:
-    """Yields the function rounded to narrower formats, and of rounded arguments."""
+    """Yields the function with results, and with arguments, rounded to narrower formats."""
     for said, narrow in FORMATS.items():
-        yield f"rounded to {said}", bound(lambda x, f: f(exact(x)), narrow)
-        yield f"of an argument rounded to {said}", bound(lambda x, f: exact(f(x)), narrow)
+        yield f"rounded to {said}", bind_last(lambda x, f: f(exact(x)), narrow)
+        yield f"of an argument rounded to {said}", bind_last(lambda x, f: exact(f(x)), narrow)
 
 
 def gelus() -> Iterator[tuple[str, Function]]:
@@ -323,7 +330,7 @@ def gelus() -> Iterator[tuple[str, Function]]:
     for end in (2, 3, 4, 5, 6):
         yield (
             f"as 0 below {-end} and x above {end}",
-            bound(
+            bind_last(
                 lambda x, e: np.where(x > e, x, np.where(x < -e, 0.0, 0.5 * x * (1 + erf64(x * 0.7071067811865476)))),
                 end,
             ),

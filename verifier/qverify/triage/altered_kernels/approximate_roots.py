@@ -35,7 +35,7 @@ def _steps(count: int, of: str) -> str:
 
 
 def rsqrt_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> Array:
-    """Returns 1/sqrt(x) from the bits of a float32 and Newton steps in dtype."""
+    """Returns 1/sqrt(x) computed from the bits of a float32 and Newton steps in this dtype."""
     v = np.asarray(x).astype(np.float32)
     y: Array = (np.uint32(magic) - (v.view(np.uint32) >> np.uint32(1))).view(np.float32).astype(dtype)
     v = v.astype(dtype)
@@ -46,7 +46,7 @@ def rsqrt_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> A
 
 
 def reciprocal_trick(x: Array, magic: int, steps: int, dtype: type = np.float32) -> Array:
-    """Returns 1/x from the bits of a float32 and Newton steps in dtype; of the sign of x."""
+    """Returns 1/x computed from the bits of a float32 and Newton steps in this dtype, with the sign of x."""
     v = np.abs(np.asarray(x)).astype(np.float32)
     y = (np.uint32(magic) - v.view(np.uint32)).view(np.float32).astype(dtype)
     v = v.astype(dtype)
@@ -56,8 +56,8 @@ def reciprocal_trick(x: Array, magic: int, steps: int, dtype: type = np.float32)
 
 
 def by_table(x: Array, entries: int, power: float, place: str) -> Array:
-    """Returns x**power, its mantissa (1..2, for a root 1..4) replaced by a table entry: of the start or the middle of its
-    interval, or interpolated between entries."""
+    """Returns x**power, in which the mantissa of x (1..2, for a root 1..4) is looked up in a table: the entry for the
+    start or the middle of its interval, or interpolated between entries."""
     mantissa, exponent = np.frexp(np.abs(np.asarray(x, np.float64)))
     mantissa, exponent = mantissa * 2, exponent - 1
     span = 1.0
@@ -106,7 +106,8 @@ def _rounded(x: Array, exact: Function, narrow: Format) -> Array:
 
 
 def _newton_from(x: Array, power: float, bits: int, steps: int) -> Array:
-    """Returns x**power from an estimate of so many bits (an instruction's) and Newton steps in float32."""
+    """Returns x**power computed from an estimate of so many bits, like that of an instruction, and Newton steps in
+    float32."""
     v = np.asarray(x).astype(np.float32)
     y = significant(np.abs(v.astype(np.float64)) ** power, bits).astype(np.float32)
     for _ in range(steps):
@@ -188,7 +189,7 @@ def heron(x: Array, start: Function, steps: int, dtype: type) -> Array:
 
 
 def sqrt_trick(x: Array, magic: int, steps: int) -> Array:
-    """Returns sqrt(x) from the bits of a float32 and Newton steps."""
+    """Returns sqrt(x) computed from the bits of a float32 and Newton steps."""
     v = np.asarray(x).astype(np.float32)
     y = (np.uint32(magic) + (v.view(np.uint32) >> np.uint32(1))).view(np.float32)
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""A bilinear resize in steps that a hypothesis can change: where each output samples, with which weights, and in which
+"""A bilinear resize in steps that a hypothesis can change: the places that each output samples, the weights, and the
 arithmetic."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from qverify.arithmetic import float32
 from qverify.ops.quantize import parameters
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, bits, limits
+from qverify.triage.case import Case, element_bits, limits
 
 Array = npt.NDArray[Any]
 NEIGHBOURS = ("clamped", "next in memory", "wrapped", "zero", "zero point", "mirrored")
@@ -21,8 +21,12 @@ NEIGHBOURS = ("clamped", "next in memory", "wrapped", "zero", "zero point", "mir
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One axis: places of the first and the second sample (they may lie beyond the end), and the second one's and the
-    first one's weight, float32."""
+    """The samples along one axis.
+
+    Attributes:
+        first, second: places of the two samples of each output, which may lie beyond the end.
+        share, rest: weights of the second and of the first sample, float32.
+    """
 
     first: Array
     second: Array
@@ -32,8 +36,8 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Corners:
-    """The four samples of every output, float32 [planes, rows, columns], real or in steps; top-left, top-right,
-    bottom-left, bottom-right; and the samples of both axes."""
+    """The four samples of every output (top left, top right, bottom left, bottom right) as float32 [planes, rows,
+    columns], in real values or steps, and the samples along both axes."""
 
     values: tuple[Array, Array, Array, Array]
     rows: Samples
@@ -41,13 +45,13 @@ class Corners:
 
 
 def bilinear(case: Case) -> Case | None:
-    """Returns the case of the unit's one bilinear resize, within its dequantize and quantize nodes, if it is one."""
-    of = inner_case(case)
-    return of if of is not None and of.last.op == "resize_linear" else None
+    """Returns the case of the unit's resize_linear node alone, or None if the unit has no other function."""
+    inner = inner_case(case)
+    return inner if inner is not None and inner.last.op == "resize_linear" else None
 
 
 def own_samples(case: Case) -> tuple[Samples, Samples]:
-    """Returns the samples that the node's tables give, for rows and columns."""
+    """Returns the samples for rows and columns from the node's tables."""
     rows, columns = case.spec.shape[-2:]
     cuts = [rows, 2 * rows, 2 * rows + columns]
     index = np.split(case.graph.constants[case.last.inputs[1] or ""].astype(np.int64), cuts)
@@ -68,8 +72,13 @@ def corners(
     ends: tuple[str, str] = ("clamped", "clamped"),
     plane: int | None = None,
 ) -> Corners:
-    """Returns the four samples of every output, or of one plane. stepwise: q - zero point instead of real values. ends:
-    what the second row and the second column are beyond the last one, of NEIGHBOURS."""
+    """Returns the four samples of every output.
+
+    Args:
+        stepwise: whether the samples are q - zero point instead of real values.
+        ends: what is read beyond the last row and the last column, each one of NEIGHBOURS.
+        plane: number of the only plane to read, or None for all.
+    """
     name = case.last.inputs[0] or ""
     x, spec = case.inputs[name], case.graph.spec(name)
     height, width = x.shape[-2:]
@@ -114,12 +123,13 @@ def _ended(places: Array, size: int, way: str) -> tuple[Array, Array]:
 
 
 def four_weights(rows: Samples, columns: Samples) -> list[Array]:
-    """Returns the weights of the four samples, [rows, columns], as the kernel multiplies them."""
+    """Returns the weights of the four samples, [rows, columns] each."""
     return [dx * dy[:, None] for dy in (rows.rest, rows.share) for dx in (columns.rest, columns.share)]
 
 
 def by_weights(of: Corners, rounded: Callable[[Array], Array] | None = None) -> Array:
-    """Returns the sum of the samples by their four weights, in the kernel's order."""
+    """Returns the sum of the four samples times their weights, added in the kernel's order. rounded: rounds the
+    weights."""
     weights = four_weights(of.rows, of.columns)
     if rounded is not None:
         weights = [rounded(w).astype(np.float32) for w in weights]
@@ -132,8 +142,13 @@ def by_weights(of: Corners, rounded: Callable[[Array], Array] | None = None) -> 
 def by_axes(
     of: Corners, between: Callable[[Array], Array] | None = None, vertical: bool = False, lerp: bool = False
 ) -> Array:
-    """Returns the interpolation along one axis and then along the other. between: rounds what lies between. vertical:
-    rows first. lerp: a + (b - a) * share."""
+    """Returns the samples interpolated along one axis and then along the other.
+
+    Args:
+        between: rounds the result of the first interpolation.
+        vertical: whether rows are interpolated first.
+        lerp: whether the formula is a + (b - a) * share.
+    """
     a, b, c, d = of.values
     down, across = (of.rows.share[:, None], of.rows.rest[:, None]), (of.columns.share, of.columns.rest)
 
@@ -148,8 +163,8 @@ def by_axes(
 
 
 def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[Array], Array] | None = None) -> Array:
-    """Returns the output, flat, of real values or of the input's steps. rounded: instead of to the nearest, ties to
-    even."""
+    """Returns the flat output from real values or, if stepwise, from the input's steps. rounded: replaces the rounding
+    to nearest, ties to even."""
     y, x = case.spec, case.graph.spec(case.last.inputs[0] or "")
     if y.dtype == "float32":
         return value.reshape(-1).astype(np.float32)
@@ -168,19 +183,25 @@ def stored(case: Case, value: Array, stepwise: bool = False, rounded: Callable[[
 
 
 def fits_a_plane(case: Case, flat: Callable[[Case, int | None], Array]) -> bool:
-    """Returns whether flat(resize, plane) has the recorded bytes at the elements that differ in the plane with the
-    middle one of these."""
-    of = bilinear(case)
-    assert of is not None
+    """Returns whether flat(resize, plane) gives the recorded bytes of the elements that differ in one plane, that of
+    the middle one of these elements."""
+    inner = bilinear(case)
+    assert inner is not None
     size = case.spec.shape[-1] * case.spec.shape[-2]
     plane = int(case.differing[len(case.differing) // 2]) // size
     part = slice(plane * size, (plane + 1) * size)
-    differs = bits(case.recorded)[part] != bits(case.made)[part]
-    return bool((bits(finished(case, flat(of, plane))) == bits(case.recorded)[part])[differs].all())
+    differs = element_bits(case.recorded)[part] != element_bits(case.healthy)[part]
+    return bool((element_bits(finished(case, flat(inner, plane))) == element_bits(case.recorded)[part])[differs].all())
 
 
 def shaped(case: Case, flat: Callable[[Case, int | None], Array]) -> Array:
-    """Returns the whole output of such a function."""
-    of = bilinear(case)
-    assert of is not None
-    return finished(case, flat(of, None)).reshape(case.spec.shape)
+    """Returns the unit's whole output from flat(resize, None), in its shape."""
+    inner = bilinear(case)
+    assert inner is not None
+    return finished(case, flat(inner, None)).reshape(case.spec.shape)
+
+
+def resized_with(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
+    """Returns the output, or one plane of it, with the samples changed along these axes (0: rows, 1: columns)."""
+    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
+    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))

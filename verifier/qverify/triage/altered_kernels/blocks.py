@@ -1,4 +1,5 @@
-"""Orders in which a kernel may add summands, and blocks of neighbours in them: pairs, tiles of the depth, taps, channels."""
+"""Orders in which a kernel may add summands, and blocks of neighbours in these orders: pairs, tiles of the depth, taps,
+channels."""
 
 from __future__ import annotations
 
@@ -8,22 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qverify.triage.altered_kernels.narrow_floats import significant
+
 Array = npt.NDArray[Any]
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
-MOST_BLOCKS = 1500  # of one sum: more take too long
+MAX_BLOCKS = 1500  # of one sum; more take too long
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Neighbouring summands that belong together. said: texts, one of the sizes and one of the structure, where these
-    are the same. order: "channels outer", "channels inner" or "backward". size: summands in a block."""
+    """Blocks of neighbouring summands.
+
+    Attributes:
+        said: texts that describe a block, which are equivalent at this node (by its size, by the structure).
+        order: "channels outer", "channels inner" or "backward".
+        size: number of summands in a block.
+    """
 
     said: tuple[str, ...]
     order: str
     size: int
 
     def ordered(self, products: Array) -> Array:
-        """Returns [S, K] in this order from [S, channels, kernel rows, kernel columns]."""
+        """Returns products [S, channels, kernel rows, kernel columns] as [S, K] in this order."""
         count = len(products)
         if self.order == "channels inner":
             return products.transpose(0, 2, 3, 1).reshape(count, -1)
@@ -32,21 +40,22 @@ class Blocks:
         return products.reshape(count, -1)
 
     def sums(self, products: Array) -> Array:
-        """Returns the sum of each block, [S, blocks]; the last block may be short."""
+        """Returns the sum of each block, [S, blocks]; the last block may be shorter."""
         flat = self.ordered(products)
         padded = np.pad(flat, ((0, 0), (0, -flat.shape[1] % self.size)))
         return padded.reshape(len(flat), -1, self.size).sum(2)
 
 
 def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
-    """Returns the blocks of summands [channels, kernel rows, kernel columns], at least two of `least` summands or more."""
+    """Returns the ways to divide summands [channels, kernel rows, kernel columns] into two or more blocks of at least
+    `least` summands."""
     channels, rows, columns = shape
     count, taps = channels * rows * columns, rows * columns
-    found: dict[tuple[str, int], list[str]] = {}
+    texts: dict[tuple[str, int], list[str]] = {}
 
     def add(order: str, size: int, said: str) -> None:
-        if least <= size < count and -(-count // size) <= MOST_BLOCKS:
-            found.setdefault((order, size), []).append(said)
+        if least <= size < count and -(-count // size) <= MAX_BLOCKS:
+            texts.setdefault((order, size), []).append(said)
 
     both = taps > 1 and channels > 1
     if both and op in ("conv", "conv_transpose"):
@@ -74,4 +83,15 @@ def blocks_of(shape: tuple[int, ...], op: str, least: int = 2) -> list[Blocks]:
         add("channels outer", -(-channels // 2) * taps, "half of the input channels")
     if least == 1:
         add("channels outer", 1, "summand")
-    return [Blocks(tuple(said), order, size) for (order, size), said in found.items()]
+    return [Blocks(tuple(said), order, size) for (order, size), said in texts.items()]
+
+
+def saturated_sums(sums: Array, width: Any) -> Array:
+    """Returns the sums saturated at so many bits (one number, or an array that broadcasts)."""
+    half = np.int64(1) << (np.asarray(width, np.int64) - 1)
+    return np.minimum(np.maximum(sums, -half), half - 1)
+
+
+def rounded_sums(sums: Array, bits: Any) -> Array:
+    """Returns the sums rounded to so many significant bits (one number, or an array that broadcasts)."""
+    return significant(sums.astype(np.float64), bits).astype(np.int64)

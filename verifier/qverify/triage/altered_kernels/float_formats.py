@@ -1,4 +1,4 @@
-"""Narrow floating-point formats in which a kernel may keep a value, as functions of float64 arrays."""
+"""Narrow formats in which a kernel may keep a value, as functions of float64 arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TINY32 = 2.0**-126  # the smallest normal float32
 
 
 def exactly(values: Array) -> Array:
-    """Returns the values as they are."""
+    """Returns the values unchanged."""
     return values
 
 
@@ -30,13 +30,13 @@ def float16(values: Array) -> Array:
 
 
 def significant(values: Array, bits: int, rule: Callable[[Array], Array] = np.rint) -> Array:
-    """Returns the values with so many significant bits, of unlimited range. rule: rounds to whole numbers."""
+    """Returns the values rounded to so many significant bits, with unlimited range. rule: rounds to whole numbers."""
     mantissa, exponent = np.frexp(np.asarray(values, np.float64))
     return np.ldexp(rule(mantissa * 2.0**bits), exponent - bits)
 
 
 def bfloat16(values: Array) -> Array:
-    """Returns the values rounded to bfloat16, by float32, in float64."""
+    """Returns the values rounded to float32 and then to bfloat16, in float64."""
     return significant(float32(values), 8)
 
 
@@ -46,21 +46,22 @@ def bfloat16_cut(values: Array) -> Array:
 
 
 def split32(values: Array, bits: int) -> Array:
-    """Returns c - (c - v), c = v*(2^(24-bits)+1) in float32: so many significant bits, ties as the products fall."""
+    """Returns c - (c - v) with c = v*(2^(24-bits)+1) in float32, which has so many significant bits; ties are rounded
+    either way."""
     v = np.asarray(values).astype(np.float32)
     c = v * np.float32(2.0 ** (24 - bits) + 1)
     return (c - (c - v)).astype(np.float64)
 
 
 def split64(values: Array, bits: int) -> Array:
-    """Returns c - (c - v), c = v*(2^(53-bits)+1) in float64."""
+    """Returns c - (c - v) with c = v*(2^(53-bits)+1) in float64, which has so many significant bits."""
     v = np.asarray(values, np.float64)
     c = v * (2.0 ** (53 - bits) + 1)
     return c - (c - v)
 
 
 def flushed(values: Array) -> Array:
-    """Returns the values with float32 subnormals as 0 of their sign."""
+    """Returns the values with float32 subnormals replaced by 0 with their sign."""
     values = np.asarray(values, np.float64)
     return np.where(np.abs(values) < TINY32, np.copysign(0.0, values), values)
 
@@ -103,12 +104,13 @@ FORMATS: dict[str, Format] = {**WIDE, **NARROW, **BITS}
 
 
 def decimals(values: Array, count: int) -> Array:
-    """Returns the values with so many decimal places."""
+    """Returns the values rounded to so many decimal places."""
     return np.asarray(np.round(values, count))
 
 
 def of_largest(values: Array, most: float, rule: Callable[[Array], Array]) -> Array:
-    """Returns the values as multiples of the largest absolute value/most, as kernels hold a tensor's parameters."""
+    """Returns the values as multiples of their largest absolute value divided by `most`, as some kernels store a
+    tensor's parameters."""
     step = float(np.abs(values).max(initial=0.0)) / most
     return np.asarray(rule(values / step) * step if step else values)
 
@@ -122,10 +124,10 @@ LARGEST: dict[str, Format] = {
 
 
 def rarity(said: str) -> float:
-    """Returns the bits by which a format of this name is less likely than others that give the same values."""
+    """Returns the additional bits of a format with this name, which is less likely than others with the same values."""
     return 2.0 * any(words in said for words in ("splitting", "after float32", "not by float32", "float32 less"))
 
 
 def in_float32(values: Array, function: Callable[[Array], Array]) -> Array:
-    """Returns the function computed from float32 values, so that all of its arithmetic is of float32."""
+    """Returns function(values) computed from float32 values, so that all of its arithmetic is in float32."""
     return np.asarray(function(np.asarray(values).astype(np.float32))).astype(np.float64)

@@ -1,4 +1,5 @@
-"""Which taps of a dense convolution a kernel gathers one by one, and which as whole runs of pixels of one output row."""
+"""Finds which taps of a dense convolution a kernel gathers pixel by pixel, and which as whole runs of pixels of one
+output row."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from qverify.triage.altered_kernels.summed_elements import words_of
 from qverify.triage.case import Case
 
 Array = npt.NDArray[Any]
-PANELS = (16, 8, 32, 64, 0)  # pixels gathered together; 0: a whole output row
+PANELS = (16, 8, 32, 64, 0)  # numbers of pixels that are gathered together, where 0 is a whole output row
 
 
 def one_by_one(case: Case, places: Array, panel: int) -> Array:
-    """Returns bool [S, 1, 1, kernel columns]: whether the run of pixels to which these output elements belong crosses the
-    left or right border at this tap, or is not consecutive in the input."""
+    """Returns whether the run of pixels with each of these output elements is gathered pixel by pixel, because it
+    crosses the left or right border at the tap or is not consecutive in the input: bool [S, 1, 1, kernel columns]."""
     words, shape, x = words_of(case), case.spec.shape, case.graph.spec(case.last.inputs[0] or "").shape
     columns, pixels, width = shape[-1], int(np.prod(shape[2:])), x[-1]
     taps = words["kernel_w"]
@@ -37,11 +38,12 @@ def one_by_one(case: Case, places: Array, panel: int) -> Array:
 
 
 def runs(case: Case) -> dict[int, list[str]]:
-    """Returns the lengths of runs that differ at this node, each with the words of all that are the same."""
+    """Returns the lengths of runs that differ at this node, each with the texts of all lengths that are equivalent to
+    it."""
     places = np.arange(int(np.prod(case.spec.shape[2:])))
-    known: dict[bytes, int] = {}
+    panels: dict[bytes, int] = {}  # the first one, by its mask
     words: dict[int, list[str]] = {}
     for panel in PANELS:
-        own = known.setdefault(one_by_one(case, places, panel).tobytes(), panel)
-        words.setdefault(own, []).append(f"runs of {panel} pixels" if panel else "runs of a whole output row")
+        first = panels.setdefault(one_by_one(case, places, panel).tobytes(), panel)
+        words.setdefault(first, []).append(f"runs of {panel} pixels" if panel else "runs of a whole output row")
     return words

@@ -1,5 +1,5 @@
-"""The node of a unit that does its work, by itself: without the dequantize nodes before it and the quantize nodes after
-it."""
+"""The inner node of a unit: the one that does its work, without the dequantize nodes before it and the quantize nodes
+after it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ BORDERS = ("quantize", "dequantize")
 
 
 def inner_case(case: Case) -> Case | None:
-    """Returns the case of that node alone, the unit's own case where it is one node; None where more than one node is
-    left, or a border has a scale for each channel. recorded of another case is what a healthy node computes."""
-    found: Case | None = case.once("inner case", lambda: _inner(case))
-    return found
+    """Returns the case of the inner node alone, which is the unit's own case if the unit has one node. None if more
+    than one node does the work, or a quantize or dequantize node has a scale for each channel. The `recorded` of an
+    inner case is the output of a healthy node, because the board's output of the inner node is not known."""
+    inner: Case | None = case.compute_once("inner case", lambda: _make_inner_case(case))
+    return inner
 
 
-def _inner(case: Case) -> Case | None:
+def _make_inner_case(case: Case) -> Case | None:
     if len(case.unit.nodes) == 1:
         return case
     after = _after(case)
@@ -44,25 +45,26 @@ def _inner(case: Case) -> Case | None:
     names = tuple(dict.fromkeys(n for n in node.inputs if n is not None and n not in case.graph.constants))
     unit = Unit(node.name, node.op, (node,), names, node.outputs, node.integer_reference)
     inputs = {n: values[n] for n in names}
-    made = ops.simulate_node(case.graph, node, inputs)[name]
-    return Case(case.graph, unit, inputs, name, made, case.board, case.previous)
+    healthy = ops.simulate_node(case.graph, node, inputs)[name]
+    return Case(case.graph, unit, inputs, name, healthy, case.board, case.previous)
 
 
 def _after(case: Case) -> list[Node]:
-    """Returns the quantize and dequantize nodes at the unit's end that have one scale, in running order."""
+    """Returns the quantize and dequantize nodes at the unit's end in running order; [] if one of them has several
+    scales."""
     makers = {o: n for n in case.unit.nodes for o in n.outputs}
-    found: list[Node] = []
+    nodes: list[Node] = []
     node: Node | None = makers.get(case.output)
     while node is not None and node.op in BORDERS:
         if any(len(case.graph.spec(n or "").scale) > 1 for n in (node.inputs[0], node.outputs[0])):
             return []
-        found.insert(0, node)
+        nodes.insert(0, node)
         node = makers.get(node.inputs[0] or "")
-    return found
+    return nodes
 
 
 def finished(case: Case, value: Array) -> Array:
-    """Returns the unit's output elements, flat, from elements of the inner node's output, of any shape."""
+    """Returns the unit's output elements, flat, computed from elements of the inner node's output in any shape."""
     if len(case.unit.nodes) == 1:
         return value.reshape(-1)
     for node in _after(case):

@@ -1,4 +1,5 @@
-"""Products of 8-bit numbers with zero points whose corrections, operands and accumulators can be changed one by one."""
+"""Products of 8-bit numbers with zero points, of which a fault can change the corrections, operands and
+accumulators."""
 
 from __future__ import annotations
 
@@ -10,21 +11,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 
 Array = npt.NDArray[Any]
-Change = Callable[[Array], Array]
+SumChange = Callable[[Array], Array]
 
 
 def as_it_is(values: Array) -> Array:
-    """Returns the values."""
+    """Returns the values unchanged."""
     return values
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """How an operand is centred before it is multiplied. centre: takes stored values and zero points that broadcast
-    against them, both int64."""
+    """A wrong way to subtract an operand's zero point before the multiplication.
+
+    Attributes:
+        said: the way in words.
+        centre: computes the factors from stored values and zero points that broadcast against them, both int64.
+        bits: bits of choice.
+    """
 
     said: str
     centre: Callable[[Array, Array], Array]
@@ -32,7 +38,7 @@ class Factors:
 
 
 def centrings(name: str) -> Iterator[Factors]:
-    """Yields wrong ways in which the operand of this name becomes a factor."""
+    """Yields wrong ways to compute the factors of the operand with this name."""
     yield Factors(f"the zero point of {name} is not taken off", lambda v, z: v + 0 * z)
     yield Factors(f"the zero point of {name} is added instead of taken off", lambda v, z: v + z)
     yield Factors(f"the zero point of {name} is taken off twice", lambda v, z: v - 2 * z)
@@ -43,7 +49,7 @@ def centrings(name: str) -> Iterator[Factors]:
         (-64, 63, "-64..63 (7 bits)"),
     ):
         yield Factors(
-            f"centred {name} saturates at {said}", bound(lambda v, z, a, b: np.clip(v - z, a, b), least, most)
+            f"centred {name} saturates at {said}", bind_last(lambda v, z, a, b: np.clip(v - z, a, b), least, most)
         )
     yield Factors(f"centred {name} wraps to signed 8 bits", lambda v, z: (v - z + 128) % 256 - 128)
     yield Factors(f"centred {name} wraps to unsigned 8 bits", lambda v, z: (v - z) % 256)
@@ -57,7 +63,9 @@ def centrings(name: str) -> Iterator[Factors]:
     yield Factors(f"the zero point of {name} is read as signed 8 bits", lambda v, z: v - ((z + 128) % 256 - 128))
     yield Factors(f"the zero point of {name} is read as unsigned 8 bits", lambda v, z: v - z % 256)
     for value in (128, -128, 127, 255, 1):
-        yield Factors(f"the zero point of {name} is taken as {value}", bound(lambda v, z, k: v - k + 0 * z, value), 7.0)
+        yield Factors(
+            f"the zero point of {name} is taken as {value}", bind_last(lambda v, z, k: v - k + 0 * z, value), 7.0
+        )
     yield Factors(f"the zero point of {name} is one too large", lambda v, z: v - z - 1, 7.0)
     yield Factors(f"the zero point of {name} is one too small", lambda v, z: v - z + 1, 7.0)
     yield Factors(
@@ -68,23 +76,23 @@ def centrings(name: str) -> Iterator[Factors]:
     for k in (1, 2, 3, 4):
         yield Factors(
             f"the lowest {k} bit{'s' * (k > 1)} of {name} are not used",
-            bound(lambda v, z, s: (v >> s << s) - z, k),
+            bind_last(lambda v, z, s: (v >> s << s) - z, k),
             8.0,
         )
 
 
-def wrapped(bits: int) -> Change:
-    """Returns the wrap of whole numbers to so many bits, two's complement."""
-    return bound(lambda v, half: (v + half) % (2 * half) - half, 1 << (bits - 1))
+def wrapped(bits: int) -> SumChange:
+    """Returns a function that wraps whole numbers to so many bits in two's complement."""
+    return bind_last(lambda v, half: (v + half) % (2 * half) - half, 1 << (bits - 1))
 
 
-def saturated(bits: int) -> Change:
-    """Returns the saturation of whole numbers at so many bits."""
-    return bound(lambda v, half: np.clip(v, -half, half - 1), 1 << (bits - 1))
+def saturated(bits: int) -> SumChange:
+    """Returns a function that saturates whole numbers at so many bits."""
+    return bind_last(lambda v, half: np.clip(v, -half, half - 1), 1 << (bits - 1))
 
 
-def accumulators() -> Iterator[tuple[str, Change]]:
-    """Yields what becomes of a whole sum in a narrow accumulator."""
+def accumulators() -> Iterator[tuple[str, SumChange]]:
+    """Yields pairs of a text and a function that changes the whole sum as a narrow accumulator does."""
     for bits in (16, 24, 20, 18, 22, 28, 15, 17):
         yield f"wraps to {bits} bits", wrapped(bits)
         yield f"saturates at {bits} bits", saturated(bits)
@@ -98,24 +106,26 @@ def rounded_to(values: Array, bits: int) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits).astype(np.int64)
 
 
-def running(products: Array, change: Change, every: int = 1) -> Array:
-    """Returns the sum over the first axis, changed after each `every` summands."""
+def running(products: Array, change: SumChange, every: int = 1) -> Array:
+    """Returns the sum over the first axis, to which `change` is applied after every `every` summands."""
     total = np.zeros(products.shape[1:], np.int64)
     for k in range(0, len(products), every):
         total = change(total + products[k : k + every].sum(0))
     return total
 
 
-def grouped(products: Array, change: Change, size: int) -> Array:
-    """Returns the sum over the first axis of groups of `size` products, each group's sum changed."""
+def grouped(products: Array, change: SumChange, size: int) -> Array:
+    """Returns the sum over the first axis, added from groups of `size` products; `change` is applied to the sum of each
+    group."""
     total = np.zeros(products.shape[1:], np.int64)
     for k in range(0, len(products), size):
         total = total + change(products[k : k + size].sum(0))
     return total
 
 
-def laned(products: Array, change: Change, lanes: int) -> Array:
-    """Returns the sum over the first axis in so many partial sums, each changed after every summand."""
+def laned(products: Array, change: SumChange, lanes: int) -> Array:
+    """Returns the sum over the first axis, added in so many partial sums; `change` is applied to each after every
+    summand."""
     total = np.zeros(products.shape[1:], np.int64)
     for k in range(min(lanes, len(products))):
         total = total + running(products[k::lanes], change)
@@ -123,7 +133,8 @@ def laned(products: Array, change: Change, lanes: int) -> Array:
 
 
 def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields sums of products [depth, ...] that saturate or wrap on the way, int64."""
+    """Yields pairs of a text and a function that sums products [depth, ...] to int64 and saturates, wraps or rounds on
+    the way."""
     for size in (2, 4, 8, 16, 32):
         for said, change in (("saturate at int16", saturated(16)), ("wrap to int16", wrapped(16))):
             yield f"the sums of {size} products each {said}", partial(grouped, change=change, size=size)
@@ -151,7 +162,7 @@ def narrow_accumulations() -> Iterator[tuple[str, Callable[[Array], Array]]]:
     for shift in range(1, 9):
         yield (
             f"every product is shifted right by {shift}, and the sum shifted back",
-            bound(lambda p, s: (p >> s).sum(0) << s, shift),
+            bind_last(lambda p, s: (p >> s).sum(0) << s, shift),
         )
     for bits in (11, 8):
         text = f"the running sum is rounded to {bits} significant bits"

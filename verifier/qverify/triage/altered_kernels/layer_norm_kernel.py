@@ -1,5 +1,5 @@
-"""A norm of rows (layer, group or root-mean-square norm) whose parts can be exchanged one by one: mean, variance, root, gamma
-and beta, and whose statistics."""
+"""A norm of rows (layer, group or root-mean-square norm), of which a fault can replace each part: mean, variance, root,
+gamma and beta, and the rows whose statistics are used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
 from qverify.triage.altered_kernels.row_sums import whole
 from qverify.triage.hypotheses import FaultVariant
 
@@ -27,33 +28,33 @@ def mean_of(rows: Array) -> Array:
 
 
 def variance_of(rows: Array, mean: Array) -> Array:
-    """Returns the mean square of each row around `mean`, [rows, 1]."""
+    """Returns the mean square deviation of each row from `mean`, [rows, 1]."""
     return mean_of((rows - mean) ** 2)
 
 
 def root_of(variance: Array, eps: float) -> Array:
-    """Returns the deviation by which a row is divided."""
+    """Returns the standard deviation by which a row is divided."""
     return np.sqrt(variance + eps)
 
 
 def normalized(centred: Array, root: Array) -> Array:
-    """Returns the rows of deviation one."""
+    """Returns the rows divided by their deviation."""
     return centred / root
 
 
 def affine(y: Array, gamma: Array, beta: Array) -> Array:
-    """Returns y*gamma + beta; an absent one is empty."""
+    """Returns y*gamma + beta; an absent parameter is empty."""
     y = y * gamma if gamma.size else y
     return y + beta if beta.size else y
 
 
 def as_they_are(mean: Array, root: Array) -> tuple[Array, Array]:
-    """Returns the statistics of each row for the row itself."""
+    """Returns the statistics unchanged: each row uses its own."""
     return mean, root
 
 
 def titled(node: Node, variants: Iterable[FaultVariant]) -> Iterator[FaultVariant]:
-    """Yields the variants of a layer norm with the words of the node's norm."""
+    """Yields variants of a layer norm with texts for the node's kind of norm."""
     for variant in variants:
         said = variant.said.replace("layer norm", TITLES[node.op])
         if node.op == "group_norm":
@@ -62,7 +63,7 @@ def titled(node: Node, variants: Iterable[FaultVariant]) -> Iterator[FaultVarian
 
 
 def row_length(node: Node, shape: tuple[int, ...]) -> int:
-    """Returns how many elements have one mean and variance."""
+    """Returns the number of elements that share a mean and a variance."""
     if node.op == "group_norm":
         return int(np.prod(shape)) // (shape[0] * node.words[0])
     return node.words[0]
@@ -70,25 +71,32 @@ def row_length(node: Node, shape: tuple[int, ...]) -> int:
 
 def parameters_of(node: Node, inputs: list[Array]) -> tuple[Array, Array]:
     """Returns gamma and beta, [depth] or [rows, depth]; an absent one is empty."""
-    given = [v.reshape(-1) for v in (*inputs[1:3], np.zeros(0))[:2]]
+    parameters = [v.reshape(-1) for v in (*inputs[1:3], np.zeros(0))[:2]]
     if node.op == "group_norm":
-        given = [over_groups(v, node, inputs[0].shape) if v.size else v for v in given]
-    return given[0], given[1]
+        parameters = [over_groups(v, node, inputs[0].shape) if v.size else v for v in parameters]
+    return parameters[0], parameters[1]
 
 
 def over_groups(values: Array, node: Node, shape: tuple[int, ...]) -> Array:
-    """Returns values of channels, [C], as [rows, depth] of the groups."""
+    """Returns one value per channel, [C], repeated for the elements of the groups, [rows, depth]."""
     inner = int(np.prod(shape[2:]))
     return np.tile(np.repeat(values, inner).reshape(node.words[0], -1), (shape[0], 1))
 
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm:
-    """A kernel for nodes of NORMS; a group is a row of group_norm, with a gamma for each of its elements ([rows, depth]), and
-    rms_norm has no mean. mean: [rows, depth] to [rows, 1]. variance: takes rows and mean. root: takes
-    variance and epsilon. statistics: exchanges mean and root between rows. normalize: takes rows less mean, and root.
-    finish: takes that, gamma and beta. dtype:
-    of all of it."""
+    """A kernel for the nodes of NORMS. The rows of a group_norm are its groups, with a gamma for each of their elements
+    ([rows, depth]); an rms_norm has no mean.
+
+    Attributes:
+        mean: computes [rows, 1] from [rows, depth].
+        variance: computes the variance from rows and mean.
+        root: computes the deviation from variance and epsilon.
+        statistics: exchanges mean and deviation between rows.
+        normalize: divides the rows without their mean by the deviation.
+        finish: applies gamma and beta.
+        dtype: dtype of all arithmetic.
+    """
 
     mean: Callable[[Array], Array] = mean_of
     variance: Callable[[Array, Array], Array] = variance_of
@@ -107,3 +115,8 @@ class LayerNorm:
         root = self.root(self.variance(rows, mean), float(float_word(node.words[1])))
         mean, root = self.statistics(mean, root)
         return self.finish(self.normalize(rows - mean, root), gamma, beta)
+
+
+def layer_norm_variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
+    """Returns the fault of a layer norm with another kernel."""
+    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)

@@ -1,4 +1,4 @@
-"""Tensors where a memory fault can be: the unit's output, its inputs and its constants."""
+"""Tensors in which a memory fault can occur: the unit's output, its inputs and its constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Case, Change, bits, constants_of
+from qverify.triage.case import Case, UnitChange, constants_of, element_bits
 from qverify.triage.one_row import Recomputed
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A tensor of the unit. kind: output, input or constant. label: its name for people."""
+    """A tensor of the unit. kind: "output", "input" or "constant". label: its name in texts."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ class MemorySource:
 
 
 def memory_sources(case: Case, *kinds: str) -> list[MemorySource]:
-    """Returns the unit's tensors of these kinds, or all."""
+    """Returns the unit's tensors of these kinds, or all of them if no kind is given."""
     sources = [MemorySource(case.output, "output", "the output", case.spec)]
     sources += [MemorySource(n, "input", _input(case, n), case.graph.spec(n)) for n in case.unit.inputs]
     for node, at, name in constants_of(case):
@@ -56,25 +56,27 @@ def _input(case: Case, name: str) -> str:
 def correct_value(case: Case, place: MemorySource) -> Array:
     """Returns the tensor's value without the fault."""
     if place.kind == "output":
-        return case.made
+        return case.healthy
     return case.inputs[place.name] if place.kind == "input" else case.graph.constants[place.name]
 
 
 def is_permutation(case: Case) -> bool:
-    """Returns whether the recorded elements are the computed ones in some order: a cheap check before many orders are
+    """Returns whether the recorded elements are the healthy ones in some order: a cheap check before many orders are
     tried."""
-    return case.once("only moved", lambda: bool((np.sort(bits(case.made)) == np.sort(bits(case.recorded))).all()))
+    return case.compute_once(
+        "only moved", lambda: bool((np.sort(element_bits(case.healthy)) == np.sort(element_bits(case.recorded))).all())
+    )
 
 
 def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
-    """Returns a function that computes the output with that tensor transformed; transform keeps shape and dtype."""
+    """Returns a function that computes the output with this tensor transformed. transform keeps shape and dtype."""
 
     if place.kind == "output":
-        return lambda case: np.ascontiguousarray(transform(case.made))
+        return lambda case: np.ascontiguousarray(transform(case.healthy))
 
-    def change(case: Case) -> Change:
+    def change(case: Case) -> UnitChange:
         changed = {place.name: np.ascontiguousarray(transform(correct_value(case, place)))}
-        return Change(inputs=changed) if place.kind == "input" else Change(constants=changed)
+        return UnitChange(inputs=changed) if place.kind == "input" else UnitChange(constants=changed)
 
     return Recomputed(change)
 
@@ -82,4 +84,16 @@ def output_from(place: MemorySource, transform: Callable[[Array], Array]) -> Cal
 def output_from_all(case: Case, transform: Callable[[Array], Array]) -> Callable[[Case], Array]:
     """Returns a function that computes the output with every input transformed."""
     names = case.unit.inputs
-    return Recomputed(lambda case: Change(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names}))
+    return Recomputed(
+        lambda case: UnitChange(inputs={n: np.ascontiguousarray(transform(case.inputs[n])) for n in names})
+    )
+
+
+def recorded_at(case: Case, free: Array) -> Array:
+    """Returns the healthy output with the recorded elements at the flat mask `free`."""
+    return np.where(free, case.recorded.reshape(-1), case.healthy.reshape(-1)).reshape(case.spec.shape)
+
+
+def reordered_runs(values: Array, order: Array) -> Array:
+    """Returns the values with each run of len(order) elements in this order."""
+    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

@@ -1,4 +1,5 @@
-"""Numbers in fewer bits: float16, bfloat16, so many significant bits, or a fixed point."""
+"""Functions that keep floats in fewer bits (float16, bfloat16, fewer significant bits, fixed point) and return them in
+their own dtype."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def bfloat16(values: Array) -> Array:
 
 
 def bfloat16_cut(values: Array) -> Array:
-    """Returns the values with the upper 16 bits of their float32 only, in their own dtype."""
+    """Returns the values with only the upper 16 bits of their float32, in their own dtype."""
     field = np.ascontiguousarray(values, np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
     return field.view(np.float32).astype(values.dtype)
 
@@ -36,13 +37,13 @@ def float32(values: Array) -> Array:
 
 
 def significant(values: Array, bits: int, rounded: Narrow = np.rint) -> Array:
-    """Returns the values with so many significant bits, the rest rounded by a rule, in their own dtype."""
+    """Returns the values rounded by a rule to so many significant bits, in their own dtype."""
     fraction, exponent = np.frexp(values.astype(np.float64))
     return np.ldexp(rounded(fraction * 2.0**bits), exponent - bits).astype(values.dtype)
 
 
 def fixed(values: Array, bits: int, rounded: Narrow = np.rint) -> Array:
-    """Returns the values as multiples of 2^-bits, the rest rounded by a rule, in their own dtype."""
+    """Returns the values rounded by a rule to multiples of 2^-bits, in their own dtype."""
     return (rounded(values.astype(np.float64) * 2.0**bits) * 2.0**-bits).astype(values.dtype)
 
 

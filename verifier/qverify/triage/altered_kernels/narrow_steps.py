@@ -1,4 +1,5 @@
-"""Intermediate results in fewer bits, and rules that make them whole: float32 for formats, float64 for counted bits."""
+"""Functions that keep intermediate results in fewer bits, and rules that round them to whole numbers. Results in a
+format are float32, those with a number of bits float64."""
 
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ def bfloat16(values: Array) -> Array:
 
 
 def bfloat16_cut(values: Array) -> Array:
-    """Returns values of float32 with their lower 16 bits cut off, as float32."""
+    """Returns float32 values with their lower 16 bits cut off."""
     return narrow_floats.bfloat16_cut(np.asarray(values, np.float32))
 
 
 def significant(values: Array, count: int, rounded: Narrow = np.rint) -> Array:
-    """Returns float64 values with `count` significant bits, of any exponent."""
+    """Returns values rounded to `count` significant bits, as float64."""
     return narrow_floats.significant(np.asarray(values, np.float64), count, rounded)
 
 
 def places(values: Array, count: int, rounded: Narrow = np.rint) -> Array:
-    """Returns float64 values that are multiples of 2^-count."""
+    """Returns values rounded to multiples of 2^-count, as float64."""
     return narrow_floats.fixed(np.asarray(values, np.float64), count, rounded)
 
 
@@ -46,7 +47,7 @@ def half_away(values: Array) -> Array:
 
 
 def add_half_cut(values: Array) -> Array:
-    """Returns values plus a half, cut toward zero: an integer too high below -0.5."""
+    """Returns values plus a half, truncated toward zero, which is one too high below -0.5."""
     return np.asarray(np.trunc(np.asarray(values) + 0.5))
 
 

@@ -1,4 +1,5 @@
-"""What kernels compute instead of a float function: another function, other constants, its parameters ignored."""
+"""Wrong functions that kernels compute instead of a float function: another function, other constants, or the same
+function without its parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import erf64, exp64, log64, sigmoid64, sin64, tanh64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 
 Array = npt.NDArray[Any]
 One = Callable[[Array, float, float], Array]
@@ -27,7 +28,7 @@ def _wrapped(x: Array, period: float, centre: bool = True) -> Array:
 
 
 def _taylor(x: Array, terms: int, first: int) -> Array:
-    """Returns the sine (first 1) or cosine (first 0) by its Taylor series."""
+    """Returns the sine (first = 1) or cosine (first = 0) by its Taylor series."""
     y = np.zeros_like(x)
     for k in range(terms):
         y = y + (-1.0) ** k * x ** (2 * k + first) / factorial(2 * k + first)
@@ -55,7 +56,7 @@ def _table(x: Array, entries: int, interpolated: bool, shift: float) -> Array:
 
 
 def _waves(first: int) -> dict[str, One]:
-    """Returns what kernels compute for the sine (first 1) or the cosine (first 0)."""
+    """Returns wrong functions for the sine (first = 1) or the cosine (first = 0), by text."""
     shift = 0.0 if first else np.pi / 2
     found: dict[str, One] = {
         "takes its argument in degrees": lambda x, p, q: sin64(x * np.pi / 180, 1 - first),
@@ -76,15 +77,15 @@ def _waves(first: int) -> dict[str, One]:
     }
     for terms in range(1, 9):
         text = f"takes {terms} term{'s' * (terms > 1)} of its Taylor series"
-        found[f"{text}, without reducing its argument"] = bound(lambda x, p, q, n: _taylor(x, n, first), terms)
-        reduced = bound(lambda x, p, q, n: _taylor(_wrapped(x, 2 * np.pi), n, first), terms)
+        found[f"{text}, without reducing its argument"] = bind_last(lambda x, p, q, n: _taylor(x, n, first), terms)
+        reduced = bind_last(lambda x, p, q, n: _taylor(_wrapped(x, 2 * np.pi), n, first), terms)
         found[f"{text}, its argument reduced to -pi..pi"] = reduced
-        folded = bound(lambda x, p, q, n: _folded(x + shift, n), terms)
+        folded = bind_last(lambda x, p, q, n: _folded(x + shift, n), terms)
         found[f"takes {terms} terms of the sine's Taylor series, its argument folded to -pi/2..pi/2"] = folded
     for entries in (16, 32, 64, 128, 256, 512, 1024):
         for interpolated in (False, True):
             text = f"is a table of {entries} entries a turn{', interpolated' * interpolated}"
-            found[text] = bound(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
+            found[text] = bind_last(lambda x, p, q, n, i: _table(x, n, i, shift), entries, interpolated)
     return found
 
 
@@ -173,11 +174,13 @@ MORE: dict[str, dict[str, One]] = {
         "is tanh(softplus(x))": lambda x, p, q: tanh64(np.logaddexp(0, x)),
         "is x tanh(relu(x))": lambda x, p, q: x * tanh64(np.maximum(x, 0)),
         **{
-            f"returns x above {n}": bound(lambda x, p, q, n: np.where(x > n, x, x * tanh64(np.logaddexp(0, x))), n)
+            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, x * tanh64(np.logaddexp(0, x))), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10)
         },
         **{
-            f"returns 0 below -{n}": bound(lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(np.logaddexp(0, x))), n)
+            f"returns 0 below -{n}": bind_last(
+                lambda x, p, q, n: np.where(x < -n, 0.0, x * tanh64(np.logaddexp(0, x))), n
+            )
             for n in (2, 3, 4, 5, 6, 8, 10, 20)
         },
     },

@@ -1,5 +1,5 @@
-"""The matrices whose product is an output: of convolutions, matrix products, means and sums of floats or of stored
-integers."""
+"""Matrices whose product is the output of a node: of convolutions, matrix products, means and sums of floats or of
+stored integers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,20 @@ Array = npt.NDArray[Any]
 FLOATS = ("conv_float", "conv_transpose_float", "matmul_float")
 INTEGERS = ("conv_integer", "matmul_integer", "matmul_integer_scaled")
 SUMS = ("average_pool_float", "reduce_float", "variadic_float")
-SUMMED = ("sum", "mean", "l1", "l2", "sum_square", "log_sum")  # functions of these that add
+SUMMED = ("sum", "mean", "l1", "l2", "sum_square", "log_sum")  # functions of reduce_float and variadic_float that add
 WINDOWED = ("conv_float", "conv_transpose_float", "conv_integer", "average_pool_float")
 TRANSPOSED = ("conv_transpose_float", "conv_transpose")
-QUANTIZED = ("conv", "conv_transpose", "matmul", "fully_connected")  # with an output of float32: the sum times a scale
+# Ops of quantized products; here with a float32 output, which is the integer sum times a scale.
+QUANTIZED = (
+    "conv",
+    "conv_transpose",
+    "matmul",
+    "fully_connected",
+)
 
 
 def function_of(case: Case) -> str:
-    """Returns what a reduce_float or variadic_float computes, or an empty string."""
+    """Returns the name of the function of a reduce_float or variadic_float, or "" for another op."""
     names = {"reduce_float": REDUCTIONS, "variadic_float": VARIADIC}.get(case.last.op)
     return "" if names is None else names[case.last.words[0]]
 
@@ -43,33 +49,54 @@ def _operand(case: Case, at: int) -> Array:
 
 
 def operand(case: Case, at: int) -> Array | None:
-    """Returns the elements of an input of the last node; None where it has none."""
+    """Returns the elements of an input of the last node, or None if it does not have this input."""
     return None if len(case.last.inputs) <= at or case.last.inputs[at] is None else _operand(case, at)
 
 
 @dataclass(slots=True)
 class Layout:
-    """left [B, Q, K] and right [B, P, K]: a product's matrices. c [B, Q, P] or None. inside: [P, K]."""
+    """The matrices of a product, for B batches (or groups of these), Q rows, P columns and K terms.
+
+    Attributes:
+        left: [B, Q, K].
+        right: [B, P, K].
+        c: the addend [B, Q, P], or None.
+        inside: False where a term is in the padding, [P, K], or None if there is no padding.
+        shape: shape of the K terms.
+        zero_left: zero points of left, [Q] or [1].
+        zero_right: zero points of right, [P] or [1].
+        alpha: factor of the sum.
+        weights_left: whether left contains the weights.
+        count: [P], the divisors of a mean.
+        finish: computes the output from the sum, if it is not the sum itself.
+        function: name of the function of a reduce_float or variadic_float.
+        scale: [B, Q, P], the factor of the sum of quantized operands for a float32 output.
+        whole: [B, Q, P], the integer bias.
+    """
 
     left: Array
     right: Array
     c: Array | None
     inside: Array | None
     shape: tuple[int, ...]
-    zero_left: Array  # [Q] or [1]
-    zero_right: Array  # [P] or [1]
+    zero_left: Array
+    zero_right: Array
     alpha: float = 1.0
     weights_left: bool = True
-    count: Array | None = None  # [P], by which a mean divides
+    count: Array | None = None
     finish: Callable[[Array], Array] | None = None
     function: str = ""
-    scale: Array | None = None  # [B, Q, P], of a float32 output of quantized operands
-    whole: Array | None = None  # [B, Q, P], the integer bias
+    scale: Array | None = None
+    whole: Array | None = None
 
 
 def layout(case: Case, reads: tuple[Array, Array] | None = None, channels: Array | None = None) -> Layout:
-    """Returns the product's matrices. reads: of a window, other elements than it reads, as `window_reads`. channels: the
-    input channel of each group's ones, [group, I]."""
+    """Returns the matrices of the node's product.
+
+    Args:
+        reads: which elements a window reads, as returned by window_reads, if they are not its own.
+        channels: which input channels each group reads, [group, I], if they are not its own.
+    """
     if case.last.op in ("reduce_float", "variadic_float"):
         return _rows(case)
     if case.last.op == "average_pool_float":
@@ -80,21 +107,21 @@ def layout(case: Case, reads: tuple[Array, Array] | None = None, channels: Array
 
 
 def window_reads(case: Case, **changed: int) -> tuple[Array, Array]:
-    """Returns for rows and columns which element each output's taps read, [out, kernel]; outside of the axis where the
-    padding is."""
+    """Returns the rows and the columns that the taps of each output read, [out, kernel] each; in the padding they lie
+    outside of the axis. changed: other words of the node."""
     words = ops.words(case.last) | changed
     size = plane_shape(case.graph.spec(case.last.inputs[0] or "").shape)
     out = plane_shape(case.spec.shape)
-    made = []
+    reads = []
     for axis, (side, before) in enumerate((("h", "pad_top"), ("w", "pad_left"))):
         taps = np.arange(words[f"kernel_{side}"]) * words[f"dilation_{side}"]
         step, place = words[f"stride_{side}"], np.arange(out[axis])[:, None]
         if case.last.op not in TRANSPOSED:
-            made.append(place * step + taps - words[before])
+            reads.append(place * step + taps - words[before])
             continue
         far = place + words[before] - taps
-        made.append(np.where(far % step == 0, far // step, -size[axis] - out[axis] - 1))
-    return made[0], made[1]
+        reads.append(np.where(far % step == 0, far // step, -size[axis] - out[axis] - 1))
+    return reads[0], reads[1]
 
 
 def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | None) -> Layout:
@@ -107,8 +134,8 @@ def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | No
     near = np.where(inside.transpose(0, 2, 1, 3), near, 0)  # [N, C, oh, kh, ow, kw]
     near = near.transpose(0, 2, 4, 1, 3, 5)  # [N, oh, ow, C, kh, kw]
     each = x.shape[1] // group
-    of = np.arange(x.shape[1]).reshape(group, each) if channels is None else channels
-    near = near[:, :, :, of].transpose(0, 3, 1, 2, 4, 5, 6)  # [N, group, oh, ow, I, kh, kw]
+    members = np.arange(x.shape[1]).reshape(group, each) if channels is None else channels
+    near = near[:, :, :, members].transpose(0, 3, 1, 2, 4, 5, 6)  # [N, group, oh, ow, I, kh, kw]
     kernel = w.shape[2:]
     if case.last.op in TRANSPOSED:
         weights = w.reshape(group, each, -1, *kernel).swapaxes(1, 2)
@@ -124,17 +151,17 @@ def _windows(case: Case, reads: tuple[Array, Array] | None, channels: Array | No
         else np.broadcast_to(bias.astype(np.float64).reshape(1, group, per_out, 1), (len(x), group, per_out, area))
     )
     zero_x, zero_w = (operand(case, 2), operand(case, 3)) if case.last.op in INTEGERS else (None, None)
-    of_weights: Array = np.zeros(1) if zero_w is None else zero_w.reshape(-1)
-    if len(of_weights) > 1:
-        of_weights = np.tile(of_weights.reshape(1, group, per_out), (len(x), 1, 1)).reshape(-1, per_out)
-    there = _flat_inside(inside, each)
+    weight_zeros: Array = np.zeros(1) if zero_w is None else zero_w.reshape(-1)
+    if len(weight_zeros) > 1:
+        weight_zeros = np.tile(weight_zeros.reshape(1, group, per_out), (len(x), 1, 1)).reshape(-1, per_out)
+    flat_inside = _flat_inside(inside, each)
     return Layout(
         left.reshape(-1, per_out, k),
         near.reshape(-1, area, k),
         None if c is None else c.reshape(-1, per_out, area),
-        there,
+        flat_inside,
         (each, *kernel),
-        of_weights.astype(np.int64),
+        weight_zeros.astype(np.int64),
         (np.zeros(1) if zero_x is None else zero_x.reshape(-1)).astype(np.int64),
     )
 
@@ -176,12 +203,12 @@ def _quantized(case: Case, reads: tuple[Array, Array] | None, channels: Array | 
 
 
 def is_wide_product(case: Case) -> bool:
-    """Returns whether the sums of a quantized product are of 64 bits."""
+    """Returns whether the sums of a quantized product have 64 bits."""
     return is_wide(*(case.graph.spec(n or "").dtype for n in case.last.inputs[:2]))
 
 
 def _along_channels(values: Array, shape: tuple[int, ...], group: int) -> Array:
-    """Returns [C] or [1] as [batch * group, C / group, P]."""
+    """Returns values [C] or [1] in the shape [batch * group, C / group, P]."""
     values = np.broadcast_to(values.reshape(-1), (shape[1] * group,)).reshape(group, -1, 1)
     return np.broadcast_to(np.tile(values, (shape[0] // group, 1, 1)), shape)
 
@@ -191,7 +218,7 @@ AFTER: dict[str, Callable[[Array], Array]] = {"l2": np.sqrt, "log_sum": log64}
 
 
 def _rows(case: Case) -> Layout:
-    """Returns the rows of a reduction, or each place's elements of several tensors, as products by 1."""
+    """Returns the rows of a reduction, or the elements of several tensors at each place, as products by 1."""
     function, shape = function_of(case), case.spec.shape
     if case.last.op == "reduce_float":
         rows = reduced_rows(_operand(case, 0).astype(np.float64), case.last.words[1])
@@ -200,7 +227,7 @@ def _rows(case: Case) -> Layout:
         inputs = [_operand(case, i) for i in range(len(case.last.inputs))]
         rows = np.stack([np.broadcast_to(x, shape).astype(np.float64).reshape(-1) for x in inputs], 1)
     depth = rows.shape[1]
-    finish = AFTER.get(function, _same) if function != "mean" else partial(_divided, count=depth)
+    finish = AFTER.get(function, _same) if function != "mean" else partial(divide_sum, count=depth)
     right = BEFORE.get(function, _same)(rows)[None]
     none = np.zeros(1, np.int64)
     return Layout(np.ones((1, 1, depth)), right, None, None, (depth,), none, none, finish=finish, function=function)
@@ -210,7 +237,7 @@ def _same(values: Array) -> Array:
     return values
 
 
-def _divided(total: Array, count: Array | int) -> Array:
+def divide_sum(total: Array, count: Array | int) -> Array:
     return total / count
 
 
@@ -230,7 +257,7 @@ def _pool(case: Case, reads: tuple[Array, Array] | None) -> Layout:
 
 
 def _flat_inside(inside: Array, channels: int) -> Array:
-    """Returns [oh * ow, I * kh * kw] of [oh, ow, kh, kw]."""
+    """Returns the mask [oh, ow, kh, kw] in the shape [oh * ow, I * kh * kw]."""
     oh, ow, kh, kw = inside.shape
     return np.repeat(inside.reshape(oh * ow, 1, kh * kw), channels, 1).reshape(oh * ow, -1)
 

@@ -1,4 +1,4 @@
-"""Nodes that compute exp, log, erf, a root or a quotient, with other functions for these."""
+"""Nodes that compute exp, log, erf, a root or a quotient, with these functions replaced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Function = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What a kernel computes with, on float64 values. sigmoid, tanh: None where they are computed with exp and divide."""
+    """The functions of float64 values that a kernel uses. sigmoid and tanh are None if they are computed with exp and
+    divide."""
 
     exp: Function = exp64
     log: Function = log64
@@ -119,7 +120,7 @@ def _asin(x: Array, f: Functions) -> Array:
 
 
 def _erf(x: Array, f: Functions) -> Array:
-    """Returns f.erf; where only exp is another, that in the tail of the error function."""
+    """Returns erf(x). If exp is replaced and erf is not, the tail of the error function is computed with that exp."""
     if f.erf is not erf64 or f.exp is exp64:
         return f.erf(x)
     far = np.clip(np.abs(x), 2.5, 6.0)
@@ -132,12 +133,13 @@ def _erf(x: Array, f: Functions) -> Array:
 
 
 def function_of(node: Node) -> str:
-    """Returns the name of the function of a node of elementwise_float."""
+    """Returns the name of the function that an elementwise_float node computes."""
     return NAMES.get(node.words[0], "")
 
 
 def elementwise_kernel(node: Node, inputs: list[Array], graph: Graph, functions: Functions) -> Array:
-    """Computes a node of elementwise_float with these functions; one that uses none of them as the simulator does."""
+    """Computes an elementwise_float node with these functions; a node that uses none of them is computed by the
+    simulator."""
     name, (p, q) = function_of(node), (float(float_word(w)) for w in node.words[1:])
     x = inputs[0].astype(np.float64)
     if name == "div":
@@ -149,7 +151,7 @@ def elementwise_kernel(node: Node, inputs: list[Array], graph: Graph, functions:
 
 
 def lrn_kernel(node: Node, inputs: list[Array], graph: Graph, functions: Functions) -> Array:
-    """Computes a node of lrn with these functions."""
+    """Computes an lrn node with these functions."""
     total = squares_of_neighbours(inputs[0].astype(np.float64), node.words[0])
     alpha, beta, bias = (float(float_word(w)) for w in node.words[1:])
     base = bias + (alpha / node.words[0]) * total
@@ -158,7 +160,7 @@ def lrn_kernel(node: Node, inputs: list[Array], graph: Graph, functions: Functio
 
 
 def squares_of_neighbours(real: Array, size: int) -> Array:
-    """Returns for each element of [N, C, ...] the sum of the squares in the window of channels around it."""
+    """Returns for each element of [N, C, ...] the sum of squares in the window of channels around it."""
     total, channels = np.empty_like(real), real.shape[1]
     for c in range(channels):
         row = np.zeros_like(real[:, 0])
@@ -169,7 +171,7 @@ def squares_of_neighbours(real: Array, size: int) -> Array:
 
 
 def kernels_with(functions: Functions) -> dict[str, Kernel]:
-    """Returns the kernels of all ops that compute with such functions."""
+    """Returns kernels with these functions for all ops that use such functions, by op."""
     return {
         "elementwise_float": partial(elementwise_kernel, functions=functions),
         "softmax_float": FloatSoftmax(exponential=functions.exp, divide=functions.divide),
@@ -179,7 +181,7 @@ def kernels_with(functions: Functions) -> dict[str, Kernel]:
 
 
 def uses(case: Case, function: str) -> bool:
-    """Returns whether a node of the unit computes with the function: exp, log, erf, sqrt or divide."""
+    """Returns whether a node of the unit uses the function (a key of USES)."""
     if function in ("exp", "divide") and nodes_of(case, "softmax_float", "lrn"):
         return True
     if function in ("exp", "log") and nodes_of(case, "log_softmax"):

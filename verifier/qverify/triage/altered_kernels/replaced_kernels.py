@@ -1,4 +1,4 @@
-"""A unit computed with other kernels for the nodes of one op, the rest of the unit as the simulator computes it."""
+"""Computes a unit with other kernels for the nodes of some ops; all other nodes are computed by the simulator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
-LIKELY, UNLIKELY = 5.0, 16.0  # bits: of plain mistakes, and of formats and approximations of which there are hundreds
+LIKELY, UNLIKELY = 5.0, 16.0  # bits of a plain mistake, and of one of hundreds of formats and approximations
 Kernel = Callable[[Node, list[Array], Graph], Array | tuple[Array, ...]]
 
 
@@ -26,33 +26,33 @@ def nodes_of(case: Case, *stems: str) -> list[Node]:
 
 def operands(case: Case, node: Node) -> list[Array]:
     """Returns the values and constants that a node of the unit reads; absent inputs are empty."""
-    values = _values(case)
+    values = _healthy_values(case)
     constants = case.graph.constants
     return [np.zeros(0) if n is None else constants[n] if n in constants else values[n] for n in node.inputs]
 
 
-def _values(case: Case) -> dict[str, Array]:
-    return dict(case.once("unit values", lambda: _computed(case, {})))
+def _healthy_values(case: Case) -> dict[str, Array]:
+    return dict(case.compute_once("unit values", lambda: _compute_values(case, {})))
 
 
 def with_kernels(case: Case, kernels: Mapping[str, Kernel]) -> Array:
-    """Returns the output with these kernels, by op. A kernel returns its output, of any shape and of exact values; one of
-    several outputs all of them."""
-    return _computed(case, kernels)[case.output]
+    """Returns the output computed with these kernels by op. A kernel returns its output (or a tuple of all its outputs)
+    as exact values in any shape."""
+    return _compute_values(case, kernels)[case.output]
 
 
-def _computed(case: Case, kernels: Mapping[str, Kernel]) -> dict[str, Array]:
+def _compute_values(case: Case, kernels: Mapping[str, Kernel]) -> dict[str, Array]:
     graph, values = case.graph, dict(case.inputs)
-    before = _values(case) if kernels else {}
+    before = _healthy_values(case) if kernels else {}
     changed = set[str]()
     for node in case.unit.nodes:
         if node.op in kernels:
-            read = [
+            operand_values = [
                 np.zeros(0) if n is None else graph.constants[n] if n in graph.constants else values[n]
                 for n in node.inputs
             ]
-            made = kernels[node.op](node, read, graph)
-            for name, value in zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+            result = kernels[node.op](node, operand_values, graph)
+            for name, value in zip(node.outputs, result if isinstance(result, tuple) else (result,), strict=True):
                 spec = graph.spec(name)
                 values[name] = value.astype(spec.dtype).reshape(spec.shape)
             changed |= set(node.outputs)
@@ -71,5 +71,5 @@ def _state(case: Case, node: Node) -> Any:
 
 
 def kernel_variant(said: str, kernels: Mapping[str, Kernel], bits: float = 0.0) -> FaultVariant:
-    """Returns the fault that these kernels compute."""
+    """Returns the fault of a runtime with these kernels."""
     return FaultVariant(said, partial(with_kernels, kernels=kernels), bits)

@@ -1,4 +1,4 @@
-"""Rules that make a real number whole, by the words that name them."""
+"""Rules that round real numbers to whole ones, by the words that describe them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ Rule = Callable[[Array], Array]
 
 
 def half_away(values: Array) -> Array:
+    """Returns the values rounded to the nearest whole number, ties away from zero."""
     return np.copysign(np.floor(np.abs(values) + 0.5), values)
 
 
 def half_up(values: Array) -> Array:
+    """Returns the values rounded to the nearest whole number, ties up."""
     return np.floor(values + 0.5)
 
 
@@ -39,5 +41,5 @@ EVEN = "to nearest (ties to even)"
 
 
 def finally_rounded(rule: str) -> str:
-    """Returns the end of a sentence for a result that this rule rounds."""
+    """Returns the end of a sentence on a result that is rounded by this rule; "" for the usual rule."""
     return "" if rule == EVEN else f", the result rounded {rule}"

@@ -1,4 +1,4 @@
-"""Which row's statistics a kernel uses for a row, where it does not use the row's own."""
+"""Wrong rows whose statistics a kernel may use for a row instead of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ Array = npt.NDArray[Any]
 
 
 def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
-    """Returns, by name, the row [rows] whose statistics are used. inner: rows that lie interleaved in one block."""
+    """Returns, by text, the index of the row whose statistics are used for each row. inner: number of rows that are
+    interleaved in one block."""
     at = np.arange(rows)
-    found = {
+    choices = {
         "the row before": np.maximum(at - 1, 0),
         "the row after": np.minimum(at + 1, rows - 1),
         "the row before, the first taking the last's": (at - 1) % rows,
@@ -23,8 +24,8 @@ def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
     }
     for n in (2, 4, 8, 16, 32):
         if rows > n:
-            found[f"the first of its {n} rows"] = at // n * n
-            found[f"the last of its {n} rows"] = np.minimum(at // n * n + n - 1, rows - 1)
+            choices[f"the first of its {n} rows"] = at // n * n
+            choices[f"the last of its {n} rows"] = np.minimum(at // n * n + n - 1, rows - 1)
         rest = rows % n
         if rest and rows > n:
             for said, row in {
@@ -34,22 +35,22 @@ def row_choices(rows: int, inner: int = 1) -> dict[str, Array]:
                 f"the row {n} before": at - n,
                 f"the row with its place in the first {n}": at % n,
             }.items():
-                found[f"{said}, in the last {rest} rows only (rows mod {n})"] = np.where(at >= rows - rest, row, at)
+                choices[f"{said}, in the last {rest} rows only (rows mod {n})"] = np.where(at >= rows - rest, row, at)
     distinct = dict[bytes, tuple[str, Array]]()
-    for said, row in {**_inner(rows, inner), **found}.items():
+    for said, row in {**_inner(rows, inner), **choices}.items():
         if (row != at).any():
             distinct.setdefault(np.asarray(row).tobytes(), (said, row))
     return dict(distinct.values())
 
 
 def _inner(rows: int, inner: int) -> dict[str, Array]:
-    at, found = np.arange(rows), dict[str, Array]()
+    at, choices = np.arange(rows), dict[str, Array]()
     if inner > 1:
-        found["the first inner position"] = at // inner * inner
-        found["the inner position before"] = np.where(at % inner, at - 1, at)
-        found["the last inner position"] = at // inner * inner + inner - 1
-        found["the first block at the same inner position"] = at % inner
+        choices["the first inner position"] = at // inner * inner
+        choices["the inner position before"] = np.where(at % inner, at - 1, at)
+        choices["the last inner position"] = at // inner * inner + inner - 1
+        choices["the first block at the same inner position"] = at % inner
         for n in (2, 4, 8, 16):
             if inner > n:
-                found[f"the first of its {n} inner positions"] = at // inner * inner + at % inner // n * n
-    return found
+                choices[f"the first of its {n} inner positions"] = at // inner * inner + at % inner // n * n
+    return choices

@@ -1,4 +1,4 @@
-"""A few rows of a unit that works row by row or element by element: a cheap look at a fault before all rows are
+"""A few rows of a unit that works row by row or element by element, for a cheap check of a fault before all rows are
 computed."""
 
 from __future__ import annotations
@@ -11,38 +11,41 @@ import numpy as np
 
 from qverify.model_bin.graph import Node
 from qverify.tensors.spec import TensorSpec
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 
 BORDERS = ("quantize", "dequantize")
 ROWS = ("softmax", "softmax_float", "log_softmax", "layer_norm", "rms_norm", "group_norm", "lp_norm")
 ELEMENTS = ("elementwise_float", "lookup")
-COUNTED = ("softmax", "softmax_float", "log_softmax", "lp_norm", "group_norm")  # their first word counts rows
-MOST_ROWS, MOST_ELEMENTS = 3, 96
+COUNTED = ("softmax", "softmax_float", "log_softmax", "lp_norm", "group_norm")  # their first word is the number of rows
+MAX_ROWS, MAX_ELEMENTS = 3, 96
 
 
 def row_sample(case: Case) -> Case | None:
-    """Returns the case of a few rows that differ, or None where the unit does not work by rows of its last axis, or not
-    by elements, or has few. The rows are tensors [rows, depth]; recorded are the board's."""
-    found: Case | None = case.once("row sample", lambda: _sample(case))
-    return found
+    """Returns the case of a few rows that differ, whose tensors have the shape [rows, depth]. None if the unit works
+    neither by rows of its last axis nor by elements, or has only a few rows."""
+    sample: Case | None = case.compute_once("row sample", lambda: _sample(case))
+    return sample
 
 
 def fitting_rows(case: Case, variants: Iterable[FaultVariant]) -> Iterator[FaultVariant]:
-    """Yields those of the variants that give the recorded bytes of a few rows where they differ. variants: each must
+    """Yields the variants that give the recorded bytes of the differing elements in a few rows. Each variant must
     compute a row from this row alone."""
-    of = row_sample(case)
+    sample = row_sample(case)
     for variant in variants:
-        if of is None:
+        if sample is None:
             yield variant
             continue
         case.count_tried()
         try:
-            made = variant.make(of)
+            output = variant.make(sample)
         except DOES_NOT_FIT:
             continue
-        if made.shape == of.recorded.shape and (bits(made) == bits(of.recorded))[of.differing].all():
+        if (
+            output.shape == sample.recorded.shape
+            and (element_bits(output) == element_bits(sample.recorded))[sample.differing].all()
+        ):
             yield variant
 
 
@@ -56,14 +59,14 @@ def _sample(case: Case) -> Case | None:
     total = case.spec.elements
     if any(s.elements != total or len(s.scale) > 1 for s in specs.values()) or case.output not in specs:
         return None
-    rows = _chosen(case, depth)
+    rows = _choose_rows(case, depth)
     if 2 * len(rows) * depth > total:
         return None
     return _cut(case, specs, rows, depth)
 
 
 def _depth(case: Case) -> int | None:
-    """Returns the length of a row; 1 where every element stands by itself; None where neither is so."""
+    """Returns the length of a row, 1 if each output element depends on one input element, or None otherwise."""
     work = [n for n in case.unit.nodes if n.op not in BORDERS]
     rowwise = [n for n in work if n.op in ROWS]
     if any(n.op not in (*ROWS, *ELEMENTS) for n in work) or len(rowwise) > 1 or _reads_parts(case):
@@ -79,19 +82,19 @@ def _depth(case: Case) -> int | None:
 
 
 def _reads_parts(case: Case) -> bool:
-    """Returns whether a node of elements reads a constant that is not its table, an operand that is repeated."""
+    """Returns whether an elementwise node reads a constant, which is an operand that may be repeated."""
     return any(
         n in case.graph.constants for node in case.unit.nodes if node.op == "elementwise_float" for n in node.inputs
     )
 
 
-def _chosen(case: Case, depth: int) -> Array:
+def _choose_rows(case: Case, depth: int) -> Array:
     if depth == 1:
-        step = max(1, len(case.differing) // MOST_ELEMENTS)
+        step = max(1, len(case.differing) // MAX_ELEMENTS)
         return case.differing[::step]
     counts = np.bincount(case.differing // depth, minlength=case.spec.elements // depth)
     wrong = np.flatnonzero(counts)
-    return np.unique([wrong[0], wrong[-1], counts.argmax()])[:MOST_ROWS]
+    return np.unique([wrong[0], wrong[-1], counts.argmax()])[:MAX_ROWS]
 
 
 def _cut(case: Case, specs: dict[str, TensorSpec], rows: Array, depth: int) -> Case:
@@ -116,10 +119,10 @@ def _cut(case: Case, specs: dict[str, TensorSpec], rows: Array, depth: int) -> C
 
 
 def _channels(rows: Array, groups: int, channels: int) -> Array:
-    """Returns the channels of these groups, which are numbered over the batch."""
+    """Returns the channels of these groups, which are numbered over all batch items."""
     size = channels // groups
-    found: Array = ((rows % groups * size)[:, None] + np.arange(size)).reshape(-1)
-    return found
+    members: Array = ((rows % groups * size)[:, None] + np.arange(size)).reshape(-1)
+    return members
 
 
 def _rows(values: Array, rows: Array, depth: int, shape: tuple[int, ...]) -> Array:
@@ -127,5 +130,5 @@ def _rows(values: Array, rows: Array, depth: int, shape: tuple[int, ...]) -> Arr
 
 
 def _shortened(node: Node, count: int) -> Node:
-    """Returns the node for so many rows."""
+    """Returns the node with its words changed for so many rows."""
     return replace(node, words=(count, *node.words[1:])) if node.op in COUNTED else node

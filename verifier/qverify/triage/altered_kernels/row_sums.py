@@ -1,4 +1,5 @@
-"""Sums of rows as faulty kernels form them: parts left out or counted twice, in narrow accumulators, in other orders."""
+"""Sums of rows as faulty kernels compute them: with parts left out or counted twice, in narrow accumulators, or in
+other orders."""
 
 from __future__ import annotations
 
@@ -12,19 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import NARROW, Format, exactly, float32
 
 Array = npt.NDArray[Any]
 WIDTHS = (2, 4, 8, 16, 32, 64, 128, 256)
 TAIL = re.compile(r"the last [0-9]+ elements \(depth mod .*\) left out|the (last|first) 1 element left out|in float32")
-MOST_STEPS = 4096  # elements of a row that are summed one by one in a format that numpy lacks
+MAX_STEPS = 4096  # elements of a row; longer rows are not summed one by one in a format that numpy lacks
 
 
 @dataclass(frozen=True, slots=True)
 class RowSum:
-    """said: how the sum is formed. total: sums the last axis of float64 values. size: number of elements that a row of
-    this length adds. bits: the fewer the likelier."""
+    """A way to compute the sum of a row.
+
+    Attributes:
+        said: the way in words.
+        total: sums the last axis of float64 values.
+        size: returns the number of elements that are added in a row of this length.
+        bits: bits of choice; fewer for a more likely way.
+    """
 
     said: str
     total: Callable[[Array], Array]
@@ -33,15 +40,15 @@ class RowSum:
 
 
 def whole(values: Array) -> Array:
-    """Returns the sum of the last axis, added left to right in its own dtype."""
+    """Returns the sum over the last axis, added from left to right in the dtype of the values."""
     if values.shape[-1] * 16 > values.size:
         return np.add.accumulate(values, -1, dtype=values.dtype)[..., -1]
     return sequential_sum(values, -1)[..., 0]
 
 
 def partial_sums(depth: int) -> list[RowSum]:
-    """Returns the sums of a part of rows of this depth, each of its own; the likely ones first. Left out where the part
-    is empty or whole."""
+    """Returns the different sums of only a part of a row of this length, the likely ones first. Parts that are empty or
+    the whole row are left out."""
     masks = dict[bytes, tuple[Array, list[str]]]()
     for said, mask in _masks(depth):
         if mask.any() and not (mask == 1).all():
@@ -50,7 +57,7 @@ def partial_sums(depth: int) -> list[RowSum]:
         RowSum(
             " or, which is the same here, ".join(said[: 1 if TAIL.fullmatch(said[0]) else 2]),
             partial(_weighted, weights=mask),
-            bound(lambda _, mask: float(mask.sum()), mask),
+            bind_last(lambda _, mask: float(mask.sum()), mask),
             5.0 if TAIL.fullmatch(said[0]) else 9.0,
         )
         for mask, said in masks.values()
@@ -58,7 +65,7 @@ def partial_sums(depth: int) -> list[RowSum]:
 
 
 def _weighted(values: Array, weights: Array) -> Array:
-    """Returns the sum of each element as often as its weight says."""
+    """Returns the sum in which each element counts as often as its weight (0, 1 or 2)."""
     if (weights <= 1).all():
         return whole(values[..., weights == 1])
     return whole(values) + whole(values[..., weights == 2])
@@ -104,8 +111,8 @@ def _masks(depth: int) -> Iterator[tuple[str, Array]]:
 
 
 def narrow_sums(depth: int, wider: bool = True) -> Iterator[RowSum]:
-    """Yields sums of all elements in narrower accumulators and in other orders. wider: the exact sum is of float64, so
-    that one in float32 is a fault, too."""
+    """Yields sums of all elements in narrower accumulators and in other orders. wider: whether the healthy sum is
+    computed in float64, so that a sum in float32 is a fault, too."""
     size = float
     if wider:
         yield RowSum("in float32", lambda v: whole(v.astype(np.float32)).astype(np.float64), size, 5.0)
@@ -124,7 +131,7 @@ def narrow_sums(depth: int, wider: bool = True) -> Iterator[RowSum]:
     yield RowSum(
         "in float16, the elements rounded before", lambda v: whole(v.astype(np.float16)).astype(np.float64), size
     )
-    if depth > MOST_STEPS:
+    if depth > MAX_STEPS:
         return
     for said, narrow in NARROW.items():
         yield RowSum(f"in {said}, every partial sum rounded", partial(_stepwise, narrow=narrow), size)
@@ -173,7 +180,7 @@ def _lanes(values: Array, lanes: int, tree: bool) -> Array:
 
 
 def _tree(values: Array) -> Array:
-    """Returns the sum in float32, halves added to one another."""
+    """Returns the sum in float32, computed by adding the second half of the values to the first until one is left."""
     values = values.astype(np.float32)
     while values.shape[-1] > 1:
         half = -(-values.shape[-1] // 2)
@@ -184,7 +191,7 @@ def _tree(values: Array) -> Array:
 
 
 def divisors(depth: int) -> dict[str, float]:
-    """Returns other numbers by which a mean of so many elements may be divided."""
+    """Returns wrong divisors for a mean of so many elements, by text."""
     others = {
         "depth - 1": depth - 1,
         "the power of two below (a shift by the depth's highest bit)": 2 ** int(np.log2(depth)),
@@ -203,21 +210,21 @@ def divisors(depth: int) -> dict[str, float]:
 
 
 def reciprocal_divisors(depth: int) -> dict[str, float]:
-    """Returns by what a mean of so many elements is divided where it is multiplied by a rounded 1/depth; each number
-    once, the likely first."""
-    found = dict[float, str]()
+    """Returns the divisors that are equivalent to a multiplication by a rounded 1/depth, by text; each number once, the
+    likely ones first."""
+    texts = dict[float, str]()
     for bits in (12, 16, 8, 15, 10, 14, 24, 20, 11, 13, 18, 23, 30, 31, 9, 7, 6):
         for said, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
             part = float(rule(2.0**bits / depth)) / 2.0**bits
-            found.setdefault(part, f"1/depth as a multiple of 2^-{bits} = 1/{2**bits}, {said}")
+            texts.setdefault(part, f"1/depth as a multiple of 2^-{bits} = 1/{2**bits}, {said}")
     for said, narrow in {"float32": float32, **NARROW}.items():
-        found.setdefault(float(narrow(np.array(1.0 / depth))), f"1/depth rounded to {said}")
+        texts.setdefault(float(narrow(np.array(1.0 / depth))), f"1/depth rounded to {said}")
     for count in range(2, 13):
-        found.setdefault(round(1.0 / depth, count), f"1/depth as a decimal of {count} places")
-    return {said: 1.0 / part for part, said in found.items() if part and part != 1.0 / depth}
+        texts.setdefault(round(1.0 / depth, count), f"1/depth as a decimal of {count} places")
+    return {said: 1.0 / part for part, said in texts.items() if part and part != 1.0 / depth}
 
 
 def sums_on(values: Array) -> Array:
-    """Returns the sums of rows, [rows, 1], each begun with that of the row before."""
+    """Returns the sums of rows, [rows, 1], each of which starts from the sum of the row before."""
     depth = values.shape[1]
     return np.add.accumulate(values.reshape(-1))[depth - 1 :: depth][:, None]

@@ -1,4 +1,5 @@
-"""SeparableCopy: an op that only moves elements, as one table of places and one stride for each axis of its output."""
+"""SeparableCopy: an op that only moves elements, described by a table of places and a stride for each axis of its
+output."""
 
 from __future__ import annotations
 
@@ -13,19 +14,26 @@ import numpy.typing as npt
 
 from qverify import ops
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
 MOVED_OPS = ("transpose", "slice", "split", "pad", "gather", "depth_to_space", "resize_nearest", "reshape")
 SAMPLES = 64
-OUTSIDE = -(2**40)  # a place that reads the fill value, whatever the other axes say
+OUTSIDE = -(2**40)  # a place that reads the fill value, whatever the places on the other axes are
 
 
 @dataclass(frozen=True, slots=True)
 class SeparableCopy:
-    """Element (i0, i1, ...) of the output is element stride0*places0[i0] + stride1*places1[i1] + ... of the input.
-    shape: of the output, its axes perhaps split. sizes: of the input's dim behind each axis. source: the input."""
+    """A copy: element (i0, i1, ...) of the output is element stride0*places0[i0] + stride1*places1[i1] + ... of the
+    input.
+
+    Attributes:
+        names: names of the axes in texts.
+        shape: shape of the output, in which an axis may be split in two.
+        sizes: size of the input's dim to which each axis belongs.
+        source: name of the input.
+    """
 
     names: tuple[str, ...]
     shape: tuple[int, ...]
@@ -35,7 +43,7 @@ class SeparableCopy:
     source: str
 
     def addresses(self) -> Array:
-        """Returns the flat index each element of the output reads; a negative one is outside of the tensor."""
+        """Returns the flat index that each element of the output reads; a negative one is outside of the tensor."""
         each = [
             _offsets(places, stride).reshape([-1 if a == k else 1 for a in range(len(self.shape))])
             for k, (places, stride) in enumerate(zip(self.places, self.strides, strict=True))
@@ -43,7 +51,7 @@ class SeparableCopy:
         return np.broadcast_to(reduce(np.add, each, np.zeros((), np.int64)), self.shape).reshape(-1)
 
     def at(self, elements: Array) -> Array:
-        """Returns the addresses of these flat elements of the output."""
+        """Returns the flat indices that these elements of the output read."""
         where = np.unravel_index(elements, self.shape)
         each = (_offsets(p[w], s) for p, s, w in zip(self.places, self.strides, where, strict=True))
         return reduce(np.add, each, np.zeros(len(elements), np.int64))
@@ -57,7 +65,7 @@ class SeparableCopy:
         return replace(self, strides=tuple(changed.get(k, s) for k, s in enumerate(self.strides)))
 
 
-Change = Callable[[SeparableCopy, Case], SeparableCopy]
+CopyChange = Callable[[SeparableCopy, Case], SeparableCopy]
 
 
 def _offsets(places: Array, stride: int) -> Array:
@@ -70,49 +78,49 @@ def dense_strides(shape: Sequence[int]) -> list[int]:
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """Returns what the axes of a tensor are called."""
-    known = {4: ("batch", "channel", "row", "column"), 3: ("plane", "row", "column"), 2: ("row", "column")}
-    return known.get(rank) or tuple(f"dimension {k}" for k in range(rank))
+    """Returns the names of a tensor's axes in texts."""
+    names = {4: ("batch", "channel", "row", "column"), 3: ("plane", "row", "column"), 2: ("row", "column")}
+    return names.get(rank) or tuple(f"dimension {k}" for k in range(rank))
 
 
 def copy_of(case: Case) -> SeparableCopy | None:
-    """Returns the copy that the unit's only node makes, or None where it does more than move elements."""
-    of = inner_case(case)
-    if of is None or of.last.op not in MOVED_OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
+    """Returns the copy that the unit's inner node makes, or None if it does more than move elements."""
+    inner = inner_case(case)
+    if inner is None or inner.last.op not in MOVED_OPS or not case.recorded.size or inner.spec.shape != case.spec.shape:
         return None
-    found: SeparableCopy | None = case.once("separable copy", lambda: _MAKERS[of.last.op](of))
-    return found
+    copy: SeparableCopy | None = case.compute_once("separable copy", lambda: _MAKERS[inner.last.op](inner))
+    return copy
 
 
 def mover(case: Case, op: str = "") -> Case | None:
-    """Returns the case of the node that moves elements, within its dequantize and quantize nodes; None where there is
-    none, or one of another op."""
-    of = inner_case(case)
-    return of if copy_of(case) is not None and of is not None and op in ("", of.last.op) else None
+    """Returns the case of the node that moves elements, without the dequantize and quantize nodes around it, or None if
+    there is none or it has another op than this one ("" for any)."""
+    inner = inner_case(case)
+    return inner if copy_of(case) is not None and inner is not None and op in ("", inner.last.op) else None
 
 
 def needed_copy(case: Case) -> SeparableCopy:
-    """Returns the copy of a unit that has one."""
+    """Returns the copy of a unit that is known to have one."""
     copy = copy_of(case)
     assert copy is not None
     return copy
 
 
-def _needed(case: Case) -> Case:
-    of = inner_case(case)
-    assert of is not None
-    return of
+def _needed_inner_case(case: Case) -> Case:
+    inner = inner_case(case)
+    assert inner is not None
+    return inner
 
 
 def source_of(case: Case, copy: SeparableCopy) -> Array:
-    """Returns the elements it reads, flat."""
-    name, case = copy.source, _needed(case)
+    """Returns the elements of the copy's input, flat."""
+    name, case = copy.source, _needed_inner_case(case)
     return (case.inputs[name] if name in case.inputs else case.graph.constants[name]).reshape(-1)
 
 
 def fill_of(case: Case) -> Any:
-    """Returns what a constant pad writes; 0 for other ops."""
-    case = _needed(case)
+    """Returns the value that a constant pad writes; 0 for other ops."""
+    case = _needed_inner_case(case)
     if case.last.op != "pad":
         return 0
     word = case.last.words[1]
@@ -120,11 +128,18 @@ def fill_of(case: Case) -> Any:
 
 
 def copy_variant(
-    case: Case, said: str, change: Change, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
+    case: Case, said: str, change: CopyChange, bits_: float = 0.0, check: bool = True, beyond: str = "unknown"
 ) -> list[FaultVariant]:
-    """Returns the fault of a changed copy, nothing where it does not give the recorded bytes of elements that differ.
-    beyond: what is read outside of the tensor, "unknown" or "clamped"; with "nothing" the fault is not one that does."""
-    changed = change(needed_copy(case), _needed(case))
+    """Returns the fault of a changed copy as a list of one, or [] if it does not give the recorded bytes of elements
+    that differ.
+
+    Args:
+        change: returns the changed copy.
+        check: whether the fault is compared with a sample of these elements first.
+        beyond: what is read outside of the tensor: "unknown" contents or "clamped"; with "nothing", a copy that reads
+            there is not a fault.
+    """
+    changed = change(needed_copy(case), _needed_inner_case(case))
     if check and not fits(case, changed, beyond):
         return []
     where = changed.addresses()
@@ -132,7 +147,7 @@ def copy_variant(
     if beyond == "nothing" and outside.any():
         return []
     if beyond == "unknown" and outside.any():
-        differs = bits(case.recorded) != bits(case.made)
+        differs = element_bits(case.recorded) != element_bits(case.healthy)
         if not differs[~outside].any() or 2 * differs[outside].sum() < outside.sum():
             return []
         text = f"{said}; {np.count_nonzero(outside)} elements are read from beyond the tensor"
@@ -146,12 +161,12 @@ def _outside(where: Array, size: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    change: Change
+    change: CopyChange
     beyond: str
     free: Array | None = None
 
     def __call__(self, case: Case) -> Array:
-        changed = self.change(needed_copy(case), _needed(case))
+        changed = self.change(needed_copy(case), _needed_inner_case(case))
         values = _read(case, changed, changed.addresses(), self.beyond)
         if self.free is not None:
             values = np.where(self.free, case.recorded.reshape(-1), values)
@@ -167,11 +182,11 @@ def _read(case: Case, copy: SeparableCopy, where: Array, beyond: str) -> Array:
 
 
 def fits(case: Case, copy: SeparableCopy, beyond: str) -> bool:
-    """Returns whether the copy gives the recorded bytes at a sample of the elements that differ."""
+    """Returns whether the copy gives the recorded bytes of a sample of the elements that differ."""
     differing = case.differing
     chosen = differing[np.linspace(0, len(differing) - 1, min(SAMPLES, len(differing))).astype(np.int64)]
     where = copy.at(chosen)
-    same = bits(_read(case, copy, where, beyond)) == bits(case.recorded)[chosen]
+    same = element_bits(_read(case, copy, where, beyond)) == element_bits(case.recorded)[chosen]
     if beyond == "unknown":
         same |= _outside(where, source_of(case, copy).size)
     return bool(same.all())
@@ -206,7 +221,7 @@ def _slice(case: Case) -> SeparableCopy:
 
 
 def split_start(case: Case) -> int:
-    """Returns where on its axis a split's output begins."""
+    """Returns the place on the split axis at which the output begins."""
     axis, at = case.last.words[0], list(case.last.outputs).index(case.output)
     return sum(case.graph.spec(n).shape[axis] for n in case.last.outputs[:at])
 
@@ -229,8 +244,8 @@ def _pad(case: Case) -> SeparableCopy:
 
 
 def border(places: Array, size: int, mode: str) -> Array:
-    """Returns the places on an axis of `size` that padding in this mode reads for places before 0 and after the
-    end. mode: one name, or one for each end ("edge, constant")."""
+    """Returns the places that are read on an axis of `size`, where places before 0 and after the end are replaced as by
+    padding in this mode. mode: one name, or one for each end ("edge, constant")."""
     last, inside = size - 1, (places >= 0) & (places < size)
     if ", " in mode:
         before, after = (border(places, size, half) for half in mode.split(", "))
@@ -279,7 +294,7 @@ def _depth_to_space(case: Case) -> SeparableCopy:
 
 
 def tables_of(case: Case) -> list[Array]:
-    """Returns a resize_nearest's source index of every place, axis by axis."""
+    """Returns the source index of every place of a resize_nearest, for each axis."""
     index = case.graph.constants[case.last.inputs[1] or ""].astype(np.int64)
     return np.split(index, np.cumsum(case.spec.shape)[:-1])
 

@@ -1,4 +1,4 @@
-"""Softmax of 8 bits and of float32 whose parts can be exchanged one by one: maximum, exponential, sum, quotient."""
+"""Softmax of 8 bits and of float32, of which a fault can replace each part: maximum, exponential, sum, quotient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 from qverify.arithmetic.float32 import exp64, log64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.replaced_kernels import kernel_variant
 from qverify.triage.altered_kernels.row_sums import whole
+from qverify.triage.hypotheses import FaultVariant
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +25,7 @@ def largest(rows: Array) -> Array:
 
 
 def sum_of(e: Array) -> Array:
-    """Returns the sum of each row, [rows, 1], added left to right in its own dtype."""
+    """Returns the sum of each row, [rows, 1], added from left to right in the dtype of the values."""
     return whole(e)[:, None]
 
 
@@ -33,13 +35,13 @@ def as_they_are(largest: Array, total: Array) -> tuple[Array, Array]:
 
 
 def rows_of(values: Array, node: Node) -> Array:
-    """Returns [outer * inner, depth] of values in the shape of the node's words."""
+    """Returns the tensor's values as rows, [outer * inner, depth], by the node's words."""
     outer, depth, inner = node.words[:3]
     return np.moveaxis(values.reshape(outer, depth, inner), 1, 2).reshape(-1, depth)
 
 
 def from_rows(rows: Array, node: Node) -> Array:
-    """Returns rows in the order of the tensor."""
+    """Returns the values of rows in the order of the tensor."""
     outer, depth, inner = node.words[:3]
     return np.moveaxis(rows.reshape(outer, inner, depth), 2, 1)
 
@@ -51,8 +53,8 @@ def quotient(e: Array, total: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class FloatSoftmax:
-    """A kernel for nodes of softmax_float. statistics: takes the maximum and then the sum of each row and returns those
-    used (the sum is formed with the maximum used)."""
+    """A kernel for softmax_float nodes. largest_at and total_at are the rows whose maximum and sum are used for each
+    row; None for the row itself."""
 
     largest: Callable[[Array], Array] = largest
     exponential: Callable[[Array], Array] = exp64
@@ -76,8 +78,14 @@ def less_logarithm(below: Array, total: Array, log: Callable[[Array], Array]) ->
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmax:
-    """A kernel for nodes of log_softmax. statistics as those of FloatSoftmax. below: changes elements less maximum. finish:
-    takes these, the sums and the logarithm."""
+    """A kernel for log_softmax nodes.
+
+    Attributes:
+        largest_at, total_at: as in FloatSoftmax.
+        below: changes the differences to the maximum.
+        finish: computes the output from these differences, the sums and the logarithm.
+        dtype: dtype of all arithmetic.
+    """
 
     largest: Callable[[Array], Array] = largest
     exponential: Callable[[Array], Array] = exp64
@@ -94,14 +102,14 @@ class LogSoftmax:
         most = self.largest(rows)
         below = self.below(rows - (most if self.largest_at is None else most[self.largest_at]))
         total = self.total(self.exponential(below))
-        made = self.finish(below, total if self.total_at is None else total[self.total_at], self.log)
-        return from_rows(made, node)
+        output = self.finish(below, total if self.total_at is None else total[self.total_at], self.log)
+        return from_rows(output, node)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What an 8-bit softmax knows of its output. size: steps of a one, float32. low, high: of the dtype less zero
-    point."""
+    """The output format of an 8-bit softmax. size: output steps of the value 1, float32. low, high: limits of the dtype
+    without the zero point."""
 
     size: np.float32
     zero_point: int
@@ -115,20 +123,26 @@ def scaled_quotient(e: Array, total: Array, steps: Steps) -> Array:
 
 
 def rounded(value: Array, rows: Array, steps: Steps) -> Array:
-    """Returns the nearest whole numbers within the limits."""
+    """Returns the values rounded to whole steps within the limits."""
     return np.clip(np.rint(value), steps.low, steps.high)
 
 
 def by_index(difference: Array, table: Array) -> Array:
-    """Returns the table's exponentials; differences beyond it take its ends."""
+    """Returns the exponentials of the differences from the table; differences beyond it get those of its ends."""
     return table[np.clip(difference + 255, 0, 255)]
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerSoftmax:
-    """A kernel for nodes of softmax. table: changes the table of exponentials (float32 [256], the largest last; takes the
-    input's scale, too). exponential: takes integer differences to the maximum and the table. finish: takes the quotients
-    in output steps and the rows, returns whole steps without zero point."""
+    """A kernel for softmax nodes.
+
+    Attributes:
+        table: changes the table of exponentials (float32 [256], the largest last), given it and the input's scale.
+        exponential: computes exponentials from integer differences to the maximum and the table.
+        largest_at, total_at: as in FloatSoftmax.
+        divide: computes quotients in output steps.
+        finish: computes whole steps without the zero point from the quotients and the rows.
+    """
 
     table: Callable[[Array, float], Array] | None = None
     largest: Callable[[Array], Array] = largest
@@ -154,7 +168,12 @@ class IntegerSoftmax:
         return from_rows(self.finish(value, rows, steps) + zero, node)
 
 
+def softmax_variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
+    """Returns the fault of an 8-bit softmax with other parts."""
+    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
+
+
 def input_scale(node: Node, graph: Graph) -> float:
-    """Returns the real value of one step of the node's input; 1 where it is not quantized."""
+    """Returns the real value of one step of the node's input; 1 if it is not quantized."""
     scale = graph.spec(node.inputs[0] or "").scale
     return float(scale[0]) if scale else 1.0

@@ -1,4 +1,4 @@
-"""Finds from the recorded elements how many times too often a known step was added to the accumulator."""
+"""Finds from the recorded elements how many times a known step was added to the accumulator by mistake."""
 
 from __future__ import annotations
 
@@ -13,73 +13,77 @@ from qverify.triage.case import Case
 from qverify.triage.linear_sums import Linear
 
 Array = npt.NDArray[Any]
-FEW, MANY = 16, 512  # elements checked for every candidate, and for the candidates that remain
-MOST_FOUND = 4
-TAPPED = 48
+FEW, MANY = 16, 512  # elements that are compared for every candidate, and for those that remain
+MAX_RESULTS = 4
+SAMPLE_SIZE = 48  # differing elements of a channel, and others
 
 
-def multiples(case: Case, of: Linear, step: Array, candidates: Array) -> list[int]:
-    """Returns the candidates k for which acc + k * step gives the recorded elements, judged by some hundreds of these;
-    at most four. step: of acc's shape."""
-    places = _telling(case, of, step)
+def find_multiples(case: Case, sums: Linear, step: Array, candidates: Array) -> list[int]:
+    """Returns at most four of the candidates k for which acc + k * step gives the recorded elements, as far as a sample
+    of them shows. step: in the shape of acc."""
+    places = _usable_elements(case, sums, step)
     if not places.size:
         return []
     for count in (FEW, MANY):
         chosen = places[:: max(1, len(places) // count)]
-        candidates = candidates[_explain(case, of, step, candidates, chosen)]
-    return [int(k) for k in candidates[:MOST_FOUND]]
+        candidates = candidates[_gives_recorded(case, sums, step, candidates, chosen)]
+    return [int(k) for k in candidates[:MAX_RESULTS]]
 
 
-def _telling(case: Case, of: Linear, step: Array) -> Array:
-    """Returns the differing elements that are not saturated, or the saturated ones where all are."""
+def _usable_elements(case: Case, sums: Linear, step: Array) -> Array:
+    """Returns the differing elements that the step changes and that are not saturated; if there are none, the saturated
+    ones."""
     flat, recorded = case.differing, case.recorded.reshape(-1)
     moved = flat[step.reshape(-1)[flat] != 0]
-    inside = moved[(recorded[moved] > of.low) & (recorded[moved] < of.high)]
+    inside = moved[(recorded[moved] > sums.low) & (recorded[moved] < sums.high)]
     return inside if inside.size else moved
 
 
-def _explain(case: Case, of: Linear, step: Array, candidates: Array, places: Array) -> Array:
-    at = at_elements(of, places)
+def _gives_recorded(case: Case, sums: Linear, step: Array, candidates: Array, places: Array) -> Array:
+    at = at_elements(sums, places)
     acc = at.acc + candidates[:, None] * step.reshape(-1)[places]
     output = replace(at, axis=1).output(acc)
     return np.asarray((output == case.recorded.reshape(-1)[places]).all(1))
 
 
-def at_elements(of: Linear, places: Array) -> Linear:
-    """Returns some elements of an accumulator as a row, each with its own channel's parameters, but for
-    `real`. places: flat indices."""
-    channel = np.unravel_index(places, of.acc.shape)[of.axis]
-    rq = of.rq if of.rq.shape[-1] == 1 else of.rq[..., channel]
-    return replace(of, acc=of.acc.reshape(-1)[places], rq=rq, axis=0)
+def at_elements(sums: Linear, places: Array) -> Linear:
+    """Returns the accumulator's elements at these flat indices as a row, each with the parameters of its channel,
+    except for `real`."""
+    channel = np.unravel_index(places, sums.acc.shape)[sums.axis]
+    rq = sums.rq if sums.rq.shape[-1] == 1 else sums.rq[..., channel]
+    return replace(sums, acc=sums.acc.reshape(-1)[places], rq=rq, axis=0)
 
 
-def flipped_weights(case: Case, of: Linear, channel: int) -> list[tuple[int, int]]:
-    """Returns (flat index in the constant, bit) of the weights of one output channel for which inverting that bit gives
-    the channel's recorded elements, judged by some of these; at most four."""
+def find_flipped_weights(case: Case, sums: Linear, channel: int) -> list[tuple[int, int]]:
+    """Returns (flat index in the constant, bit) of at most four weights of one output channel in which an inverted bit
+    gives the channel's recorded elements, as far as a sample of them shows."""
     name = case.last.inputs[1] or ""
     w = case.graph.constants[name]
     if w.itemsize != 1:
         return []
     taps = _taps(case, w, channel)
-    places = _of_channel(case, channel)
+    places = _sample_of_channel(case, channel)
     row = w[channel].reshape(-1)
     by = np.stack([(row.view(np.uint8) ^ (1 << b)).view(w.dtype).astype(np.int64) - row for b in range(8)], 1)
     steps = (by[:, :, None] * taps[:, None, :]).reshape(-1, taps.shape[1])
-    at = at_elements(of, places)
+    at = at_elements(sums, places)
     output = replace(at, axis=1).output(at.acc + steps)
     matches = np.flatnonzero((output == case.recorded.reshape(-1)[places]).all(1))
-    return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MOST_FOUND]]
+    return [(channel * row.size + int(i) // 8, int(i) % 8) for i in matches[:MAX_RESULTS]]
 
 
-def _of_channel(case: Case, channel: int) -> Array:
-    """Returns flat indices of some of the channel's elements, the differing ones among them."""
-    every = np.arange(case.recorded.size).reshape(case.recorded.shape)[:, channel].reshape(-1)
-    return np.unique(np.concatenate([case.differing[:TAPPED], every[:: max(1, len(every) // TAPPED)]]))
+def _sample_of_channel(case: Case, channel: int) -> Array:
+    """Returns flat indices of some of the channel's elements, among them some that differ."""
+    all_places = np.arange(case.recorded.size).reshape(case.recorded.shape)[:, channel].reshape(-1)
+    return np.unique(
+        np.concatenate([case.differing[:SAMPLE_SIZE], all_places[:: max(1, len(all_places) // SAMPLE_SIZE)]])
+    )
 
 
 def _taps(case: Case, w: Array, channel: int) -> Array:
-    """Returns [K, elements of _of_channel]: what every weight of the channel is multiplied with."""
-    places = _of_channel(case, channel)
+    """Returns the input elements by which each weight of the channel is multiplied: [K, elements of
+    _sample_of_channel]."""
+    places = _sample_of_channel(case, channel)
     where = np.unravel_index(places, case.recorded.shape)
     node, k = case.last, int(np.prod(w.shape[1:]))
     spec = case.graph.spec(node.inputs[0] or "")

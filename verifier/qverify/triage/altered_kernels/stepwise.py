@@ -1,4 +1,4 @@
-"""A sum of products with an operation applied after every step, in the orders in which a kernel may add them."""
+"""Sums of products in which an operation is applied after every step, in the orders in which a kernel may add."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.triage.case import Case, Change
+from qverify.triage.case import Case, UnitChange
 from qverify.triage.linear_sums import WIDE_LIMITS
 
 Array = npt.NDArray[Any]
-MOST_STEPS = 400_000_000  # multiply-accumulates; more take too long in numpy
+MAX_STEPS = 400_000_000  # multiply-accumulates; more take too long in numpy
 ORDERS = ("channels outermost", "channels innermost")
 
 
@@ -23,7 +23,7 @@ def steps(case: Case) -> int:
 
 
 def largest_sum(case: Case) -> int:
-    """Returns an upper bound of every partial sum of products, in any order."""
+    """Returns an upper bound of the absolute partial sums of products, in any order."""
     name = case.last.inputs[0] or ""
     x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0]
     weights = np.abs(_centred(case)).sum(1)
@@ -31,14 +31,15 @@ def largest_sum(case: Case) -> int:
 
 
 def largest_product(case: Case, zero: int) -> int:
-    """Returns an upper bound of every product when this zero point is still part of the input."""
+    """Returns an upper bound of the absolute products if this zero point is not subtracted from the input."""
     name = case.last.inputs[0] or ""
     x = case.inputs[name].astype(np.int64) - case.graph.spec(name).zero_point[0] + zero
     return int(np.abs(_centred(case)).max(initial=0) * np.abs(x).max(initial=0))
 
 
 def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Array) -> Array:
-    """Returns int64 accumulators, summed from start with `after` applied after every product. order: one of ORDERS."""
+    """Returns int64 accumulators: the sum begins with `start`, and `after` is applied after every product. order: one
+    of ORDERS."""
     acc = start.astype(np.int32)
     shape = _weights(case).shape
     along = [1, shape[0], *[1] * (acc.ndim - 2)]
@@ -49,8 +50,9 @@ def stepwise(case: Case, order: str, after: Callable[[Array], Array], start: Arr
 
 
 def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: Array, zero: int) -> Array:
-    """Returns int64 accumulators, summed from start with `together` applied to every sum of two neighbouring products.
-    zero: is part of the input when it is multiplied, and is subtracted at the end."""
+    """Returns int64 accumulators: the sum begins with `start`, and `together` is applied to the sum of every two
+    neighbouring products. zero: zero point that is part of the multiplied input and is corrected outside of the
+    pairs."""
     acc, shape = start.astype(np.int64), _weights(case).shape
     along, pending = [1, shape[0], *[1] * (acc.ndim - 2)], None
     for taps, weight in _taps(case, order):
@@ -64,7 +66,7 @@ def pairwise(case: Case, order: str, together: Callable[[Array], Array], start: 
 
 
 def in_order(case: Case, order: str, summands: Array) -> Array:
-    """Returns [elements, summands] in this order, of [elements, channels, kernel rows, kernel columns]."""
+    """Returns summands [elements, channels, kernel rows, kernel columns] as [elements, summands] in this order."""
     inner = order == "channels innermost" and _weights(case).ndim == 4
     moved = np.moveaxis(summands, 1, -1) if inner else summands
     return moved.reshape(len(summands), -1)
@@ -82,7 +84,8 @@ def _centred(case: Case) -> Array:
 
 
 def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
-    """Yields for every step what the outputs' tap reads, minus the zero point, and every output's weight."""
+    """Yields for every step the input elements that the tap reads, without the zero point, and the weight of each
+    output channel."""
     w, flat = _weights(case), _centred(case)
     places = np.arange(flat.shape[1]).reshape(w.shape[1:])
     if order == "channels innermost" and w.ndim == 4:
@@ -92,19 +95,19 @@ def _taps(case: Case, order: str) -> Iterator[tuple[Array, Array]]:
 
 
 def _tap(case: Case, k: int, w: Array) -> Array:
-    """Returns the node's output with weight 1 at this tap alone: one output channel per group, repeated for the group's
-    others."""
+    """Returns the input elements that a tap reads: the node's output with weight 1 at this tap and 0 elsewhere,
+    computed for one output channel of each group and repeated for the others."""
     node, groups = case.last, case.last.words[10] if case.last.op == "conv" else 1
-    one = np.zeros((groups, *w.shape[1:]), np.int8)
-    one.reshape(groups, -1)[:, k] = 1
+    one_tap = np.zeros((groups, *w.shape[1:]), np.int8)
+    one_tap.reshape(groups, -1)[:, k] = 1
     name, y = node.inputs[1] or "", case.spec
     shape = (y.shape[0], groups, *y.shape[2:])
-    change = Change(
-        constants={name: one, node.inputs[-1] or "": np.array([[1], [0]], np.int32)},
+    change = UnitChange(
+        constants={name: one_tap, node.inputs[-1] or "": np.array([[1], [0]], np.int32)},
         specs={
             name: replace(
                 case.graph.spec(name),
-                shape=one.shape,
+                shape=one_tap.shape,
                 aligned_shape=(),
                 zero_point=(0,),
                 dtype="int8",
@@ -118,4 +121,4 @@ def _tap(case: Case, k: int, w: Array) -> Array:
         },
         rounding="pow2-floor",
     )
-    return case.again(change).repeat(len(w) // groups, 1)
+    return case.recompute(change).repeat(len(w) // groups, 1)

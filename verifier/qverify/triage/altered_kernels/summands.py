@@ -1,4 +1,5 @@
-"""What some output elements of a linear op are summed from: every input element read, and the weight it is multiplied by."""
+"""The summands of some output elements of a linear op: every input element that is read, and the weight by which it is
+multiplied."""
 
 from __future__ import annotations
 
@@ -17,11 +18,17 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Summands:
-    """The summands of S output elements, each array broadcastable to [S, channels, kernel rows, kernel columns]. x: the
-    stored integers, the zero point where nothing is read. w: the stored weights; 1 in a mean. zero_x, zero_w: zero
-    points. read: whether an element of the tensor is read there. plane: index of the input plane, over batch and
-    channels. row, column: of the element read, also outside of the plane. stuffed: between the elements of a stretched
-    input (conv_transpose)."""
+    """The summands of S output elements. Each array broadcasts to [S, channels, kernel rows, kernel columns].
+
+    Attributes:
+        x: the stored integers of the input, or the zero point where no element is read.
+        w: the stored weights; 1 in a mean.
+        zero_x, zero_w: zero points.
+        read: whether an element of the tensor is read there, rather than padding or a gap.
+        plane: index of the input plane, over batch and channels.
+        row, column: place that is read, which may lie outside of the plane.
+        stuffed: whether the place is a gap between the elements of a stretched input (conv_transpose).
+    """
 
     x: Array
     w: Array
@@ -35,38 +42,38 @@ class Summands:
 
     @property
     def centred_x(self) -> Array:
-        """x less its zero point."""
+        """x without its zero point."""
         return self.x - self.zero_x
 
     @property
     def centred_w(self) -> Array:
-        """w less its zero points."""
+        """w without its zero points."""
         return self.w - self.zero_w
 
     @property
     def products(self) -> Array:
-        """Every product, the padding's 0."""
+        """All products; those of padding are 0."""
         return self.centred_x * self.centred_w
 
 
 def summands(case: Case, places: Array) -> Summands | None:
-    """Returns the summands of the output elements at these flat indices; None for an op that sums nothing."""
+    """Returns the summands of the output elements at these flat indices, or None for an op without a sum."""
     make = _OPS.get(case.last.op)
     return None if make is None else make(case, places)
 
 
 def depth(case: Case) -> int:
-    """Returns the number of summands of an output element; 0 for an op that sums nothing."""
+    """Returns the number of summands of an output element; 0 for an op without a sum."""
     node = case.last
     if node.op not in _OPS:
         return 0
-    one = summands(case, np.zeros(1, np.int64))
-    return 0 if one is None else int(np.prod(np.broadcast_shapes(one.x.shape, one.w.shape)))
+    first = summands(case, np.zeros(1, np.int64))
+    return 0 if first is None else int(np.prod(np.broadcast_shapes(first.x.shape, first.w.shape)))
 
 
 def reads_padding(case: Case) -> Array:
-    """Returns flat for every element of the output whether one of its summands is padding or a gap: bool."""
-    return case.once("reads padding", lambda: _reads_padding(case))
+    """Returns a flat mask of the output elements that have padding or a gap among their summands."""
+    return case.compute_once("reads padding", lambda: _reads_padding(case))
 
 
 def _reads_padding(case: Case) -> Array:
@@ -79,7 +86,7 @@ def _reads_padding(case: Case) -> Array:
 
 
 def _value(case: Case, at: int) -> tuple[Array, Any]:
-    """Returns an operand in its own type, and its spec: a few elements become int64 faster than all."""
+    """Returns an operand in its own dtype, and its spec. Callers convert to int64 only the elements that they need."""
     name = case.last.inputs[at] or ""
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
     return value, case.graph.spec(name)
@@ -88,17 +95,17 @@ def _value(case: Case, at: int) -> tuple[Array, Any]:
 def _dense(
     x: Array, w: Array, zero_x: int, zero_w: Array, plane: Array | None = None, column: Array | None = None
 ) -> Summands:
-    """Returns summands without padding. x, w: of rank 4."""
-    nothing = np.zeros((1, 1, 1, 1), np.int64)
+    """Returns summands without padding, from x and w of rank 4."""
+    zeros = np.zeros((1, 1, 1, 1), np.int64)
     return Summands(
         x.astype(np.int64),
         w.astype(np.int64),
         zero_x,
         zero_w,
         np.ones((1, 1, 1, 1), bool),
-        nothing if plane is None else plane,
-        nothing,
-        nothing if column is None else column,
+        zeros if plane is None else plane,
+        zeros,
+        zeros if column is None else column,
         np.zeros((1, 1, 1, 1), bool),
     )
 
@@ -108,14 +115,15 @@ def _along(zero: tuple[int, ...], channel: Array) -> Array:
 
 
 def _where(case: Case, places: Array) -> tuple[Array, Array, Array, Array]:
-    """Returns batch, channel, row and column of every place in an output of rank 3 or 4."""
+    """Returns batch, channel, row and column of each place in an output of rank 3 or 4."""
     at = np.unravel_index(places, case.spec.shape)
     row = at[2] if len(at) == 4 else np.zeros_like(at[0])
     return at[0], at[1], row, at[-1]
 
 
 def _windows(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array | None]:
-    """Returns the input rows [S, kh] and columns [S, kw] that the windows of output rows i and columns j read."""
+    """Returns the input rows [S, kh] and columns [S, kw] that the windows of output rows i and columns j read, and None
+    because there are no gaps."""
     words = ops.words(case.last)
     kernel = [(words[f"kernel_{s}"], words[f"stride_{s}"], words.get(f"dilation_{s}", 1)) for s in "hw"]
     rows = i[:, None] * kernel[0][1] - words["pad_top"] + np.arange(kernel[0][0]) * kernel[0][2]
@@ -124,21 +132,21 @@ def _windows(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array | None
 
 
 def _is_read(shape: tuple[int, ...], rows: Array, columns: Array, on_grid: Array | None) -> Array:
-    """Returns which of these places of a plane are elements of the tensor: bool [S, 1, kh, kw]."""
+    """Returns which of these places are elements of the tensor: bool [S, 1, kh, kw]."""
     height, width = shape[2] if len(shape) == 4 else 1, shape[-1]
     inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((columns >= 0) & (columns < width))[:, None, None, :]
     return np.asarray(inside if on_grid is None else inside & on_grid)
 
 
 def _windowed(case: Case, places: Array) -> Summands:
-    """The summands of conv and average_pool."""
+    """Returns the summands of a conv or average_pool."""
     (x, spec), words, (batch, channel, i, j) = _value(case, 0), ops.words(case.last), _where(case, places)
     rows, columns, _ = _windows(case, i, j)
     if case.last.op == "conv":
-        w, of_w = _value(case, 1)
+        w, w_spec = _value(case, 1)
         per_in = w.shape[1]
         first = channel // (case.spec.shape[1] // words["group"]) * per_in
-        weights, zero_w = w[channel].astype(np.int64), _along(of_w.zero_point, channel)
+        weights, zero_w = w[channel].astype(np.int64), _along(w_spec.zero_point, channel)
     else:
         per_in, first = 1, channel
         weights, zero_w = np.ones((1, 1, 1, 1), np.int64), np.zeros((1, 1, 1, 1), np.int64)
@@ -158,7 +166,8 @@ def _gathered(
     on_grid: Array | None = None,
     stuffed: Array | None = None,
 ) -> Summands:
-    """plane: [S, I]; rows: [S, kh]; columns: [S, kw]; on_grid, stuffed: [S, 1, kh, kw]."""
+    """Returns summands read from these places: plane [S, I], rows [S, kh], columns [S, kw]; on_grid and stuffed are
+    [S, 1, kh, kw]."""
     height, width = x.shape[2] if x.ndim == 4 else 1, x.shape[-1]
     read = _is_read(x.shape, rows, columns, on_grid)
     at = (plane[:, :, None, None] * height + np.clip(rows, 0, height - 1)[:, None, :, None]) * width
@@ -179,7 +188,7 @@ def _gathered(
 
 def _stretched(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
     """Returns the rows [S, kh] and columns [S, kw] of the stretched input that output rows i and columns j read, and
-    which of them are no gap: bool [S, 1, kh, kw]."""
+    the mask [S, 1, kh, kw] of those that are not gaps."""
     words, shape = ops.words(case.last), case.graph.spec(case.last.inputs[1] or "").shape
     rows = i[:, None] + words["pad_top"] - np.arange(shape[2]) * words["dilation_h"]
     columns = j[:, None] + words["pad_left"] - np.arange(shape[3]) * words["dilation_w"]
@@ -188,14 +197,14 @@ def _stretched(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
 
 
 def _on_input(case: Case, i: Array, j: Array) -> tuple[Array, Array, Array]:
-    """Returns _stretched with the rows and columns of the input itself."""
+    """Returns the same as _stretched with rows and columns of the input itself."""
     words, (rows, columns, on_grid) = ops.words(case.last), _stretched(case, i, j)
     return rows // words["stride_h"], columns // words["stride_w"], on_grid
 
 
 def _transposed(case: Case, places: Array) -> Summands:
-    """The summands of conv_transpose: what an ordinary convolution reads of the stretched input."""
-    (x, spec), (w, of_w) = _value(case, 0), _value(case, 1)
+    """Returns the summands of a conv_transpose: those of an ordinary convolution of the stretched input."""
+    (x, spec), (w, w_spec) = _value(case, 0), _value(case, 1)
     words, (batch, channel, i, j) = ops.words(case.last), _where(case, places)
     per_out, per_in = w.shape[1], x.shape[1] // words["group"]
     first = channel // per_out * per_in
@@ -210,7 +219,7 @@ def _transposed(case: Case, places: Array) -> Summands:
         x,
         spec.zero_point[0],
         weights,
-        _along(of_w.zero_point, channel % per_out),
+        _along(w_spec.zero_point, channel % per_out),
         batch[:, None] * x.shape[1] + members,
         rows // sh,
         columns // sw,
@@ -220,41 +229,42 @@ def _transposed(case: Case, places: Array) -> Summands:
 
 
 def _fully_connected(case: Case, places: Array) -> Summands:
-    (x, spec), (w, of_w) = _value(case, 0), _value(case, 1)
+    (x, spec), (w, w_spec) = _value(case, 0), _value(case, 1)
     row, output = np.unravel_index(places, case.spec.shape)
     return _dense(
-        x[row][:, :, None, None], w[output][:, :, None, None], spec.zero_point[0], _along(of_w.zero_point, output)
+        x[row][:, :, None, None], w[output][:, :, None, None], spec.zero_point[0], _along(w_spec.zero_point, output)
     )
 
 
 def operand_batches(case: Case) -> tuple[Array, Array]:
-    """Returns for every matrix of a matmul's output which matrix of each operand it multiplies."""
+    """Returns, for both operands of a matmul, the index of the matrix that each matrix of the output multiplies."""
     shape = np.broadcast_shapes(*(case.graph.spec(n or "").shape[:-2] for n in case.last.inputs[:2]))
-    found = []
+    indices = []
     for name in case.last.inputs[:2]:
-        own = case.graph.spec(name or "").shape[:-2]
-        found.append(np.broadcast_to(np.arange(int(np.prod(own))).reshape(own), shape).reshape(-1))
-    return found[0], found[1]
+        lead = case.graph.spec(name or "").shape[:-2]
+        indices.append(np.broadcast_to(np.arange(int(np.prod(lead))).reshape(lead), shape).reshape(-1))
+    return indices[0], indices[1]
 
 
 def _matmul(case: Case, places: Array) -> Summands:
-    (a, of_a), (b, of_b) = _value(case, 0), _value(case, 1)
+    (a, a_spec), (b, b_spec) = _value(case, 0), _value(case, 1)
     rows, columns = a.shape[-2], b.shape[-1]
     batch, i, j = np.unravel_index(places, (case.recorded.size // (rows * columns), rows, columns))
-    of_first, of_second = operand_batches(case)
-    x = a.reshape(-1, *a.shape[-2:])[of_first[batch], i]
-    w = b.reshape(-1, *b.shape[-2:])[of_second[batch], :, j]
+    first_matrix, second_matrix = operand_batches(case)
+    x = a.reshape(-1, *a.shape[-2:])[first_matrix[batch], i]
+    w = b.reshape(-1, *b.shape[-2:])[second_matrix[batch], :, j]
     return _dense(
         x[:, :, None, None],
         w[:, :, None, None],
-        of_a.zero_point[0],
-        _along(of_b.zero_point, j),
-        of_first[batch][:, None, None, None],
+        a_spec.zero_point[0],
+        _along(b_spec.zero_point, j),
+        first_matrix[batch][:, None, None, None],
     )
 
 
 def _mean(case: Case, places: Array) -> Summands:
-    """The summands of global_average_pool and reduce_mean: the last axis of the mean along the kernel's columns."""
+    """Returns the summands of a global_average_pool or reduce_mean, whose last reduced axis runs along the kernel's
+    columns."""
     x, spec = _value(case, 0)
     mask = ops.words(case.last).get("axes_mask")
     axes = list(range(2, x.ndim)) if mask is None else [i for i in range(x.ndim) if mask >> i & 1]
@@ -266,9 +276,9 @@ def _mean(case: Case, places: Array) -> Summands:
 
 
 def _mul(case: Case, places: Array) -> Summands:
-    (a, of_a), (b, of_b) = _value(case, 0), _value(case, 1)
+    (a, a_spec), (b, b_spec) = _value(case, 0), _value(case, 1)
     both = [np.broadcast_to(v, case.spec.shape).reshape(-1)[places].reshape(-1, 1, 1, 1) for v in (a, b)]
-    return _dense(both[0], both[1], of_a.zero_point[0], np.array(of_b.zero_point[:1]).reshape(1, 1, 1, 1))
+    return _dense(both[0], both[1], a_spec.zero_point[0], np.array(b_spec.zero_point[:1]).reshape(1, 1, 1, 1))
 
 
 _COORDINATES: dict[str, Callable[[Case, Array, Array], tuple[Array, Array, Array | None]]] = {

@@ -1,4 +1,4 @@
-"""A cheap look before a fault is yielded: whether it gives the recorded bytes of every element that differs."""
+"""Checks before a fault is yielded whether it gives the recorded bytes of every element that differs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Case, Change, bits
+from qverify.triage.case import Case, UnitChange, element_bits
 from qverify.triage.fault import DOES_NOT_FIT
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import is_contradicted
@@ -17,28 +17,28 @@ from qverify.triage.one_row import is_contradicted
 Array = npt.NDArray[Any]
 
 
-def where_it_differs(
+def check_where_it_differs(
     case: Case, said: str, make: Callable[[Case], Array], cost: float = 0.0, copied: bool = False
 ) -> list[FaultVariant]:
-    """Returns the fault as a list of one, or nothing where it fails on an element that differs, or cannot be."""
+    """Returns the fault as a list of one, or [] if it fails at an element that differs or does not fit the unit."""
     case.count_tried(1, (said,))
     if is_contradicted(case, make):
         return []
     try:
-        made = make(case)
+        output = make(case)
     except DOES_NOT_FIT:
         return []
-    if made.shape != case.recorded.shape or made.dtype != case.recorded.dtype:
+    if output.shape != case.recorded.shape or output.dtype != case.recorded.dtype:
         return []
-    same = bits(made)[case.differing] == bits(case.recorded)[case.differing]
+    same = element_bits(output)[case.differing] == element_bits(case.recorded)[case.differing]
     return [FaultVariant(said, make, cost, copied=copied)] if same.all() else []
 
 
-def inner_again(case: Case, change: Change) -> Array:
-    """Returns the unit's output with a change at its inner node alone."""
-    of = inner_case(case)
-    assert of is not None
-    return finished(case, of.again(change)).reshape(case.spec.shape)
+def recompute_inner(case: Case, change: UnitChange) -> Array:
+    """Returns the unit's output with a change of its inner node only."""
+    inner = inner_case(case)
+    assert inner is not None
+    return finished(case, inner.recompute(change)).reshape(case.spec.shape)
 
 
 def operand(case: Case, name: str) -> Array:
@@ -46,7 +46,7 @@ def operand(case: Case, name: str) -> Array:
     return case.inputs[name] if name in case.inputs else case.graph.constants[name]
 
 
-def with_operand(case: Case, name: str, value: Array) -> Change:
-    """Returns the change that gives an operand, an input or a constant, other elements."""
+def with_operand(case: Case, name: str, value: Array) -> UnitChange:
+    """Returns the change that replaces the elements of an input or a constant."""
     value = np.ascontiguousarray(value)
-    return Change(inputs={name: value}) if name in case.inputs else Change(constants={name: value})
+    return UnitChange(inputs={name: value}) if name in case.inputs else UnitChange(constants={name: value})

@@ -1,5 +1,6 @@
-"""An addition computes its two scaled terms in another way: each rounded by itself, products rounded before the sum,
-scales or an intermediate of fewer bits, fixed point, the zero points handled apart."""
+"""An addition computes its two scaled terms in another way: each is rounded separately, products are rounded before the
+sum, scales or an intermediate result have fewer bits, the arithmetic is fixed point, or the zero points are handled
+separately."""
 
 from __future__ import annotations
 
@@ -10,9 +11,19 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.float32 import fma32
-from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.addition_terms import (
+    AdditionTerms,
+    F,
+    Round,
+    centred,
+    compute_addition,
+    f32,
+    finish,
+    folded_sum,
+    terms,
+)
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "add-terms"
@@ -23,52 +34,46 @@ CENTRED = "(A - za) * r1 + (B - zb) * r2 + zc"
 def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op != "add" or len(case.unit.nodes) > 1:
         return
-    of = terms(case)
-    if of is None:
+    addition = terms(case)
+    if addition is None:
         return
-    few = _few(of, case)
-    recorded = bits(case.recorded)[case.differing[few]]
-    sample = _chosen(of, case, case.differing[few])
-    for cost, said, way in _ways(of):
+    few = _few(addition, case)
+    recorded = element_bits(case.recorded)[case.differing[few]]
+    sample = _chosen(addition, case, case.differing[few])
+    for cost, said, way in _ways(addition):
         if _gives(way, sample, recorded):
-            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
 
 
-def _gives(way: Callable[[Terms], Array], sample: Terms, recorded: Array) -> bool:
+def _gives(way: Callable[[AdditionTerms], Array], sample: AdditionTerms, recorded: Array) -> bool:
     try:
-        return bool((bits(way(sample)) == recorded).all())
+        return bool((element_bits(way(sample)) == recorded).all())
     except ValueError:
         return False
 
 
-def _few(of: Terms, case: Case) -> Array:
+def _few(addition: AdditionTerms, case: Case) -> Array:
     return np.linspace(0, len(case.differing) - 1, min(len(case.differing), 256)).astype(np.int64)
 
 
-def _chosen(of: Terms, case: Case, where: Array) -> Terms:
+def _chosen(addition: AdditionTerms, case: Case, where: Array) -> AdditionTerms:
     shape = case.spec.shape
-    a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (of.a, of.b))
-    return replace(of, a=a, b=b)
+    a, b = (np.broadcast_to(v, shape).reshape(-1)[where] for v in (addition.a, addition.b))
+    return replace(addition, a=a, b=b)
 
 
-def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
-    of = terms(case)
-    assert of is not None
-    return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
+Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]
 
 
-Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+def _ways(addition: AdditionTerms) -> Ways:
+    yield from _apart(addition)
+    yield from _sums(addition)
+    yield from _scales(addition)
+    yield from _fixed_point(addition)
 
 
-def _ways(of: Terms) -> Ways:
-    yield from _apart(of)
-    yield from _sums(of)
-    yield from _scales(of)
-    yield from _fixed_point(of)
-
-
-def _apart(of: Terms) -> Ways:
-    """Each term is rounded by itself."""
+def _apart(addition: AdditionTerms) -> Ways:
+    """Yields faults in which each term is rounded separately."""
     rare = 0.0
     for said, first in TO_INTEGER.items():
         yield (
@@ -80,7 +85,7 @@ def _apart(of: Terms) -> Ways:
     for said, first in TO_INTEGER.items():
         for which in (0, 1):
             ways = (first, None) if which == 0 else (None, first)
-            name = _names(of)[which]
+            name = _names(addition)[which]
             text = f"the scaled {name} operand alone is {said} to an integer before the two are added"
             yield 2.0 + rare, text, partial(_rounded_apart, first=ways[0], second=ways[1])
     for k in range(1, 9):
@@ -98,22 +103,22 @@ def _apart(of: Terms) -> Ways:
     yield 3.0, text, partial(_rounded_apart, first=_saturated, second=_saturated)
 
 
-def _names(of: Terms) -> tuple[str, str]:
-    return ("first (outer)", "second (inner)") if of.exact else ("first", "second")
+def _names(addition: AdditionTerms) -> tuple[str, str]:
+    return ("first (outer)", "second (inner)") if addition.exact else ("first", "second")
 
 
 def _saturated(v: Array) -> Array:
     return np.clip(np.rint(v), -128, 127)
 
 
-def _rounded_apart(of: Terms, first: Round | None, second: Round | None) -> Array:
-    p, q = centred(of, F if of.exact else np.float64)
+def _rounded_apart(addition: AdditionTerms, first: Round | None, second: Round | None) -> Array:
+    p, q = centred(addition, F if addition.exact else np.float64)
     p, q = first(p) if first else p, second(q) if second else q
-    return finish(of, np.rint(p + q) + of.zero)
+    return finish(addition, np.rint(p + q) + addition.zero)
 
 
-def _sums(of: Terms) -> Ways:
-    """The sum is computed or rounded in another way."""
+def _sums(addition: AdditionTerms) -> Ways:
+    """Yields faults in which the sum is computed or rounded in another way."""
     yield (
         1.0,
         "the products are rounded to float32 before they are added (multiplication and addition apart, not fused)",
@@ -140,7 +145,7 @@ def _sums(of: Terms) -> Ways:
         yield (
             1.5,
             f"the sum is {said} before the zero point is added",
-            partial(_plain, dtype=F if of.exact else np.float64, rounded=rounded),
+            partial(_plain, dtype=F if addition.exact else np.float64, rounded=rounded),
         )
     for said, narrow in NARROW.items():
         yield (
@@ -162,11 +167,11 @@ def _sums(of: Terms) -> Ways:
             f"the partial result B * r2 + F is {said} to an integer before A * r1 is added",
             partial(_narrow, inner=rounded),
         )
-    yield from _fixed(of)
+    yield from _fixed(addition)
 
 
-def _fixed(of: Terms) -> Ways:
-    """Partial results of few bits, and operands, zero points or scales that are not those meant."""
+def _fixed(addition: AdditionTerms) -> Ways:
+    """Yields faults of partial results with few bits, and of wrong operands, zero points or scales."""
     for k in range(1, 17):
         for said, rounded in (("rounded to the nearest", np.rint), ("rounded down", np.floor), ("truncated", np.trunc)):
             narrow = partial(places, count=k, rounded=rounded)
@@ -183,93 +188,99 @@ def _fixed(of: Terms) -> Ways:
     for k in range(7, 20):
         narrow = partial(significant, count=k)
         yield 3.5, f"the partial result B * r2 + F keeps {k} significant bits", partial(_narrow, inner=narrow)
-    for which, name in enumerate(_names(of)):
+    for which, name in enumerate(_names(addition)):
         for sign in ("unsigned", "signed", "inverted"):
             how = "with its highest bit inverted (128 added or taken)" if sign == "inverted" else f"as {sign} bytes"
             yield 2.0, f"the {name} operand is read {how}", partial(_resigned, which=which, sign=sign)
     yield 3.0, "the operands are exchanged, each with the scale of the other", _exchanged
     yield 3.0, "the second operand is added where it should be subtracted, or the other way", _negated
     yield 3.0, "the activation limits are applied before the output zero point is added", _clipped_early
-    yield 3.0, "the output zero point is not added", partial(_moved, by=-of.zero)
+    yield 3.0, "the output zero point is not added", partial(_moved, by=-addition.zero)
     yield 3.0, "the first operand's zero point is not subtracted", partial(_without_zero, which=0)
     yield 3.0, "the second operand's zero point is not subtracted", partial(_without_zero, which=1)
     yield 3.0, "both operands are read with the scale of the first", partial(_one_scale, which=0)
     yield 3.0, "both operands are read with the scale of the second", partial(_one_scale, which=1)
 
 
-def _folded(of: Terms, rounded: Round) -> Array:
-    return finish(of, folded_sum(of).astype(np.float64), rounded)
+def _folded(addition: AdditionTerms, rounded: Round) -> Array:
+    return finish(addition, folded_sum(addition).astype(np.float64), rounded)
 
 
-def _unfused(of: Terms, inner: bool = True, outer: bool = True) -> Array:
-    a, b, r1, r2 = of.a.astype(F), of.b.astype(F), f32(of.ratios[0]), f32(of.ratios[1])
-    if not of.exact:
-        return _plain(of, F, np.rint)
-    second = b * r2 + of.folded if inner else fma32(b, r2, f32(of.folded))
+def _unfused(addition: AdditionTerms, inner: bool = True, outer: bool = True) -> Array:
+    a, b, r1, r2 = addition.a.astype(F), addition.b.astype(F), f32(addition.ratios[0]), f32(addition.ratios[1])
+    if not addition.exact:
+        return _plain(addition, F, np.rint)
+    second = b * r2 + addition.folded if inner else fma32(b, r2, f32(addition.folded))
     total = a * r1 + second if outer else fma32(a, r1, second)
-    return finish(of, total)
+    return finish(addition, total)
 
 
-def _plain(of: Terms, dtype: type, rounded: Round) -> Array:
-    p, q = centred(of, dtype)
-    return finish(of, rounded(p + q) + of.zero)
+def _plain(addition: AdditionTerms, dtype: type, rounded: Round) -> Array:
+    p, q = centred(addition, dtype)
+    return finish(addition, rounded(p + q) + addition.zero)
 
 
-def _narrow(of: Terms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None) -> Array:
-    if of.exact:
-        folded = constant(np.asarray(of.folded)) if constant else np.asarray(of.folded)
-        second = fma32(of.b.astype(F), f32(of.ratios[1]), np.asarray(folded, F))
+def _narrow(
+    addition: AdditionTerms, inner: Round | None = None, total: Round | None = None, constant: Round | None = None
+) -> Array:
+    if addition.exact:
+        folded = constant(np.asarray(addition.folded)) if constant else np.asarray(addition.folded)
+        second = fma32(addition.b.astype(F), f32(addition.ratios[1]), np.asarray(folded, F))
         second = np.asarray(inner(second), F) if inner else second
-        value = fma32(of.a.astype(F), f32(of.ratios[0]), second)
+        value = fma32(addition.a.astype(F), f32(addition.ratios[0]), second)
     else:
-        p, q = centred(of, np.float64)
-        value = p + (inner(q) if inner else q) + of.zero
-    return finish(of, np.asarray(total(value)) if total else value)
+        p, q = centred(addition, np.float64)
+        value = p + (inner(q) if inner else q) + addition.zero
+    return finish(addition, np.asarray(total(value)) if total else value)
 
 
-def _resigned(of: Terms, which: int, sign: str) -> Array:
-    value = (of.a, of.b)[which]
+def _resigned(addition: AdditionTerms, which: int, sign: str) -> Array:
+    value = (addition.a, addition.b)[which]
     if value.dtype.itemsize > 1:
         raise ValueError("not of 8 bits")
     if sign == "inverted":
         changed = (np.ascontiguousarray(value).view(np.uint8) ^ 128).view(value.dtype)
     else:
         changed = np.ascontiguousarray(value).view(np.uint8 if sign == "unsigned" else np.int8)
-    return _folded(replace(of, a=changed) if which == 0 else replace(of, b=changed), np.rint)
+    return _folded(replace(addition, a=changed) if which == 0 else replace(addition, b=changed), np.rint)
 
 
-def _exchanged(of: Terms) -> Array:
-    p = (of.a.astype(np.int64) - of.zb) * of.ratios[1] + (of.b.astype(np.int64) - of.za) * of.ratios[0]
-    return finish(of, np.rint(p) + of.zero)
+def _exchanged(addition: AdditionTerms) -> Array:
+    p = (addition.a.astype(np.int64) - addition.zb) * addition.ratios[1] + (
+        addition.b.astype(np.int64) - addition.za
+    ) * addition.ratios[0]
+    return finish(addition, np.rint(p) + addition.zero)
 
 
-def _negated(of: Terms) -> Array:
-    p, q = centred(of, np.float64)
-    return finish(of, np.rint(p - q) + of.zero)
+def _negated(addition: AdditionTerms) -> Array:
+    p, q = centred(addition, np.float64)
+    return finish(addition, np.rint(p - q) + addition.zero)
 
 
-def _clipped_early(of: Terms) -> Array:
-    p, q = centred(of, np.float64)
-    return finish(of, np.clip(np.rint(p + q), of.low, of.high) + of.zero)
+def _clipped_early(addition: AdditionTerms) -> Array:
+    p, q = centred(addition, np.float64)
+    return finish(addition, np.clip(np.rint(p + q), addition.low, addition.high) + addition.zero)
 
 
-def _moved(of: Terms, by: int) -> Array:
-    p, q = centred(of, np.float64)
-    return finish(of, np.rint(p + q) + of.zero + by)
+def _moved(addition: AdditionTerms, by: int) -> Array:
+    p, q = centred(addition, np.float64)
+    return finish(addition, np.rint(p + q) + addition.zero + by)
 
 
-def _without_zero(of: Terms, which: int) -> Array:
-    p, q = centred(of, np.float64)
-    return finish(of, np.rint(p + q + (of.za, of.zb)[which] * of.ratios[which]) + of.zero)
+def _without_zero(addition: AdditionTerms, which: int) -> Array:
+    p, q = centred(addition, np.float64)
+    return finish(addition, np.rint(p + q + (addition.za, addition.zb)[which] * addition.ratios[which]) + addition.zero)
 
 
-def _one_scale(of: Terms, which: int) -> Array:
-    total = (of.a.astype(np.int64) - of.za + of.b.astype(np.int64) - of.zb) * of.ratios[which]
-    return finish(of, np.rint(total) + of.zero)
+def _one_scale(addition: AdditionTerms, which: int) -> Array:
+    total = (addition.a.astype(np.int64) - addition.za + addition.b.astype(np.int64) - addition.zb) * addition.ratios[
+        which
+    ]
+    return finish(addition, np.rint(total) + addition.zero)
 
 
-def _scales(of: Terms) -> Ways:
-    """The two scale ratios have fewer bits; the zero points are handled exactly."""
+def _scales(addition: AdditionTerms) -> Ways:
+    """Yields faults in which the two scale ratios have fewer bits; the zero points are handled exactly."""
     for which, said in (
         ((0, 1), "both scale ratios"),
         ((0,), "the first operand's scale ratio"),
@@ -293,14 +304,16 @@ def _scales(of: Terms) -> Ways:
                     )
 
 
-def _by_scales(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
-    size = [narrow(np.abs(np.asarray(r))) * np.sign(r) if k in which else r for k, r in enumerate(of.ratios)]
-    p = (of.a.astype(np.int64) - of.za) * np.float64(size[0]) + (of.b.astype(np.int64) - of.zb) * np.float64(size[1])
-    return finish(of, np.rint(p) + of.zero)
+def _by_scales(addition: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
+    size = [narrow(np.abs(np.asarray(r))) * np.sign(r) if k in which else r for k, r in enumerate(addition.ratios)]
+    p = (addition.a.astype(np.int64) - addition.za) * np.float64(size[0]) + (
+        addition.b.astype(np.int64) - addition.zb
+    ) * np.float64(size[1])
+    return finish(addition, np.rint(p) + addition.zero)
 
 
-def _fixed_point(of: Terms) -> Ways:
-    """Integer multipliers of k bits after the point, and one shift at the end."""
+def _fixed_point(addition: AdditionTerms) -> Ways:
+    """Yields faults of integer multipliers with k bits after the point and one shift at the end."""
     for k in range(4, 21):
         for word, scale in (("rounded", half_up), ("cut", np.floor)):
             for said, half in ((" with half added (ties up)", True), (" (floor)", False)):
@@ -310,9 +323,9 @@ def _fixed_point(of: Terms) -> Ways:
                 yield 2.5, apart, partial(_shifted, k=k, scale=scale, half=half, apart=True)
 
 
-def _shifted(of: Terms, k: int, scale: Round, half: bool, apart: bool) -> Array:
-    m = [int(scale(np.abs(r) * 2.0**k)) * (1 if r > 0 else -1) for r in of.ratios]
-    p, q = (of.a.astype(np.int64) - of.za) * m[0], (of.b.astype(np.int64) - of.zb) * m[1]
+def _shifted(addition: AdditionTerms, k: int, scale: Round, half: bool, apart: bool) -> Array:
+    m = [int(scale(np.abs(r) * 2.0**k)) * (1 if r > 0 else -1) for r in addition.ratios]
+    p, q = (addition.a.astype(np.int64) - addition.za) * m[0], (addition.b.astype(np.int64) - addition.zb) * m[1]
     more = 1 << k - 1 if half else 0
     total = (p + more >> k) + (q + more >> k) if apart else p + q + more >> k
-    return finish(of, total + of.zero)
+    return finish(addition, total + addition.zero)

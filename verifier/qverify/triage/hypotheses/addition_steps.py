@@ -1,5 +1,5 @@
-"""An addition saturates its sum before the zero point, applies a Relu to an operand, has rounded ratios beside an exact
-constant, or mixes its scales with those of another addition."""
+"""An addition saturates its sum before the zero point is added, applies a Relu to an operand, has rounded ratios with
+an exact constant, or mixes its scales with those of another addition."""
 
 from __future__ import annotations
 
@@ -11,15 +11,25 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.float32 import fma32
-from qverify.triage.altered_kernels.addition_terms import F, Round, Terms, centred, f32, finish, folded_sum, terms
+from qverify.triage.altered_kernels.addition_terms import (
+    AdditionTerms,
+    F,
+    Round,
+    centred,
+    compute_addition,
+    f32,
+    finish,
+    folded_sum,
+    terms,
+)
 from qverify.triage.altered_kernels.narrow_steps import NARROW, half_up, places, significant
 from qverify.triage.altered_kernels.rounding_rules import RULES
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "addition-steps"
 OPS = ("add",)
-MOST_OTHERS = 12  # other additions whose scales are tried
+MAX_OTHERS = 12  # other additions whose scales are tried
 LOOKED_AT = 256
 CUTS = ("to nearest (ties to even)", "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 PARTS = {  # of rq: the ratio of the outer operand, of the inner one, the constant
@@ -30,29 +40,23 @@ PARTS = {  # of rq: the ratio of the outer operand, of the inner one, the consta
     "both ratios, but not the constant F,": (0, 1),
     "the ratio r1 of the first (outer) operand and the constant F": (0, 2),
 }
-Ways = Iterator[tuple[float, str, Callable[[Terms], Array]]]
+Ways = Iterator[tuple[float, str, Callable[[AdditionTerms], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    if case.last.op != "add" or len(case.unit.nodes) > 1 or (of := terms(case)) is None:
+    if case.last.op != "add" or len(case.unit.nodes) > 1 or (addition := terms(case)) is None:
         return
     flat = case.differing[np.linspace(0, len(case.differing) - 1, LOOKED_AT).astype(np.int64)]
-    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (of.a, of.b))
-    few = replace(of, a=a, b=b)
-    wanted = bits(case.recorded)[flat]
-    for cost, said, way in _ways(case, of):
+    a, b = (np.broadcast_to(v, case.spec.shape).reshape(-1)[flat] for v in (addition.a, addition.b))
+    few = replace(addition, a=a, b=b)
+    recorded = element_bits(case.recorded)[flat]
+    for cost, said, way in _ways(case, addition):
         case.count_tried()
-        if (bits(way(few)) == wanted).all():
-            yield FaultVariant(f"add: {said}", partial(_whole, way=way), cost)
+        if (element_bits(way(few)) == recorded).all():
+            yield FaultVariant(f"add: {said}", partial(compute_addition, way=way), cost)
 
 
-def _whole(case: Case, way: Callable[[Terms], Array]) -> Array:
-    of = terms(case)
-    assert of is not None
-    return np.ascontiguousarray(np.broadcast_to(way(of), case.spec.shape))
-
-
-def _ways(case: Case, of: Terms) -> Ways:
+def _ways(case: Case, addition: AdditionTerms) -> Ways:
     for width in (*range(6, 17), 24):
         half = 1 << width - 1
         ranges = {
@@ -73,26 +77,26 @@ def _ways(case: Case, of: Terms) -> Ways:
         for limits in ("instead of the limits of the sum", "beside the limits of the sum"):
             text = f"a Relu is applied to {said} operand before they are added, {limits}"
             yield 1.5, text, partial(_relu_before, which=which, limited=limits.startswith("beside"))
-    if of.exact:
+    if addition.exact:
         yield from _rounded_ratios()
-        yield from _of_others(case)
+        yield from _yield_scales_of_others(case)
 
 
-def _before_zero(of: Terms, narrow: Round, rule: Round) -> Array:
-    if of.exact:
-        steps = folded_sum(of).astype(np.float64) - of.zero
+def _before_zero(addition: AdditionTerms, narrow: Round, rule: Round) -> Array:
+    if addition.exact:
+        steps = folded_sum(addition).astype(np.float64) - addition.zero
     else:
-        p, q = centred(of, np.float64)
+        p, q = centred(addition, np.float64)
         steps = p + q
-    return finish(of, narrow(rule(steps)) + of.zero)
+    return finish(addition, narrow(rule(steps)) + addition.zero)
 
 
-def _relu_before(of: Terms, which: str, limited: bool) -> Array:
-    a = np.maximum(of.a, np.array(of.za, of.a.dtype)) if "a" in which else of.a
-    b = np.maximum(of.b, np.array(of.zb, of.b.dtype)) if "b" in which else of.b
-    info = np.iinfo(of.dtype)
-    low, high = (of.low, of.high) if limited else (int(info.min), int(info.max))
-    changed = replace(of, a=a, b=b, low=low, high=high)
+def _relu_before(addition: AdditionTerms, which: str, limited: bool) -> Array:
+    a = np.maximum(addition.a, np.array(addition.za, addition.a.dtype)) if "a" in which else addition.a
+    b = np.maximum(addition.b, np.array(addition.zb, addition.b.dtype)) if "b" in which else addition.b
+    info = np.iinfo(addition.dtype)
+    low, high = (addition.low, addition.high) if limited else (int(info.min), int(info.max))
+    changed = replace(addition, a=a, b=b, low=low, high=high)
     return finish(changed, folded_sum(changed))
 
 
@@ -105,7 +109,7 @@ def _wrapped(v: Array, half: int) -> Array:
 
 
 def _rounded_ratios() -> Ways:
-    """Yields faults of ratios of fewer bits, where F is that of the exact ones."""
+    """Yields faults of ratios with fewer bits, where the constant F is computed from the exact ones."""
     for which, said in (
         ((0, 1), "both ratios of scales"),
         ((0,), "the ratio r1 of the first (outer) operand"),
@@ -128,34 +132,36 @@ def _rounded_ratios() -> Ways:
                     )
 
 
-def _with(of: Terms, r1: Any, r2: Any, folded: Any) -> Array:
-    inner = fma32(of.b.astype(F), f32(r2), f32(folded))
-    return finish(of, fma32(of.a.astype(F), f32(r1), inner))
+def _with(addition: AdditionTerms, r1: Any, r2: Any, folded: Any) -> Array:
+    inner = fma32(addition.b.astype(F), f32(r2), f32(folded))
+    return finish(addition, fma32(addition.a.astype(F), f32(r1), inner))
 
 
-def _ratios(of: Terms, which: tuple[int, ...], narrow: Round) -> Array:
+def _ratios(addition: AdditionTerms, which: tuple[int, ...], narrow: Round) -> Array:
     r = [
         float(np.ravel(narrow(np.abs(np.asarray(v))))[0]) * np.sign(v) if k in which else v
-        for k, v in enumerate(of.ratios)
+        for k, v in enumerate(addition.ratios)
     ]
-    return _with(of, r[0], r[1], of.folded)
+    return _with(addition, r[0], r[1], addition.folded)
 
 
-def _of_others(case: Case) -> Ways:
+def _yield_scales_of_others(case: Case) -> Ways:
     nodes = [n for n in case.graph.nodes if n.op == "add"]
-    own = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
-    order = sorted((i for i in range(len(nodes)) if i != own), key=lambda i: (i != own - 1, i != 0, abs(i - own)))
-    for at in order[:MOST_OTHERS]:
+    own_place = next(i for i, n in enumerate(nodes) if n.name == case.last.name)
+    order = sorted(
+        (i for i in range(len(nodes)) if i != own_place), key=lambda i: (i != own_place - 1, i != 0, abs(i - own_place))
+    )
+    for at in order[:MAX_OTHERS]:
         rq = case.graph.constants.get(nodes[at].inputs[2] or "")
         if rq is None or rq.dtype != np.float32:
             continue
-        who = {own - 1: "the add before it", 0: "the first add", own + 1: "the add after it"}.get(
-            at, f"an earlier add ({nodes[at].name})" if at < own else f"another add ({nodes[at].name})"
+        who = {own_place - 1: "the add before it", 0: "the first add", own_place + 1: "the add after it"}.get(
+            at, f"an earlier add ({nodes[at].name})" if at < own_place else f"another add ({nodes[at].name})"
         )
         for said, parts in PARTS.items():
-            yield 2.0 + (at != own - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
+            yield 2.0 + (at != own_place - 1), f"{said} is that of {who}", partial(_mixed, rq=rq, parts=parts)
 
 
-def _mixed(of: Terms, rq: Array, parts: tuple[int, ...]) -> Array:
-    own = (of.ratios[0], of.ratios[1], of.folded)
-    return _with(of, *(rq[k] if k in parts else own[k] for k in range(3)))
+def _mixed(addition: AdditionTerms, rq: Array, parts: tuple[int, ...]) -> Array:
+    own_parameters = (addition.ratios[0], addition.ratios[1], addition.folded)
+    return _with(addition, *(rq[k] if k in parts else own_parameters[k] for k in range(3)))

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "alignment"
@@ -34,10 +34,10 @@ def _said(place: MemorySource, rows: str, written: int, read: int) -> str:
 
 
 def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
-    """Yields (rows or planes, elements of one, stride): up to the next multiple, or one unit more where it is one
-    already."""
+    """Yields ("rows" or "planes", number of elements of one, stride). The strides are rounded up to a multiple, or one
+    multiple more if the size is one already."""
     shape, aligned = place.spec.shape, place.spec.aligned_shape
-    seen = set()
+    tried = set()
     for said, axis in (("rows", -1), ("planes", -2)):
         run = prod(shape[axis:])
         if run == place.spec.elements:
@@ -45,18 +45,18 @@ def _strides(place: MemorySource) -> Iterator[tuple[str, int, int]]:
         rounded = [-(-run // m) * m for m in MULTIPLES]
         further = [run + m for m in MULTIPLES if run % m == 0]
         for stride in [prod(aligned[axis:]), *rounded, *further, run + 1, run - 1]:
-            if stride != run and stride > 0 and (run, stride) not in seen and stride <= max(4 * run, MULTIPLES[-1]):
-                seen.add((run, stride))
+            if stride != run and stride > 0 and (run, stride) not in tried and stride <= max(4 * run, MULTIPLES[-1]):
+                tried.add((run, stride))
                 yield said, run, stride
 
 
 def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: str) -> Iterator[FaultVariant]:
-    """Yields the fault with each value that may be where nothing was written; in the output also with the recorded
-    values."""
+    """Yields the fault with each value that memory may contain where nothing was written; for the output, also with the
+    recorded values."""
     fills = {0: "zeros"} | {zero: "the zero point" for zero in place.spec.zero_point[:1]}
     if place.kind == "output":
         free = move(np.arange(1, case.recorded.size + 1), fill=0) == 0
-        left = np.unique(bits(case.recorded)[free])
+        left = np.unique(element_bits(case.recorded)[free])
         if len(left) == 1 and case.spec.numpy_dtype.kind in "iu":
             value = int(case.recorded.reshape(-1)[free][0])
             fills.setdefault(value, str(value))
@@ -68,13 +68,13 @@ def _filled(case: Case, place: MemorySource, move: Callable[..., Array], said: s
 
 
 def _over_garbage(case: Case, move: Callable[..., Array], free: Array) -> Array:
-    moved = np.ascontiguousarray(move(case.made, fill=0))
+    moved = np.ascontiguousarray(move(case.healthy, fill=0))
     return np.where(free, case.recorded.reshape(-1), moved.reshape(-1)).reshape(moved.shape)
 
 
 def padded(values: Array, run: int, stride: int, fill: int) -> Array:
-    """Returns the elements written in rows of `run` elements every `stride` elements, but read from the start as dense
-    rows."""
+    """Returns the elements as they are read if rows of `run` elements are written every `stride` elements, but read as
+    dense rows."""
     rows = values.reshape(-1, run)
     if stride < run:  # the next row overwrites the end of the one before
         return _overlapping(rows, stride, fill).reshape(values.shape)
@@ -91,8 +91,8 @@ def _overlapping(rows: Array, stride: int, fill: int) -> Array:
 
 
 def skipped(values: Array, run: int, stride: int, fill: int) -> Array:
-    """Returns the elements written as dense rows, but read every `stride` elements; elements beyond the end are
-    `fill`."""
+    """Returns the elements as they are read if rows are written densely, but read every `stride` elements; elements
+    beyond the end are `fill`."""
     rows = values.size // run
     positions = (np.arange(rows)[:, None] * stride + np.arange(run)).reshape(-1)
     flat = values.reshape(-1)
@@ -103,8 +103,8 @@ def skipped(values: Array, run: int, stride: int, fill: int) -> Array:
 
 
 def _raw(case: Case, raw: bytes) -> Array:
-    """Returns the computed elements with the board's own padding around them, read as if there were no padding."""
+    """Returns the computed elements with the board's own padding between them, read as if there were no padding."""
     spec = case.spec
     whole = np.frombuffer(raw, spec.numpy_dtype).reshape(spec.aligned_shape).copy()
-    whole[tuple(slice(0, n) for n in spec.shape)] = case.made
+    whole[tuple(slice(0, n) for n in spec.shape)] = case.healthy
     return whole.reshape(-1)[: spec.elements].reshape(spec.shape)

@@ -40,19 +40,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _once(node: Node, inputs: list[Array], graph: Graph) -> Array:
     values: list[Array | None] = list(inputs)
-    made = with_one_nan(np.asarray(page(node.op).simulate(node, values, graph, None)[0]))
-    return made.reshape(inputs[0].shape)
+    output = with_one_nan(np.asarray(page(node.op).simulate(node, values, graph, None)[0]))
+    return output.reshape(inputs[0].shape)
 
 
 def _input(node: Node, inputs: list[Array], graph: Graph, places: slice | None = None) -> Array:
-    made = _once(node, inputs, graph).copy()
-    made.reshape(-1)[places or slice(None)] = inputs[0].reshape(-1)[places or slice(None)]
-    return made
+    output = _once(node, inputs, graph).copy()
+    output.reshape(-1)[places or slice(None)] = inputs[0].reshape(-1)[places or slice(None)]
+    return output
 
 
 def _twice(node: Node, inputs: list[Array], graph: Graph, places: slice | None = None) -> Array:
-    made = _once(node, inputs, graph)
-    again = _once(node, [made, *inputs[1:]], graph)
-    result = made.copy()
+    output = _once(node, inputs, graph)
+    again = _once(node, [output, *inputs[1:]], graph)
+    result = output.copy()
     result.reshape(-1)[places or slice(None)] = again.reshape(-1)[places or slice(None)]
     return result

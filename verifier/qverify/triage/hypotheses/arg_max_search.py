@@ -1,5 +1,5 @@
-"""arg_max searches in another way: among other elements, by other bits of them, with ties broken otherwise, or it counts
-the index otherwise."""
+"""arg_max searches in another way: among other elements, by other bits of them, with another rule for ties, or it
+counts the index in another way."""
 
 from __future__ import annotations
 
@@ -10,43 +10,48 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.narrow_steps import NARROW, significant
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "arg-max-search"
 OPS = ("arg_max",)
 BLOCKS = (2, 4, 8, 16, 32, 64)
-Way = Callable[[Array, bool], Array]  # of [size, outputs] and whether the last of equals wins, the index of each output
+# Computes the index of each output from values [size, outputs]; the flag: whether the last of equal values wins.
+Way = Callable[[Array, bool], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "arg_max":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "arg_max":
         return
-    x = operand(of, of.last.inputs[0] or "")
-    rest = x.size // x.shape[of.last.words[0]]
+    x = operand(inner, inner.last.inputs[0] or "")
+    rest = x.size // x.shape[inner.last.words[0]]
     contiguous = "the stride of its axis is ignored: it looks through consecutive elements of memory, as if the axis were the last one"
-    yield from where_it_differs(case, f"arg_max: {contiguous}", partial(_made, way=best, axis=None), 0.5)
+    yield from check_where_it_differs(
+        case, f"arg_max: {contiguous}", partial(_compute_output, way=best, axis=None), 0.5
+    )
     for axis, size in enumerate(x.shape):
-        if axis != of.last.words[0] and size > 1 and x.size // size == rest:
-            yield from where_it_differs(
+        if axis != inner.last.words[0] and size > 1 and x.size // size == rest:
+            yield from check_where_it_differs(
                 case,
-                f"arg_max: it searches along axis {axis} instead of {of.last.words[0]}",
-                partial(_made, way=best, axis=axis),
+                f"arg_max: it searches along axis {axis} instead of {inner.last.words[0]}",
+                partial(_compute_output, way=best, axis=axis),
                 1.5,
             )
     for cost, said, way in _ways(x):
-        yield from where_it_differs(case, f"arg_max: {said}", partial(_made, way=way, axis=of.last.words[0]), cost)
+        yield from check_where_it_differs(
+            case, f"arg_max: {said}", partial(_compute_output, way=way, axis=inner.last.words[0]), cost
+        )
 
 
-def _made(case: Case, way: Way, axis: int | None) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    x, own = operand(of, of.last.inputs[0] or ""), of.last.words[0]
-    planes = x.reshape(-1, x.shape[own]).T if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-    index = way(planes, bool(of.last.words[1])).astype(np.int64)
-    return finished(case, index.reshape(of.spec.shape)).reshape(case.spec.shape)
+def _compute_output(case: Case, way: Way, axis: int | None) -> Array:
+    inner = inner_case(case)
+    assert inner is not None
+    x, own_axis = operand(inner, inner.last.inputs[0] or ""), inner.last.words[0]
+    planes = x.reshape(-1, x.shape[own_axis]).T if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    index = way(planes, bool(inner.last.words[1])).astype(np.int64)
+    return finished(case, index.reshape(inner.spec.shape)).reshape(case.spec.shape)
 
 
 def best(planes: Array, last: bool) -> Array:
@@ -72,7 +77,7 @@ def _from(planes: Array, last: bool, value: float) -> Array:
 
 
 def _lanes(planes: Array, last: bool, lanes: int) -> Array:
-    """Returns the index where each lane keeps its own first maximum and the first lane with the largest wins."""
+    """Returns the index if each lane keeps its own first maximum and the first lane with the largest one wins."""
     largest, index = planes.max(0), np.arange(len(planes))[:, None]
     order = index % lanes * len(planes) + index
     wins = planes == largest
@@ -82,15 +87,15 @@ def _lanes(planes: Array, last: bool, lanes: int) -> Array:
 
 
 def _carried(planes: Array, last: bool) -> Array:
-    """Returns the index where the largest value so far is kept from one output to the next."""
-    highest, found = -np.inf, []
+    """Returns the index if the largest value so far is kept from one output to the next."""
+    highest, indices = -np.inf, []
     for column in planes.T:
         index = 0
         for i, value in enumerate(column):
             if value > highest or (last and value == highest):
                 highest, index = value, i
-        found.append(index)
-    return np.array(found)
+        indices.append(index)
+    return np.array(indices)
 
 
 def _counted(planes: Array, last: bool, count: Callable[[Array, int], Array]) -> Array:
@@ -181,7 +186,7 @@ def _every(planes: Array, last: bool, m: int) -> Array:
 
 
 def _keys(x: Array) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields (text, key) of comparisons by fewer or other bits of the values."""
+    """Yields pairs of a text and a key function, for comparisons by fewer or other bits of the values."""
     if x.dtype.kind == "f":
         yield (
             "with their upper 16 bits only (bfloat16 by truncation); values that agree in these count as equal",

@@ -1,4 +1,4 @@
-"""An average pool of 8 bits (its real values summed in float32) multiplies, sums, divides or rounds otherwise."""
+"""An average pool of 8 bits (which sums real values in float32) multiplies, sums, divides or rounds in another way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -23,10 +23,19 @@ F = np.float32
 
 
 @dataclass(frozen=True, slots=True)
-class Averages:
-    """A kernel for nodes of average_pool. real: of q - zero and the input's scale. count: from (whole kernel, valid taps,
-    include_pad). sum: rounds every partial sum. mean: of sum and count. steps: of mean and the output's scale. rule:
-    rounds. inside: whether the zero point is added before. integer: sums q - zero and scales at the end."""
+class AveragePool:
+    """A kernel for average_pool nodes.
+
+    Attributes:
+        real: computes real values from q - zero point and the input's scale.
+        count: computes the divisor from the size of the kernel, the number of valid taps and include_pad.
+        sum: rounds every partial sum.
+        mean: computes the mean from sum and divisor.
+        steps: computes output steps from the mean and the output's scale.
+        rule: rounds these steps.
+        inside: whether the zero point is added before they are rounded.
+        integer: whether q - zero point is summed and scaled at the end.
+    """
 
     real: Callable[[Array, Array], Array] = lambda v, s: s * v
     count: Callable[[int, Array, int], Array] = lambda whole, valid, include: (
@@ -71,27 +80,27 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield kernel_variant(f"average pool: {said}", {"average_pool": kernel}, bits)
 
 
-def _kernels() -> Iterator[tuple[str, Averages, float]]:
+def _kernels() -> Iterator[tuple[str, AveragePool, float]]:
     for said, rule in RULES.items():
         if rule is not np.rint:
-            yield f"the result plus the zero point is rounded {said}", Averages(rule=rule), LIKELY
+            yield f"the result plus the zero point is rounded {said}", AveragePool(rule=rule), LIKELY
         yield (
             f"the result is rounded {said} before the zero point is added",
-            Averages(rule=rule, inside=False),
+            AveragePool(rule=rule, inside=False),
             LIKELY + 1,
         )
         yield (
             f"the mean of q - zero is rounded {said} to an integer before it is scaled",
-            Averages(integer=bound(lambda t, c, r: r(t / c), rule)),
+            AveragePool(integer=bind_last(lambda t, c, r: r(t / c), rule)),
             LIKELY,
         )
     yield (
         "padded taps are counted though they must not",
-        Averages(count=lambda whole, valid, include: np.full_like(valid, whole)),
+        AveragePool(count=lambda whole, valid, include: np.full_like(valid, whole)),
         LIKELY,
     )
-    yield "padded taps are not counted though they must", Averages(count=lambda whole, valid, include: valid), LIKELY
-    yield "the sum is not divided", Averages(mean=lambda t, c: t), LIKELY
+    yield "padded taps are not counted though they must", AveragePool(count=lambda whole, valid, include: valid), LIKELY
+    yield "the sum is not divided", AveragePool(mean=lambda t, c: t), LIKELY
     for said, change in {
         "one more": lambda n: n + 1,
         "one less": lambda n: n - 1,
@@ -103,20 +112,20 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
             f"the sum is divided by {said} than the taps"
             if said.startswith("one")
             else f"the sum is divided by {said} for the number of taps",
-            Averages(count=partial(_changed, change=change)),
+            AveragePool(count=partial(_changed, change=change)),
             6.0,
         )
     for said, kernel in {
-        "the sum is of integers in float64, scaled at the end": Averages(integer=lambda t, c: t / c),
-        "each product is added without being rounded before": Averages(
+        "the sum is of integers in float64, scaled at the end": AveragePool(integer=lambda t, c: t / c),
+        "each product is added without being rounded before": AveragePool(
             real=lambda v, s: v * s.astype(float), sum=lambda t: t.astype(F)
         ),
-        "the taps are summed from the last to the first": Averages(backward=True),
-        "the taps are summed in float64": Averages(real=lambda v, s: (s * v).astype(float)),
-        "the mean is computed in float64": Averages(mean=lambda t, c: t.astype(float) / c),
-        "the mean is the sum times 1/count in float32": Averages(mean=lambda t, c: t * (F(1) / c)),
-        "the mean is multiplied by 1/scale in float32": Averages(steps=lambda m, s: m * (F(1) / s)),
-        "the division by the scale and the addition of the zero point round once (fused)": Averages(
+        "the taps are summed from the last to the first": AveragePool(backward=True),
+        "the taps are summed in float64": AveragePool(real=lambda v, s: (s * v).astype(float)),
+        "the mean is computed in float64": AveragePool(mean=lambda t, c: t.astype(float) / c),
+        "the mean is the sum times 1/count in float32": AveragePool(mean=lambda t, c: t * (F(1) / c)),
+        "the mean is multiplied by 1/scale in float32": AveragePool(steps=lambda m, s: m * (F(1) / s)),
+        "the division by the scale and the addition of the zero point round once (fused)": AveragePool(
             steps=lambda m, s: m.astype(float) / s
         ),
     }.items():
@@ -124,37 +133,37 @@ def _kernels() -> Iterator[tuple[str, Averages, float]]:
     yield from _narrow_kernels()
 
 
-def _narrow_kernels() -> Iterator[tuple[str, Averages, float]]:
+def _narrow_kernels() -> Iterator[tuple[str, AveragePool, float]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield (
             f"1/count is rounded to {said}, and multiplied",
-            Averages(mean=bound(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
+            AveragePool(mean=bind_last(lambda t, c, f: t * f(1.0 / c.astype(float)).astype(F), narrow)),
             10.0,
         )
-        yield f"the partial sums are rounded to {said}", Averages(sum=narrow), 10.0
+        yield f"the partial sums are rounded to {said}", AveragePool(sum=narrow), 10.0
         yield (
             f"the mean is rounded to {said}",
-            Averages(mean=bound(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
+            AveragePool(mean=bind_last(lambda t, c, f: f((t / c).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the real values are rounded to {said}",
-            Averages(real=bound(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
+            AveragePool(real=bind_last(lambda v, s, f: f((s * v).astype(float)).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the input's scale is rounded to {said}",
-            Averages(real=bound(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
+            AveragePool(real=bind_last(lambda v, s, f: f(np.array(float(s))).astype(F) * v, narrow)),
             10.0,
         )
         yield (
             f"the output's scale is rounded to {said}",
-            Averages(steps=bound(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
+            AveragePool(steps=bind_last(lambda m, s, f: m / f(np.array(float(s))).astype(F), narrow)),
             10.0,
         )
         yield (
             f"the result in output steps is rounded to {said} before it is rounded to an integer",
-            Averages(steps=bound(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
+            AveragePool(steps=bind_last(lambda m, s, f: f((m / s).astype(float)).astype(F), narrow)),
             10.0,
         )
 

@@ -1,4 +1,4 @@
-"""The bias is added at another point, scaled by itself, or kept in too few bits."""
+"""The bias is added at another point, scaled separately, or kept in too few bits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _ways() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
 
 
 def _times(few: SummedElements | None) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    """Yields faults that add the bias once for every part of the sum."""
+    """Yields faults in which the bias is added once for every part of the sum."""
     assert few is not None
     shape = np.broadcast_shapes(few.summands.x.shape, few.summands.w.shape)[1:]
     counts = {"input channel": shape[0], "tap of the kernel": shape[1] * shape[2], "row of the kernel": shape[1]}
@@ -77,11 +77,11 @@ def _repeated(e: SummedElements, times: int) -> Array:
 
 
 def _significant() -> dict[str, Narrow]:
-    found: dict[str, Narrow] = {}
+    rules: dict[str, Narrow] = {}
     for bits in range(2, 24):
-        found[f"{bits} significant bits"] = partial(significant, bits=bits)
-        found[f"{bits} significant bits, cut off"] = partial(significant, bits=bits, rounded=np.trunc)
-    return found
+        rules[f"{bits} significant bits"] = partial(significant, bits=bits)
+        rules[f"{bits} significant bits, cut off"] = partial(significant, bits=bits, rounded=np.trunc)
+    return rules
 
 
 def _apart(e: SummedElements, of_sum: Rule, of_bias: Rule) -> Array:
@@ -89,10 +89,10 @@ def _apart(e: SummedElements, of_sum: Rule, of_bias: Rule) -> Array:
 
 
 def _after_clamp(e: SummedElements, rule: Rule, again: bool) -> Array:
-    of = e.of
-    first = np.clip(rule(e.steps(e.acc - e.bias)) + of.zero_point, of.low, of.high) + rule(e.steps(e.bias))
-    info = np.iinfo(of.dtype)
-    return np.clip(first, *((of.low, of.high) if again else (info.min, info.max))).astype(of.dtype)
+    sums = e.sums
+    first = np.clip(rule(e.steps(e.acc - e.bias)) + sums.zero_point, sums.low, sums.high) + rule(e.steps(e.bias))
+    info = np.iinfo(sums.dtype)
+    return np.clip(first, *((sums.low, sums.high) if again else (info.min, info.max))).astype(sums.dtype)
 
 
 def _unscaled(e: SummedElements) -> Array:
@@ -100,7 +100,7 @@ def _unscaled(e: SummedElements) -> Array:
 
 
 def _with_zero(e: SummedElements) -> Array:
-    return e.finished(np.rint(e.steps(e.acc - e.bias)) + np.rint(e.steps(e.bias)) + e.of.zero_point)
+    return e.finished(np.rint(e.steps(e.acc - e.bias)) + np.rint(e.steps(e.bias)) + e.sums.zero_point)
 
 
 def _narrow(e: SummedElements, narrow: Narrow) -> Array:

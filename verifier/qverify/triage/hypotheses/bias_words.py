@@ -23,8 +23,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    own = case.graph.constants[case.last.inputs[2] or ""]
-    bits = 8 * own.dtype.itemsize
+    bias = case.graph.constants[case.last.inputs[2] or ""]
+    bits = 8 * bias.dtype.itemsize
     for width in (32, 16, 8):
         if width < bits:
             for kind, name in (("i", "int"), ("u", "uint")):
@@ -54,9 +54,9 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
 def _read(e: SummedElements, dtype: str, step: int) -> Array:
-    own = e.case.graph.constants[e.case.last.inputs[2] or ""]
-    raw = np.ascontiguousarray(own).tobytes()
+    bias = e.case.graph.constants[e.case.last.inputs[2] or ""]
+    raw = np.ascontiguousarray(bias).tobytes()
     words = np.frombuffer(raw[: len(raw) // int(dtype[2:]) * int(dtype[2:])], np.dtype(dtype))[::step].astype(np.int64)
     bias = np.concatenate([words, np.zeros(len(bias_of(e.case)), np.int64)])[e.channel]
     total = e.acc - e.bias + bias
-    return e.requantized(total if e.of.wide else total.astype(np.int32).astype(np.int64))
+    return e.requantized(total if e.sums.wide else total.astype(np.int32).astype(np.int64))

@@ -1,4 +1,5 @@
-"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry, or a few bits at several elements."""
+"""A bit is wrong: at one or at every element, in a weight, bias, scale or table entry, or a few bits at several
+elements."""
 
 from __future__ import annotations
 
@@ -9,38 +10,40 @@ from math import inf, log2
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.altered_kernels.solve_multiplier import flipped_weights
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.altered_kernels.solve_multiplier import find_flipped_weights
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.evidence import difference_bits, log2_choices
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import linear
 
 NAME = "bit-flip"
-MOST_FLIPS = 16  # of one tensor
-FEWEST = 8  # elements a tensor must have for one that differs by a bit to be an upset
-SPARSE = 32  # elements per differing element from which on flips are likelier than arithmetic
-MARGIN = 8.0  # bits that several flips must explain beyond their choice
+MAX_FLIPS = 16  # inverted bits in one tensor
+MIN_ELEMENTS = 8  # of a tensor in which a single inverted bit is named
+SPARSE = 32  # elements per differing element, from which on flips are more likely than arithmetic
+MARGIN_BITS = 8.0  # that several flips must explain beyond their choice
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    yield from _everywhere(case)
-    yield from _single(case)
-    yield from _few(case)
-    yield from _of_channel(case)
-    yield from _of_table(case)
+    yield from _yield_line_faults(case)
+    yield from _yield_single_flips(case)
+    yield from _yield_few_flips(case)
+    yield from _yield_channel_faults(case)
+    yield from _yield_table_faults(case)
 
 
 def _width(case: Case) -> int:
     return 8 * case.recorded.itemsize
 
 
-def _everywhere(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of a bus line that is stuck or inverted."""
+def _yield_line_faults(case: Case) -> Iterator[FaultVariant]:
+    """Yields faults of a bus line that is stuck or inverted for every element."""
     ways: dict[str, Callable[[Array, int], Array]] = {"always 0": _cleared, "always 1": _set, "inverted": _inverted}
-    moved = np.bitwise_or.reduce(bits(case.made)[case.differing] ^ bits(case.recorded)[case.differing])
+    moved = np.bitwise_or.reduce(
+        element_bits(case.healthy)[case.differing] ^ element_bits(case.recorded)[case.differing]
+    )
     for bit in range(
         _width(case) if case.last.op != "arg_max" else 0
-    ):  # an index is a search's result, not stored bits
+    ):  # an index is the result of a search, not stored bits
         if int(moved) == 1 << bit:
             for said, way in ways.items():
                 yield FaultVariant(f"bit {bit} of every element is {said}", partial(_on_output, way=way, bit=bit))
@@ -55,11 +58,11 @@ def _everywhere(case: Case) -> Iterator[FaultVariant]:
 
 
 def _on_bits(values: Array, way: Callable[[Array, int], Array], bit: int) -> Array:
-    return way(bits(values), bit).view(values.dtype).reshape(values.shape)
+    return way(element_bits(values), bit).view(values.dtype).reshape(values.shape)
 
 
 def _on_output(case: Case, way: Callable[[Array, int], Array], bit: int) -> Array:
-    return _on_bits(case.made, way, bit)
+    return _on_bits(case.healthy, way, bit)
 
 
 def _cleared(values: Array, bit: int) -> Array:
@@ -74,11 +77,11 @@ def _inverted(values: Array, bit: int) -> Array:
     return values ^ values.dtype.type(1 << bit)
 
 
-def _single(case: Case) -> Iterator[FaultVariant]:
-    if case.differing.size != 1 or case.recorded.size < FEWEST:
+def _yield_single_flips(case: Case) -> Iterator[FaultVariant]:
+    if case.differing.size != 1 or case.recorded.size < MIN_ELEMENTS:
         return
     place = int(case.differing[0])
-    moved = int(bits(case.made)[place] ^ bits(case.recorded)[place])
+    moved = int(element_bits(case.healthy)[place] ^ element_bits(case.recorded)[place])
     if moved.bit_count() == 1:
         bit, where = moved.bit_length() - 1, tuple(int(i) for i in np.unravel_index(place, case.recorded.shape))
         cost = log2(case.recorded.size * _width(case))
@@ -88,54 +91,54 @@ def _single(case: Case) -> Iterator[FaultVariant]:
 
 
 def _at_element(case: Case, place: int, bit: int) -> Array:
-    return _flipped(case.made, place, bit)
+    return _flipped(case.healthy, place, bit)
 
 
 def _flipped(values: Array, place: int, bit: int) -> Array:
-    changed = bits(values).copy()
+    changed = element_bits(values).copy()
     changed[place] = _inverted(changed[place : place + 1], bit)[0]
     return changed.view(values.dtype).reshape(values.shape)
 
 
-def _few(case: Case) -> Iterator[FaultVariant]:
+def _yield_few_flips(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits of several elements, unless the board changes every element of a value in the same way."""
-    made, recorded = bits(case.made), bits(case.recorded)
-    moved = made[case.differing] ^ recorded[case.differing]
-    count = sum(int(m).bit_count() for m in moved) if moved.size <= MOST_FLIPS else 0
-    if not 1 < moved.size <= count <= MOST_FLIPS or _of_value(made, recorded):
+    healthy, recorded = element_bits(case.healthy), element_bits(case.recorded)
+    moved = healthy[case.differing] ^ recorded[case.differing]
+    count = sum(int(m).bit_count() for m in moved) if moved.size <= MAX_FLIPS else 0
+    if not 1 < moved.size <= count <= MAX_FLIPS or _depends_on_value_only(healthy, recorded):
         return
     cost = log2_choices(recorded.size * _width(case), count)
-    if difference_bits(case) >= cost + MARGIN and cost <= _as_steps(case):
+    if difference_bits(case) >= cost + MARGIN_BITS and cost <= _bits_as_steps(case):
         said = f"{count} bits are inverted, of {moved.size} elements"
         yield FaultVariant(said, partial(_exchanged, places=case.differing, moved=moved), cost)
 
 
-def _as_steps(case: Case) -> float:
-    """Returns the bits needed to describe the same differences as steps up to the largest one. Where so many elements
-    differ that arithmetic is likely, MARGIN is subtracted: flips must then explain that much more."""
+def _bits_as_steps(case: Case) -> float:
+    """Returns the bits needed to describe the same differences as steps up to the largest one. If so many elements
+    differ that arithmetic is likely, MARGIN_BITS is subtracted: flips must then explain that much more."""
     if case.recorded.dtype.kind not in "iu":
         return inf
-    made, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.made, case.recorded))
+    healthy, recorded = (v.reshape(-1)[case.differing].astype(np.int64) for v in (case.healthy, case.recorded))
     n, k = case.recorded.size, case.differing.size
-    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(made - recorded).max()))
-    return steps - (MARGIN if k * SPARSE > n else 0)
+    steps = log2_choices(n, k) + k * log2(2 * int(np.abs(healthy - recorded).max()))
+    return steps - (MARGIN_BITS if k * SPARSE > n else 0)
 
 
-def _of_value(made: Array, recorded: Array) -> bool:
-    """Returns whether every recorded element depends on the computed value alone."""
-    return len(np.unique(made)) == len(np.unique(np.stack([made, recorded]), axis=1).T)
+def _depends_on_value_only(healthy: Array, recorded: Array) -> bool:
+    """Returns whether every recorded element depends only on the healthy value."""
+    return len(np.unique(healthy)) == len(np.unique(np.stack([healthy, recorded]), axis=1).T)
 
 
 def _exchanged(case: Case, places: Array, moved: Array) -> Array:
-    changed = bits(case.made).copy()
+    changed = element_bits(case.healthy).copy()
     changed[places] ^= moved
     return changed.view(case.recorded.dtype).reshape(case.recorded.shape)
 
 
-def _of_channel(case: Case) -> Iterator[FaultVariant]:
+def _yield_channel_faults(case: Case) -> Iterator[FaultVariant]:
     """Yields inverted bits in a constant of the one channel that has all the differences."""
-    of = linear(case)
-    if of is None or case.last.op not in ("conv", "fully_connected"):
+    sums = linear(case)
+    if sums is None or case.last.op not in ("conv", "fully_connected"):
         return
     touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
     if len(touched) != 1:
@@ -144,7 +147,7 @@ def _of_channel(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "constant"):
         value = case.graph.constants[place.name]
         if place.label == "the weights":
-            for index, bit in flipped_weights(case, of, channel):
+            for index, bit in find_flipped_weights(case, sums, channel):
                 yield _one(place, index, bit, f"weight {index} of output channel {channel}", log2(value.size * 8))
         elif place.label in ("the bias", "the scales") and value.shape[-1] > channel:
             for at_place in range(channel, value.size, value.shape[-1]):
@@ -161,7 +164,7 @@ def _one(place: MemorySource, at_place: int, bit: int, said: str, cost: float) -
     )
 
 
-def _of_table(case: Case) -> Iterator[FaultVariant]:
+def _yield_table_faults(case: Case) -> Iterator[FaultVariant]:
     if case.last.op != "lookup" or (case.last.inputs[0] or "") not in case.inputs:
         return
     x = case.inputs[case.last.inputs[0] or ""].reshape(-1)[case.differing].astype(np.int64)
@@ -178,4 +181,4 @@ def _of_table(case: Case) -> Iterator[FaultVariant]:
 
 
 def _entry(case: Case, name: str, entry: int, bit: int) -> Array:
-    return case.again(Change(constants={name: _flipped(case.graph.constants[name], entry, bit)}))
+    return case.recompute(UnitChange(constants={name: _flipped(case.graph.constants[name], entry, bit)}))

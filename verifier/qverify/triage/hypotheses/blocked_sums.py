@@ -1,5 +1,5 @@
-"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): in a short float, with
-its low bits lost, or saturated."""
+"""The running sum is narrow between blocks of summands (tiles of the depth, kernel taps, channels): it is kept in a
+short float, loses its low bits, or saturates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.altered_kernels.blocks import Blocks, blocks_of
-from qverify.triage.altered_kernels.bound import bound
-from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.bind_last import bind_last
+from qverify.triage.altered_kernels.blocks import Blocks, blocks_of, rounded_sums, saturated_sums
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
 from qverify.triage.altered_kernels.summed_elements import (
     SUMMED_OPS,
@@ -33,11 +32,12 @@ FLOATS = {"bfloat16": 8, "float16": 11} | {
 }
 LOST = np.arange(1, 13)
 CUTS = ("down (floor)", "toward zero (truncated)", "half up", "to nearest (ties to even)")
+# Ends of a sentence: after what the sum is narrowed.
 ENDS = {
     "every": "every {}",
     "all but the last": "every {} but the last",
     "all whole": "every whole {}",
-}  # narrowed after
+}
 Narrow = Callable[[Array], Array]
 After = Callable[[Array, Any], Array]  # the sums and the parameter that narrows them
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
@@ -60,22 +60,22 @@ def _ways(case: Case, few: SummedElements) -> Ways:
     for blocks in blocks_of(shape, op, 1 if op in ("conv_transpose", "average_pool") else 2):
         for begin in (False, True) if has_bias(case) else (False,):
             for said, params, after in _kinds(blocks, pooled):
-                yield from _of_kind(few, blocks, begin, said, params, after)
+                yield from _yield_running_sums(few, blocks, begin, said, params, after)
         for said, params, after in _kinds(blocks, pooled, own=True):
-            yield from _of_own_sums(few, blocks, said, params, after)
+            yield from _yield_own_sums(few, blocks, said, params, after)
 
 
 def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[list[str], Array, After]]:
-    """Yields (texts, parameters, how the parameter narrows)."""
+    """Yields (texts, parameters, function that narrows sums by a parameter)."""
     counted = blocks.said[0][0].isdigit()
     if not (own and counted):  # partial-sums has these
-        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, _saturated
+        yield [f"saturates to {n} bits" for n in WIDTHS], WIDTHS, saturated_sums
         if own:
             yield [f"wraps to {n} bits" for n in WIDTHS], WIDTHS, _wrapped
     if (blocks.size in (2, 4) and counted and not pooled) or (own and blocks.size == 1):
         return  # of short blocks registers saturate, and no float or store is likely
     names = [f"is rounded to {s}" + (f" ({n} significant bits)" if "bits" not in s else "") for s, n in FLOATS.items()]
-    yield names, np.array(list(FLOATS.values())), _float
+    yield names, np.array(list(FLOATS.values())), rounded_sums
     for rule in CUTS:
         yield (
             [f"loses its lowest {k} bits, rounded {rule} to a multiple of {1 << k}" for k in LOST],
@@ -84,7 +84,7 @@ def _kinds(blocks: Blocks, pooled: bool, own: bool = False) -> Iterator[tuple[li
         )
 
 
-def _of_kind(
+def _yield_running_sums(
     few: SummedElements,
     blocks: Blocks,
     begin: bool,
@@ -92,25 +92,30 @@ def _of_kind(
     params: Array,
     after: After,
 ) -> Ways:
-    wanted = few.case.recorded.reshape(-1)[few.places]
-    found = _scan(few, blocks, begin, bound(after, params.reshape(-1, 1)), len(params))
-    few.case.count_tried(len(params) * len(found))
-    for end, acc in found.items():
-        for at in np.flatnonzero((_finished(few, acc, begin) == wanted).all(1)):
+    recorded = few.case.recorded.reshape(-1)[few.places]
+    sums_by_end = _scan(few, blocks, begin, bind_last(after, params.reshape(-1, 1)), len(params))
+    few.case.count_tried(len(params) * len(sums_by_end))
+    for end, acc in sums_by_end.items():
+        for at in np.flatnonzero((_finished(few, acc, begin) == recorded).all(1)):
             start = ", the bias first" if begin else ""
-            ends = [end, "all whole"] if end == "every" and "all whole" not in found and blocks.size > 1 else [end]
+            ends = (
+                [end, "all whole"] if end == "every" and "all whole" not in sums_by_end and blocks.size > 1 else [end]
+            )
             texts = [f"the running sum {said[at]} after {ENDS[n].format(b)}{start}" for n in ends for b in blocks.said]
-            yield texts, partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bound(after, int(params[at])))
+            yield (
+                texts,
+                partial(_narrowed, blocks=blocks, begin=begin, end=end, after=bind_last(after, int(params[at]))),
+            )
 
 
-def _of_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
-    """Yields faults that narrow the sum of each block by itself, and add these without loss."""
-    wanted = few.case.recorded.reshape(-1)[few.places]
-    found = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
+def _yield_own_sums(few: SummedElements, blocks: Blocks, said: list[str], params: Array, after: After) -> Ways:
+    """Yields faults that narrow the sum of each block separately and add these sums without loss."""
+    recorded = few.case.recorded.reshape(-1)[few.places]
+    sums = after(blocks.sums(few.summands.products)[None], params.reshape(-1, 1, 1)).sum(2)
     few.case.count_tried(len(params))
-    for at in np.flatnonzero((_finished(few, found, False) == wanted).all(1)):
+    for at in np.flatnonzero((_finished(few, sums, False) == recorded).all(1)):
         texts = [f"the sum of every {b} by itself {said[at]} before these sums are added" for b in blocks.said]
-        yield texts, partial(_own_sums, blocks=blocks, after=bound(after, int(params[at])))
+        yield texts, partial(_own_sums, blocks=blocks, after=bind_last(after, int(params[at])))
 
 
 def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:
@@ -118,7 +123,7 @@ def _own_sums(e: SummedElements, blocks: Blocks, after: Narrow) -> Array:
 
 
 def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: int) -> dict[str, Array]:
-    """Returns by ENDS the sums [count, S]."""
+    """Returns the sums [count, S] by key of ENDS."""
     products = e.summands.products
     sums = blocks.sums(products).T
     acc: Any = np.repeat((e.bias if begin else np.zeros_like(sums[0]))[None], count, 0)
@@ -130,18 +135,9 @@ def _scan(e: SummedElements, blocks: Blocks, begin: bool, after: Narrow, count: 
     return {"every": acc, "all but the last": before} | ({"all whole": before} if short else {})
 
 
-def _saturated(acc: Array, p: Any) -> Array:
-    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
-    return np.minimum(np.maximum(acc, -half), half - 1)
-
-
 def _wrapped(acc: Array, p: Any) -> Array:
     half = np.int64(1) << (np.asarray(p, np.int64) - 1)
     return ((acc + half) & (2 * half - 1)) - half
-
-
-def _float(acc: Array, p: Any) -> Array:
-    return significant(acc.astype(np.float64), p).astype(np.int64)
 
 
 def _lost(acc: Array, p: Any, rule: Rule) -> Array:
@@ -154,5 +150,5 @@ def _finished(e: SummedElements, acc: Array, begin: bool) -> Array:
 
 
 def _narrowed(e: SummedElements, blocks: Blocks, begin: bool, end: str, after: Narrow) -> Array:
-    found = _scan(e, blocks, begin, after, 1)
-    return _finished(e, found.get(end, found["every"])[0], begin)
+    sums_by_end = _scan(e, blocks, begin, after, 1)
+    return _finished(e, sums_by_end.get(end, sums_by_end["every"])[0], begin)

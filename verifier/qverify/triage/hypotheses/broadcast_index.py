@@ -1,4 +1,5 @@
-"""A product of two tensors reads the smaller operand at the wrong place: not repeated, or repeated along another axis."""
+"""A product of two tensors reads the smaller operand at the wrong place: not repeated, or repeated along another
+axis."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-index"
@@ -21,13 +22,13 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     shape = case.spec.shape
     for at, operand in enumerate(NAMES):
         name = case.last.inputs[at] or ""
-        own = case.graph.spec(name).shape
-        size = int(np.prod(own))
-        right = np.broadcast_to(np.arange(size).reshape(own), shape).reshape(-1)
-        seen = {right.tobytes()}
-        for said, index in _indices(shape, own).items():
-            if (key := np.ascontiguousarray(index, np.int64).tobytes()) not in seen:
-                seen.add(key)
+        operand_shape = case.graph.spec(name).shape
+        size = int(np.prod(operand_shape))
+        right = np.broadcast_to(np.arange(size).reshape(operand_shape), shape).reshape(-1)
+        tried = {right.tobytes()}
+        for said, index in _indices(shape, operand_shape).items():
+            if (key := np.ascontiguousarray(index, np.int64).tobytes()) not in tried:
+                tried.add(key)
                 yield FaultVariant(said.format(operand), partial(_read, at=at, index=index))
 
 
@@ -62,10 +63,10 @@ def _indices(shape: tuple[int, ...], own: tuple[int, ...]) -> dict[str, Array]:
 
 
 def _read(case: Case, at: int, index: Array) -> Array:
-    """Returns the output with the operand as large as the output, its elements taken by index."""
+    """Returns the output with an operand expanded to the size of the output, whose elements are taken by index."""
     name = case.last.inputs[at] or ""
     value = case.graph.constants[name] if name in case.graph.constants else case.inputs[name]
     whole = value.reshape(-1)[index].reshape(case.spec.shape)
     if name in case.graph.constants:
-        return case.again(Change(constants={name: whole}))
-    return case.again(Change(inputs={name: whole}))
+        return case.recompute(UnitChange(constants={name: whole}))
+    return case.recompute(UnitChange(inputs={name: whole}))

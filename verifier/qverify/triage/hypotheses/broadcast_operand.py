@@ -12,8 +12,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import inner_case
 from qverify.triage.altered_kernels.separable_copies import axis_names, dense_strides
-from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "broadcast-operand"
@@ -23,24 +23,26 @@ Way = tuple[str, int, int]  # kind, size, stride
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op not in OPS or len(of.last.inputs) < 2 or not of.spec.shape:
+    inner = inner_case(case)
+    if inner is None or inner.last.op not in OPS or len(inner.last.inputs) < 2 or not inner.spec.shape:
         return
-    for at, name in enumerate(of.last.inputs[: OPS[of.last.op]]):
-        if name is None or not operand(of, name).size:
+    for at, name in enumerate(inner.last.inputs[: OPS[inner.last.op]]):
+        if name is None or not operand(inner, name).size:
             continue
-        who = "the condition" if of.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
-        if of.last.op == "where" and at:
+        who = "the condition" if inner.last.op == "where" and not at else f"the {ORDINAL[at]} operand"
+        if inner.last.op == "where" and at:
             who = f"the {ORDINAL[at - 1]} value"
-        if of.last.inputs.count(name) > 1:
+        if inner.last.inputs.count(name) > 1:
             who = "one operand"  # of x * x
-        for cost, said, way in _ways(of, name):
-            beyond = _beyond(operand(of, name).shape, of.spec.shape, way)
-            yield from _judged(case, of, f"{of.last.op}: {who} {said}", partial(_made, at=at, way=way), cost, beyond)
+        for cost, said, way in _ways(inner, name):
+            beyond = _beyond(operand(inner, name).shape, inner.spec.shape, way)
+            yield from _judged(
+                case, inner, f"{inner.last.op}: {who} {said}", partial(_compute_output, at=at, way=way), cost, beyond
+            )
 
 
-def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
-    y, shape = of.spec.shape, operand(of, name).shape
+def _ways(inner: Case, name: str) -> Iterator[tuple[float, str, Way]]:
+    y, shape = inner.spec.shape, operand(inner, name).shape
     count = prod(shape)
     if shape != y:
         yield (
@@ -68,18 +70,22 @@ def _ways(of: Case, name: str) -> Iterator[tuple[float, str, Way]]:
     yield 1.5, "is read at its first element only", ("flat modulo", 1, 0)
     for k in range(len(y)):
         name_k = axis_names(len(y))[k]
-        inner = prod(y[k + 1 :])
-        if inner > 1:
-            yield 1.5, f"repeats its first {inner} elements (one {name_k}) for every {name_k}", ("own modulo", inner, 0)
+        inner_size = prod(y[k + 1 :])
+        if inner_size > 1:
             yield (
-                2.0,
-                f"is read at output element mod {inner} (restarts with every {name_k})",
-                ("flat modulo", inner, 0),
+                1.5,
+                f"repeats its first {inner_size} elements (one {name_k}) for every {name_k}",
+                ("own modulo", inner_size, 0),
             )
             yield (
                 2.0,
-                f"is read at output element / {inner} (one element for every {name_k})",
-                ("flat divided", inner, 0),
+                f"is read at output element mod {inner_size} (restarts with every {name_k})",
+                ("flat modulo", inner_size, 0),
+            )
+            yield (
+                2.0,
+                f"is read at output element / {inner_size} (one element for every {name_k})",
+                ("flat divided", inner_size, 0),
             )
         if y[k] > 1:
             yield 1.5, f"does not advance with the {name_k} (stride 0)", ("stride", k, 0)
@@ -111,13 +117,13 @@ _WALKS = {
 
 
 def _judged(
-    case: Case, of: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
+    case: Case, inner: Case, text: str, make: Callable[[Case], Array], cost: float, beyond: Array | None
 ) -> list[FaultVariant]:
-    """Returns the fault; what it reads beyond the operand, nothing predicts."""
-    if beyond is None or not beyond.any() or of.spec.shape != case.spec.shape:
-        return where_it_differs(case, text, make, cost)
-    differs, free = bits(case.recorded) != bits(case.made), beyond.reshape(-1)
-    same = bits(make(case)) == bits(case.recorded)
+    """Returns the fault as a list of one, or []. Elements that it reads beyond the operand cannot be predicted."""
+    if beyond is None or not beyond.any() or inner.spec.shape != case.spec.shape:
+        return check_where_it_differs(case, text, make, cost)
+    differs, free = element_bits(case.recorded) != element_bits(case.healthy), beyond.reshape(-1)
+    same = element_bits(make(case)) == element_bits(case.recorded)
     if not differs[~free].any() or not same[differs & ~free].all() or 2 * differs[free].sum() < free.sum():
         return []
     said = f"{text}; {np.count_nonzero(free)} elements are read from beyond it"
@@ -136,14 +142,14 @@ def _addresses(y: tuple[int, ...], strides: list[int]) -> Array:
 
 
 def _walk(shape: tuple[int, ...], y: tuple[int, ...], kind: str) -> Array:
-    """Returns the address of each output element in an operand walked in one of the wrong ways of _WALKS."""
+    """Returns the address that each output element reads in an operand that is walked in a wrong way of _WALKS."""
     padded = (1,) * (len(y) - len(shape)) + tuple(shape)
     dense = dense_strides(y if kind == "output strides" else padded)
     strides = [s if n > 1 or kind == "own strides" else 0 for n, s in zip(padded, dense, strict=True)]
     if kind.startswith("left"):
-        own = list(strides)
+        axis_strides = list(strides)
         for axis in range(1, len(y) - 1):
-            step = own[axis] * (1 if kind == "left one" else y[axis])
+            step = axis_strides[axis] * (1 if kind == "left one" else y[axis])
             for outer in range(axis):
                 strides[outer] += prod(y[outer + 1 : axis]) * step
     return _addresses(y, strides)
@@ -153,19 +159,19 @@ def _beyond(shape: tuple[int, ...], y: tuple[int, ...], way: Way) -> Array | Non
     return _walk(shape, y, way[0]) >= prod(shape) if way[0] in _WALKS else None
 
 
-def _made(case: Case, at: int, way: Way) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    name = of.last.inputs[at] or ""
-    value = operand(of, name)
-    read = np.ascontiguousarray(_read(value, of.spec.shape, way))
-    if of.last.inputs.count(name) == 1:
-        return inner_again(case, with_operand(of, name, read))
-    inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(of.last.inputs))  # x * x
-    spec = replace(of.graph.spec(name), shape=read.shape, aligned_shape=())
-    node = replace(of.last, inputs=inputs)
-    change = Change(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
-    return inner_again(case, change)
+def _compute_output(case: Case, at: int, way: Way) -> Array:
+    inner = inner_case(case)
+    assert inner is not None
+    name = inner.last.inputs[at] or ""
+    value = operand(inner, name)
+    read = np.ascontiguousarray(_read(value, inner.spec.shape, way))
+    if inner.last.inputs.count(name) == 1:
+        return recompute_inner(case, with_operand(inner, name, read))
+    inputs = tuple(f"{name}, operand {at}" if k == at else n for k, n in enumerate(inner.last.inputs))  # x * x
+    spec = replace(inner.graph.spec(name), shape=read.shape, aligned_shape=())
+    node = replace(inner.last, inputs=inputs)
+    change = UnitChange(inputs={inputs[at] or "": read}, specs={inputs[at] or "": spec}, nodes={node.name: node})
+    return recompute_inner(case, change)
 
 
 def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
@@ -184,11 +190,11 @@ def _read(value: Array, y: tuple[int, ...], way: Way) -> Array:
         return flat[np.minimum(at, flat.size - 1)].reshape(y)
     if kind == "leading":
         return np.broadcast_to(value.reshape(value.shape + (1,) * (len(y) - value.ndim)), y)
-    own = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
+    places = np.broadcast_to(np.arange(flat.size).reshape(value.shape), y)
     if kind == "own modulo":
-        return flat[own % size]
+        return flat[places % size]
     if kind == "moving":
-        at = own + np.arange(y[size]).reshape([-1 if j == size else 1 for j in range(len(y))])
+        at = places + np.arange(y[size]).reshape([-1 if j == size else 1 for j in range(len(y))])
         return flat[np.minimum(at, flat.size - 1) if stride else at % flat.size]
     if kind == "rolled":
         return np.roll(np.broadcast_to(value, y), stride, size)

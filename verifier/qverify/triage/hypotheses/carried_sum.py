@@ -1,5 +1,5 @@
-"""The accumulator is not cleared between outputs: it starts from the sum of the output before, or goes on adding along an
-axis."""
+"""The accumulator is not cleared between outputs: it starts from the sum of the output before, or goes on adding along
+an axis."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 def _products(e: SummedElements) -> Array:
     bias = bias_of(e.case)
-    return e.of.acc - (e.of.along(bias) if len(bias) > 1 else bias)
+    return e.sums.acc - (e.sums.along(bias) if len(bias) > 1 else bias)
 
 
 def _carried(e: SummedElements, axis: int | None, block: int) -> Array:

@@ -1,5 +1,5 @@
-"""Cast rounds a float by another rule, treats numbers beyond the type or NaN otherwise, makes bools of other numbers, or goes
-through a narrower type."""
+"""Cast rounds a float by another rule, treats NaN or numbers beyond the type in another way, converts other numbers to
+bools, or goes through a narrower type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -57,19 +57,19 @@ TRUE: dict[str, Callable[[Array], Array]] = {
 
 
 def _whole(values: Array, dtype: np.dtype) -> Array:
-    """Returns whole float64 values in an integer type, its smallest value for those beyond it."""
+    """Returns whole float64 values in an integer type; those beyond it become its smallest value."""
     limits = np.iinfo(dtype)
     inside = (values >= float(limits.min)) & (values < -float(limits.min) if limits.min else values <= limits.max)
     return np.where(inside, np.where(inside, values, 0).astype(dtype), np.array(limits.min, dtype))
 
 
 def _saturated(values: Array, dtype: np.dtype, nan: int | None) -> Array:
-    """Returns whole float64 values in an integer type, at its ends where they lie beyond."""
+    """Returns whole float64 values in an integer type; those beyond it saturate."""
     limits = np.iinfo(dtype)
     beyond, below = values >= -float(limits.min), values < float(limits.min)
-    made = np.where(beyond | below | np.isnan(values), 0, values).astype(dtype)
-    made = np.where(beyond, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), made))
-    return np.where(np.isnan(values), np.array(limits.min if nan is None else nan, dtype), made)
+    result = np.where(beyond | below | np.isnan(values), 0, values).astype(dtype)
+    result = np.where(beyond, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), result))
+    return np.where(np.isnan(values), np.array(limits.min if nan is None else nan, dtype), result)
 
 
 def _wrapped(values: Array, dtype: np.dtype) -> Array:
@@ -87,9 +87,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _kernel(node: Node, inputs: list[Array], graph: Graph, cast: Cast, source: np.dtype, target: np.dtype) -> Array:
-    own = graph.spec(node.outputs[0]).numpy_dtype
-    if (inputs[0].dtype, own) != (source, target):  # of another kind, which the fault does not reach
-        raise TypeError(f"a cast of {inputs[0].dtype} to {own}")
+    output_dtype = graph.spec(node.outputs[0]).numpy_dtype
+    if (inputs[0].dtype, output_dtype) != (source, target):  # a cast of other types, to which the fault does not apply
+        raise TypeError(f"a cast of {inputs[0].dtype} to {output_dtype}")
     return cast(inputs[0], target)
 
 
@@ -99,7 +99,7 @@ Way = tuple[str, Cast, float]
 def _ways(source: np.dtype, target: np.dtype) -> Iterator[Way]:
     if target == np.dtype(bool):
         for said, true in TRUE.items():
-            yield f"true {said}", bound(lambda x, t, f: f(x.astype(np.float64)), true), LIKELY
+            yield f"true {said}", bind_last(lambda x, t, f: f(x.astype(np.float64)), true), LIKELY
         return
     if source.kind == "f" and target.kind in "iu":
         yield from _to_integers()
@@ -109,40 +109,40 @@ def _ways(source: np.dtype, target: np.dtype) -> Iterator[Way]:
         yield from _between()
     if source == np.dtype(bool):
         for value in (-1, 255, 127, 2, 0):
-            yield f"true becomes {value}", bound(lambda x, t, v: np.where(x, v, 0).astype(t), value), LIKELY
+            yield f"true becomes {value}", bind_last(lambda x, t, v: np.where(x, v, 0).astype(t), value), LIKELY
         yield "the bool is inverted", lambda x, t: (~x).astype(t), LIKELY
     if source.kind == "f" and target.kind == "f":
         for said, narrow in {"flushed to zero where subnormal": flushed, **FORMATS}.items():
-            yield said, bound(lambda x, t, f: f(x.astype(float)).astype(t), narrow), UNLIKELY
+            yield said, bind_last(lambda x, t, f: f(x.astype(float)).astype(t), narrow), UNLIKELY
 
 
 def _to_integers() -> Iterator[Way]:
     for said, rule in RULES.items():
         yield (
             f"numbers are rounded {said}, not truncated",
-            bound(lambda x, t, f: _whole(f(x.astype(float)), t), rule),
+            bind_last(lambda x, t, f: _whole(f(x.astype(float)), t), rule),
             LIKELY,
         )
         text = f"numbers are rounded {said}, and saturate at the type's ends"
-        yield text, bound(lambda x, t, f: _saturated(f(x.astype(float)), t, 0), rule), LIKELY + 2
+        yield text, bind_last(lambda x, t, f: _saturated(f(x.astype(float)), t, 0), rule), LIKELY + 2
     for nan, what in ((None, "the type's smallest value"), (0, "0")):
         text = f"numbers beyond the type saturate at its ends, and NaN gives {what}"
-        yield text, bound(lambda x, t, n: _saturated(np.trunc(x.astype(float)), t, n), nan), LIKELY
+        yield text, bind_last(lambda x, t, n: _saturated(np.trunc(x.astype(float)), t, n), nan), LIKELY
     yield "numbers beyond the type wrap", lambda x, t: _wrapped(np.trunc(x.astype(float)), t), LIKELY
     beyond = lambda x, t: np.where(_outside(x, t), 0, _whole(np.trunc(x.astype(float)), t)).astype(t)  # noqa: E731
     yield "numbers beyond the type give 0", beyond, LIKELY
     for dtype in ("int32", "int16", "int8", "uint8", "uint16", "uint32"):
         narrow = np.dtype(dtype)
         text = f"numbers go through {dtype}"
-        yield f"{text}, which wraps", bound(lambda x, t, d: _through(x, d).astype(t), narrow), 6.0
-        ends = bound(
+        yield f"{text}, which wraps", bind_last(lambda x, t, d: _through(x, d).astype(t), narrow), 6.0
+        ends = bind_last(
             lambda x, t, d: np.clip(np.nan_to_num(np.trunc(x.astype(float))), np.iinfo(d).min, np.iinfo(d).max).astype(
                 t
             ),
             narrow,
         )
         yield f"{text}, which saturates", ends, 6.0
-        least = bound(lambda x, t, d: _whole(np.trunc(x.astype(float)), d).astype(t), narrow)
+        least = bind_last(lambda x, t, d: _whole(np.trunc(x.astype(float)), d).astype(t), narrow)
         yield f"{text}, whose smallest value stands for what lies beyond", least, 6.0
     yield "the bits of the float32 are taken", lambda x, t: x.view(np.int32).astype(t), 6.0
     yield "negative numbers become 0", lambda x, t: _whole(np.maximum(np.trunc(x.astype(float)), 0), t), 6.0
@@ -152,7 +152,7 @@ def _to_integers() -> Iterator[Way]:
             text = f"numbers are rounded to {said} before they are truncated"
             yield (
                 text,
-                bound(lambda x, t, f: _whole(np.trunc(f(x.astype(float))), t), narrow_to),
+                bind_last(lambda x, t, f: _whole(np.trunc(f(x.astype(float))), t), narrow_to),
                 UNLIKELY - 6 + rarity(said),
             )
 
@@ -173,7 +173,7 @@ def _to_floats() -> Iterator[Way]:
     for said, narrow in FORMATS.items():
         yield (
             f"the result is rounded to {said}",
-            bound(lambda x, t, f: f(x.astype(float)).astype(t), narrow),
+            bind_last(lambda x, t, f: f(x.astype(float)).astype(t), narrow),
             9.0 + rarity(said),
         )
     cut = lambda x, t: _cut(x)  # noqa: E731
@@ -181,8 +181,12 @@ def _to_floats() -> Iterator[Way]:
     yield "the sign is lost", lambda x, t: np.abs(x.astype(np.float64)).astype(t), 6.0
     for dtype in ("int32", "int16", "int8", "uint8", "uint16", "uint32"):
         narrow_to = np.dtype(dtype)
-        yield f"numbers go through {dtype}, which wraps", bound(lambda x, t, d: x.astype(d).astype(t), narrow_to), 6.0
-        ends = bound(
+        yield (
+            f"numbers go through {dtype}, which wraps",
+            bind_last(lambda x, t, d: x.astype(d).astype(t), narrow_to),
+            6.0,
+        )
+        ends = bind_last(
             lambda x, t, d: np.clip(x.astype(np.float64), np.iinfo(d).min, np.iinfo(d).max).astype(t), narrow_to
         )
         yield f"numbers go through {dtype}, which saturates", ends, 6.0
@@ -198,9 +202,9 @@ def _cut(x: Array) -> Array:
 def _between() -> Iterator[Way]:
     for dtype in ("int32", "int16", "int8", "uint8", "uint16", "uint32"):
         narrow = np.dtype(dtype)
-        yield f"numbers go through {dtype}, which wraps", bound(lambda x, t, d: x.astype(d).astype(t), narrow), 6.0
+        yield f"numbers go through {dtype}, which wraps", bind_last(lambda x, t, d: x.astype(d).astype(t), narrow), 6.0
         limits = np.iinfo(narrow)
-        ends = bound(lambda x, t, a, b: np.clip(x.astype(np.int64), a, b).astype(t), limits.min, limits.max)
+        ends = bind_last(lambda x, t, a, b: np.clip(x.astype(np.int64), a, b).astype(t), limits.min, limits.max)
         yield f"numbers go through {dtype}, which saturates", ends, 6.0
     yield (
         "numbers beyond the type saturate at its ends",

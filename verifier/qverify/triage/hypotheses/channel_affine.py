@@ -1,5 +1,5 @@
-"""Batch norm and normalize use another channel's parameters, apply them in another order or by another formula, or round
-them to a narrower format."""
+"""Batch norm and normalize use another channel's parameters, apply them in another order or by another formula, or
+round them to a narrower format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import fma32
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, LARGEST, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, Kernel, kernel_variant, nodes_of
@@ -21,7 +21,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "channel-affine"
 OPS = ("batch_norm", "normalize")
 F = np.float32
-Formula = Callable[[Array, Array, Array], Array]  # of x and a channel's two parameters, all float32 [N, C, ...]
+Formula = Callable[[Array, Array, Array], Array]  # of x and the two parameters of its channel, all float32 [N, C, ...]
 BATCH_NORM: dict[str, Formula] = {
     "x*k + b with one rounding (fused multiply-add)": fma32,
     "x*k + b in float64": lambda x, k, b: x.astype(float) * k + b,
@@ -116,11 +116,11 @@ def _chosen(op: str, shape: tuple[int, ...]) -> Iterator[FaultVariant]:
 
 
 def _places(shape: tuple[int, ...]) -> dict[str, Array]:
-    """Returns, by name, the channel whose parameters each element takes."""
+    """Returns, by text, the index of the channel whose parameters each element uses."""
     batch, channels, plane = shape[0], shape[1], int(np.prod(shape[2:]))
     at = np.arange(batch * channels * plane)
     c, n = at // plane % channels, at // plane // channels
-    found = {
+    channels_by_text = {
         "the last channel in the second and later batch items": np.where(n > 0, channels - 1, c),
         "the first channel in the second and later batch items": np.where(n > 0, 0, c),
         "the element's number modulo the channels (as if channels were the last axis)": at % channels,
@@ -131,24 +131,26 @@ def _places(shape: tuple[int, ...]) -> dict[str, Array]:
     }
     for lanes in (8, 4, 16, 32, 2, 64, 128):
         first = at // lanes * lanes
-        found[f"the first element of its vector of {lanes} in memory (vectors run over the ends of channels)"] = (
-            first // plane % channels
-        )
-        found[f"the last element of its vector of {lanes} in memory (vectors run over the ends of channels)"] = (
-            np.minimum(first + lanes - 1, len(at) - 1) // plane % channels
-        )
+        channels_by_text[
+            f"the first element of its vector of {lanes} in memory (vectors run over the ends of channels)"
+        ] = first // plane % channels
+        channels_by_text[
+            f"the last element of its vector of {lanes} in memory (vectors run over the ends of channels)"
+        ] = np.minimum(first + lanes - 1, len(at) - 1) // plane % channels
         if plane % lanes:
             whole = -(-plane // lanes) * lanes
-            found[f"the plane where planes are padded to a multiple of {lanes} elements"] = at // whole % channels
-            found[f"the plane where planes are cut to a multiple of {lanes} elements"] = (
+            channels_by_text[f"the plane where planes are padded to a multiple of {lanes} elements"] = (
+                at // whole % channels
+            )
+            channels_by_text[f"the plane where planes are cut to a multiple of {lanes} elements"] = (
                 at // max(plane // lanes * lanes, 1) % channels
             )
     for more in (1, -1):
-        found[f"the plane where planes are {'longer' if more > 0 else 'shorter'} by one element"] = (
+        channels_by_text[f"the plane where planes are {'longer' if more > 0 else 'shorter'} by one element"] = (
             at // max(plane + more, 1) % channels
         )
-    found |= {said: choice[c] for said, choice in channel_choices(channels).items()}
-    return {said: place for said, place in found.items() if (place != c).any()}
+    channels_by_text |= {said: choice[c] for said, choice in channel_choices(channels).items()}
+    return {said: place for said, place in channels_by_text.items() if (place != c).any()}
 
 
 def _narrow(op: str) -> Iterator[FaultVariant]:
@@ -166,9 +168,9 @@ def _narrow(op: str) -> Iterator[FaultVariant]:
                 9.0 + rarity(said),
             )
         for what, wrapped in {
-            "x is": bound(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
-            "the result is": bound(lambda x, a, b, f: f(formula(x, a, b).astype(float)), narrow),
-            "the step before the result is": bound(
+            "x is": bind_last(lambda x, a, b, f: formula(f(x.astype(float)).astype(F), a, b), narrow),
+            "the result is": bind_last(lambda x, a, b, f: f(formula(x, a, b).astype(float)), narrow),
+            "the step before the result is": bind_last(
                 lambda x, a, b, f: (
                     f((x * a if op == "batch_norm" else x - a).astype(float)).astype(F) + b
                     if op == "batch_norm"

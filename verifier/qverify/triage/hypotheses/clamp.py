@@ -59,12 +59,12 @@ def _measured(case: Case, low: int, high: int) -> Iterator[FaultVariant]:
 
 
 class _Clamped:
-    """The node with other limits; an op without words for them has its output clipped."""
+    """Computes the node with other limits; the output of an op without words for limits is clipped."""
 
     def __init__(self, low: int, high: int):
         self.low, self.high = low, high
 
     def __call__(self, case: Case) -> Array:
         if "act_min" in ops.words(case.last):
-            return case.again(case.words(act_min=self.low, act_max=self.high))
-        return np.clip(case.made, self.low, self.high)
+            return case.recompute(case.change_words(act_min=self.low, act_max=self.high))
+        return np.clip(case.healthy, self.low, self.high)

@@ -1,5 +1,5 @@
-"""The conversion from YUV to RGB exchanges planes, reads other offsets or coefficients, keeps these in fewer bits, or rounds
-and limits otherwise."""
+"""The conversion from YUV to RGB exchanges planes, uses other offsets or coefficients, keeps these in fewer bits, or
+rounds and limits in another way."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import permutations
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule, half_up
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -28,8 +28,17 @@ def _clipped(values: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """planes: input plane taken for each. order: output plane stored in each. words: changes (offsets, matrix). rule:
-    rounds real results. limit: of whole results. floor: whether luma is limited below. product: rounds each product."""
+    """Computes the conversion with changed parts.
+
+    Attributes:
+        planes: number of the input plane that is used in place of each.
+        order: number of the output plane that is stored in place of each.
+        words: changes (offsets, matrix).
+        rule: rounds real results.
+        limit: limits whole results.
+        floor: whether luma is limited below.
+        product: rounds each product.
+    """
 
     planes: tuple[int, ...] = (0, 1, 2)
     order: tuple[int, ...] = (0, 1, 2)
@@ -40,11 +49,11 @@ class Conversion:
     product: Callable[[Array], Array] | None = None
 
     def __call__(self, case: Case) -> Array:
-        of = inner_case(case)
-        assert of is not None
-        shift, floor, *words = of.last.words
+        inner = inner_case(case)
+        assert inner is not None
+        shift, floor, *words = inner.last.words
         offsets, matrix = self.words(np.array(words[:3], float), np.array(words[3:], float).reshape(3, 3) / 2.0**shift)
-        x = operand(of, of.last.inputs[0] or "").astype(float)[:, list(self.planes)]
+        x = operand(inner, inner.last.inputs[0] or "").astype(float)[:, list(self.planes)]
         d = x - offsets.reshape(1, 3, 1, 1)
         d[:, 0] = np.maximum(d[:, 0], floor) if self.floor else d[:, 0]
         if self.product is None:
@@ -56,11 +65,11 @@ class Conversion:
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "yuv_to_rgb":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "yuv_to_rgb":
         return
     for said, conversion, cost in _conversions():
-        yield from where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)
+        yield from check_where_it_differs(case, f"yuv_to_rgb: {said}", conversion, cost)
 
 
 def _conversions() -> Iterator[tuple[str, Conversion, float]]:
@@ -77,7 +86,7 @@ def _conversions() -> Iterator[tuple[str, Conversion, float]]:
     yield "the result wraps instead of saturating", Conversion(limit=lambda v: np.mod(v, 256)), 1.5
     for low, high in ((16, 235), (16, 240), (0, 235), (0, 254), (1, 254), (0, 127)):
         text = f"the result saturates at {low} and {high}"
-        yield text, Conversion(limit=bound(lambda v, a, b: np.clip(v, a, b), low, high)), 2.0
+        yield text, Conversion(limit=bind_last(lambda v, a, b: np.clip(v, a, b), low, high)), 2.0
     yield from _words()
 
 

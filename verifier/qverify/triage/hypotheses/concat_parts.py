@@ -11,8 +11,8 @@ import numpy as np
 
 from qverify.ops.quantize import as_quantized
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "concat-parts"
@@ -21,24 +21,28 @@ Join = Callable[[list[Array], int, Sequence[int]], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "concat":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "concat":
         return
-    count = len(of.last.inputs)
-    for cost, said, join in _ways(count, of.last.words[0], len(of.spec.shape)):
-        yield from where_it_differs(case, f"concat: {said}", partial(_made, join=join), cost, copied=True)
-    if of.spec.shape == case.spec.shape:
-        yield from _by_offsets(case)
+    count = len(inner.last.inputs)
+    for cost, said, join in _ways(count, inner.last.words[0], len(inner.spec.shape)):
+        yield from check_where_it_differs(
+            case, f"concat: {said}", partial(_compute_output, join=join), cost, copied=True
+        )
+    if inner.spec.shape == case.spec.shape:
+        yield from _yield_wrong_offsets(case)
 
 
-def _made(case: Case, join: Join) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    parts = [as_quantized(operand(of, n), of.graph.spec(n), of.spec) for n in of.last.inputs if n is not None]
-    joined = join(parts, of.last.words[0], of.spec.shape)
-    if joined.size != prod(of.spec.shape):
+def _compute_output(case: Case, join: Join) -> Array:
+    inner = inner_case(case)
+    assert inner is not None
+    parts = [
+        as_quantized(operand(inner, n), inner.graph.spec(n), inner.spec) for n in inner.last.inputs if n is not None
+    ]
+    joined = join(parts, inner.last.words[0], inner.spec.shape)
+    if joined.size != prod(inner.spec.shape):
         raise ValueError("not the output's size")
-    return finished(case, joined.reshape(of.spec.shape)).reshape(case.spec.shape)
+    return finished(case, joined.reshape(inner.spec.shape)).reshape(case.spec.shape)
 
 
 def _ways(count: int, axis: int, rank: int) -> Iterator[tuple[float, str, Join]]:
@@ -91,7 +95,7 @@ def _without(parts: list[Array], axis: int, shape: Sequence[int], at: int, value
 
 
 def _first_block(parts: list[Array], axis: int, shape: Sequence[int], which: tuple[int, ...]) -> Array:
-    """Returns the join where the chosen operands repeat their first block of the dims before the axis."""
+    """Returns the joined parts, of which the chosen operands repeat their first block of the dims before the axis."""
     chosen = []
     for at, part in enumerate(parts):
         inner = part.shape[axis:]
@@ -107,7 +111,7 @@ def _reversed(parts: list[Array], axis: int, shape: Sequence[int], at: int) -> A
 
 
 def _offsets(parts: list[Array], axis: int, of: str) -> list[int]:
-    """Returns where in an output's block, in elements, each operand starts."""
+    """Returns the place, in elements, at which each operand starts in a block of the output."""
     sizes, inner, item = [p.shape[axis] for p in parts], prod(parts[0].shape[axis + 1 :]), parts[0].dtype.itemsize
     before = [sum(sizes[:at]) for at in range(len(parts))]
     return {
@@ -137,7 +141,7 @@ OFFSETS = {
 
 
 def _written(case: Case, of: str) -> tuple[Array, Array]:
-    """Returns the output, flat, and a mask of the elements that no operand is written to."""
+    """Returns the flat output and a mask of the elements to which no operand is written."""
     inner = inner_case(case)
     assert inner is not None
     axis, y = inner.last.words[0], inner.spec
@@ -153,20 +157,24 @@ def _written(case: Case, of: str) -> tuple[Array, Array]:
     return finished(case, output), left
 
 
-def _by_offsets(case: Case) -> Iterator[FaultVariant]:
+def _yield_wrong_offsets(case: Case) -> Iterator[FaultVariant]:
     for of, said in OFFSETS.items():
         output, left = _written(case, of)
-        differs = bits(case.recorded) != bits(case.made)
-        if not (bits(output) == bits(case.recorded))[differs & ~left].all():
+        differs = element_bits(case.recorded) != element_bits(case.healthy)
+        if not (element_bits(output) == element_bits(case.recorded))[differs & ~left].all():
             continue
-        values = np.unique(bits(case.recorded)[left])
+        values = np.unique(element_bits(case.recorded)[left])
         if len(values) > 1 and 2 * differs[left].sum() > left.sum() and differs[~left].any():
             text = f"concat: {said}; {np.count_nonzero(left)} elements keep what was in memory"
             yield FaultVariant(text, partial(_with_left, of=of, value=None, free=left), 1.5, free=left)
         elif len(values) < 2:
             value = case.recorded.reshape(-1)[left][:1]
             text = f"concat: {said}" + (f"; what is not written is {value[0]}" if len(value) else "")
-            known = not len(value) or value[0] in (0, *case.spec.zero_point)  # else taken from the record
+            # Other values are taken from the record.
+            known = not len(value) or value[0] in (
+                0,
+                *case.spec.zero_point,
+            )
             cost = 1.5 if known else 1.5 + 8 * value.itemsize
             yield FaultVariant(text, partial(_with_left, of=of, value=value, free=left), cost, copied=True)
 

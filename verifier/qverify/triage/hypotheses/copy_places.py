@@ -22,7 +22,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "copy-places"
 OPS = MOVED_OPS
 BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128)
-Way = Callable[[Array, int], Array]  # from the places and the size of the input's dim
+Way = Callable[[Array, int], Array]  # from the places and the size of the input's dim, the places that are read
 
 
 def _ways() -> dict[str, Way]:
@@ -68,8 +68,8 @@ WAYS = _ways()
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape":
+    inner = mover(case)
+    if inner is None or inner.last.op == "reshape":
         return
     copy = needed_copy(case)
     for axis, count in enumerate(copy.shape):
@@ -79,7 +79,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _changed(copy: SeparableCopy, case: Case, axis: int, way: Way) -> SeparableCopy:
-    own = copy.places[axis]
-    inside = own > OUTSIDE // 2
-    changed = way(np.where(inside, own, 0), copy.sizes[axis])
+    own_places = copy.places[axis]
+    inside = own_places > OUTSIDE // 2
+    changed = way(np.where(inside, own_places, 0), copy.sizes[axis])
     return copy.with_places({axis: np.where(inside, changed, OUTSIDE)})

@@ -23,12 +23,12 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "copy-strides"
 OPS = MOVED_OPS
-MOST = 48  # strides tried on an axis
+MAX_STRIDES = 48  # tried on an axis
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape":
+    inner_case_ = mover(case)
+    if inner_case_ is None or inner_case_.last.op == "reshape":
         return
     copy = needed_copy(case)
     axes = [k for k, n in enumerate(copy.shape) if n > 1]
@@ -64,32 +64,32 @@ def _said(copy: SeparableCopy, axis: int, said: str) -> str:
 
 
 def _strides(case: Case, copy: SeparableCopy, axis: int) -> dict[int, str]:
-    """Returns candidate strides of an axis with what to call them; the likely ones first."""
+    """Returns candidate strides of an axis with their texts, the likely ones first."""
     own, count = copy.strides[axis], copy.shape[axis]
     name = copy.names[axis]
     x, y = case.graph.spec(copy.source).shape, case.spec.shape
-    found = {0: f"stride 0: every {name} repeats the first one"}
-    for other, stride in enumerate(copy.strides):
-        if other != axis and copy.shape[other] > 1:
-            found.setdefault(stride, f"stride {stride}, that of {_plural(copy.names[other])}, instead of {own}")
+    texts = {0: f"stride 0: every {name} repeats the first one"}
+    for other_axis, stride in enumerate(copy.strides):
+        if other_axis != axis and copy.shape[other_axis] > 1:
+            texts.setdefault(stride, f"stride {stride}, that of {_plural(copy.names[other_axis])}, instead of {own}")
     if len(y) == len(copy.shape):
-        found.setdefault(
+        texts.setdefault(
             dense_strides(y)[axis], f"stride {dense_strides(y)[axis]}, that of the output, instead of {own}"
         )
     for k, stride in enumerate(dense_strides(copy.shape)):
         where = "as in the output" if k == axis else "of another axis of the output"
-        found.setdefault(stride, f"stride {stride} ({where}) instead of {own}")
-    found.setdefault(1, f"stride 1 (consecutive elements) instead of {own}")
-    found.setdefault(count, f"stride {count} (as many as there are) instead of {own}")
+        texts.setdefault(stride, f"stride {stride} ({where}) instead of {own}")
+    texts.setdefault(1, f"stride 1 (consecutive elements) instead of {own}")
+    texts.setdefault(count, f"stride {count} (as many as there are) instead of {own}")
     for shape in (x, y):
         for start in range(len(shape)):
             for stop in range(start + 1, len(shape) + 1):
                 stride = prod(shape[start:stop])
-                found.setdefault(stride, f"stride {stride} instead of {own}")
+                texts.setdefault(stride, f"stride {stride} instead of {own}")
     for stride in (own * 2, own // 2, own + 1, own - 1, -own, *(-(-own // m) * m for m in (4, 8, 16, 32, 64))):
-        found.setdefault(stride, f"stride {stride} instead of {own}")
-    found.pop(own, None)
-    return dict(list(found.items())[:MOST])
+        texts.setdefault(stride, f"stride {stride} instead of {own}")
+    texts.pop(own, None)
+    return dict(list(texts.items())[:MAX_STRIDES])
 
 
 def _changed(copy: SeparableCopy, case: Case, strides: dict[int, int]) -> SeparableCopy:
@@ -97,8 +97,8 @@ def _changed(copy: SeparableCopy, case: Case, strides: dict[int, int]) -> Separa
 
 
 def _not_reset(copy: SeparableCopy, case: Case, axes: list[int], left: int) -> SeparableCopy:
-    """Returns the copy whose address keeps a part of what these axes added to it whenever an outer index advances: left
-    steps, or all where it is 0."""
+    """Returns the copy in which the address is not reset completely when an outer index advances: of the steps that
+    these axes added, `left` remain, or all if it is 0."""
     strides, places = list(copy.strides), list(copy.places)
     more = [0] * len(strides)
     for axis in axes:

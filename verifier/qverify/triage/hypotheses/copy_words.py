@@ -1,5 +1,5 @@
-"""A copy (gather, slice, split, pad, transpose, depth_to_space, resize_nearest) moves its rows in whole words: rounded up,
-so that a row runs into its neighbour, or rounded down, so that the end of a row is not copied."""
+"""A copy (gather, slice, split, pad, transpose, depth_to_space, resize_nearest) moves its rows in whole words: rounded
+up, so that a row runs into its neighbour, or rounded down, so that the end of a row is not copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished
 from qverify.triage.altered_kernels.separable_copies import OUTSIDE, copy_of, mover, needed_copy, source_of
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -23,10 +23,10 @@ ENDS = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case)
-    if of is None or of.last.op == "reshape" or case.recorded.size < 2:
+    inner = mover(case)
+    if inner is None or inner.last.op == "reshape" or case.recorded.size < 2:
         return
-    item = of.spec.numpy_dtype.itemsize
+    item = inner.spec.numpy_dtype.itemsize
     for run in _runs(case):
         for unit, words in (("bytes", WORDS), ("elements", (2, 4, 8, 16, 32))):
             for word in words:
@@ -34,10 +34,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 if size < 1 or (unit == "bytes" and (word % item or item == word or (item == 1 and word < 2))):
                     continue
                 if run % size and not (unit == "elements" and item == 1):
-                    yield from _of_words(case, of.last.op, run, size, f"{word} {unit}")
+                    yield from _yield_word_faults(case, inner.last.op, run, size, f"{word} {unit}")
 
 
-def _of_words(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:
+def _yield_word_faults(case: Case, op: str, run: int, size: int, word: str) -> Iterator[FaultVariant]:
     longer = -(-run // size) * size
     for order, backward in (("last to the first", True), ("first to the last", False)):
         for said, end in ENDS.items():
@@ -46,12 +46,12 @@ def _of_words(case: Case, op: str, run: int, size: int, word: str) -> Iterator[F
                 f" ({said})"
             )
             make = partial(_spilled, run=run, length=longer, backward=backward, end=end)
-            yield from where_it_differs(case, text, make, 2.0 + (not backward) + (end != "exact"))
+            yield from check_where_it_differs(case, text, make, 2.0 + (not backward) + (end != "exact"))
     tail = run % size
     if run > size:
         for said, way in TAILS.items():
             text = f"{op}: of rows of {run} elements only whole words of {word} are copied; the last {tail} {said}"
-            yield from where_it_differs(case, text, partial(_short, run=run, tail=tail, size=size, way=way), 3.0)
+            yield from check_where_it_differs(case, text, partial(_short, run=run, tail=tail, size=size, way=way), 3.0)
 
 
 TAILS = {
@@ -64,16 +64,16 @@ TAILS = {
 
 
 def _runs(case: Case) -> list[int]:
-    """Returns the lengths of the output's rows that are consecutive in the input."""
-    copy, found, run = needed_copy(case), [], 1
+    """Returns the lengths of runs of the output that are consecutive in the input."""
+    copy, lengths, run = needed_copy(case), [], 1
     for axis in range(len(copy.shape) - 1, -1, -1):
         step = np.diff(copy.places[axis]) * copy.strides[axis]
         if (step != run).any() or (copy.places[axis] < OUTSIDE // 2).any():
             break
         run *= copy.shape[axis]
         if 1 < run < case.recorded.size:
-            found.append(run)
-    return found
+            lengths.append(run)
+    return lengths
 
 
 def _spilled(case: Case, run: int, length: int, backward: bool, end: str) -> Array:

@@ -1,4 +1,5 @@
-"""depth_to_space takes its channels in another order: DCR for CRD, block rows for block columns, backward."""
+"""depth_to_space reads its channels in another order: DCR instead of CRD, block rows instead of block columns, or
+backward."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ BATCH, CHANNEL, BLOCK_ROW, BLOCK_COLUMN = 0, 1, 3, 5
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "depth_to_space")
-    if of is None:
+    inner = mover(case, "depth_to_space")
+    if inner is None:
         return
     copy = needed_copy(case)
-    mode = ("DCR", "CRD")[of.last.words[1]]
+    mode = ("DCR", "CRD")[inner.last.words[1]]
     named: dict[tuple[int, ...], str] = {
         (BLOCK_ROW, BLOCK_COLUMN, CHANNEL): "the channels are in DCR order (channel = position in the block * C + c)",
         (CHANNEL, BLOCK_ROW, BLOCK_COLUMN): "the channels are in CRD order (channel = c * block^2 + position)",
@@ -36,7 +37,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             backward = f"{said}, {' and '.join(PARTS[k] for k in axes)} backward"
             change = partial(_order, order=order, backward=axes)
             yield from copy_variant(case, f"depth_to_space: {backward}", change, 3.0)
-    shape = of.graph.spec(copy.source).shape
+    shape = inner.graph.spec(copy.source).shape
     _, c, h, w = shape
     block = copy.shape[BLOCK_ROW]
     planar = {
@@ -51,7 +52,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _order(copy: SeparableCopy, case: Case, order: tuple[int, ...], backward: tuple[int, ...] = ()) -> SeparableCopy:
-    """Returns the copy whose input channel counts these axes, the last one fastest."""
+    """Returns the copy in which the input channel counts along these axes, the last one fastest."""
     step = case.graph.spec(copy.source).shape[2] * case.graph.spec(copy.source).shape[3]
     strides = {}
     for axis in reversed(order):

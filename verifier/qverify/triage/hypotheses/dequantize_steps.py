@@ -1,5 +1,5 @@
-"""Dequantize multiplies otherwise (two products, a fused one, another order), rounds scale or result to a narrower
-format, or leaves the zero point out."""
+"""Dequantize multiplies in another way (two products, a fused one, another order), rounds scale or result to a narrower
+format, or leaves out the zero point."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dequantize-steps"
 COPIES = ("concat", "where")
 OPS = ("dequantize", *COPIES)
 F = np.float32
-Real = Callable[[Array, Array, Array], Array]  # of integers, scale in float32 and zero point
+Real = Callable[[Array, Array, Array], Array]  # real values of integers, scale (float32) and zero point
 WAYS: dict[str, Real] = {
     "as q*scale - zero*scale in float32, both products rounded": lambda q, s, z: q.astype(F) * s - z.astype(F) * s,
     "as q*scale - zero*scale with one product rounded (fused multiply-add of q)": lambda q, s, z: float32.fma32(
@@ -69,11 +69,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
                 f"dequantize: scale and zero point are those of {said}",
-                {"dequantize": partial(_of_channels, choice=choice)},
+                {"dequantize": partial(_with_channel_choice, choice=choice)},
             )
             yield kernel_variant(
                 f"dequantize: the scale is that of {said}",
-                {"dequantize": partial(_of_channels, choice=choice, zero=False)},
+                {"dequantize": partial(_with_channel_choice, choice=choice, zero=False)},
             )
 
 
@@ -105,7 +105,7 @@ def _kernel(node: Node, inputs: list[Array], graph: Graph, way: Real) -> Array:
     return way(inputs[0].astype(np.int64), scale, zero.astype(np.int64))
 
 
-def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array, zero: bool = True) -> Array:
+def _with_channel_choice(node: Node, inputs: list[Array], graph: Graph, choice: Array, zero: bool = True) -> Array:
     x = graph.spec(node.inputs[0] or "")
     of = replace(
         x,
@@ -116,7 +116,7 @@ def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array, z
 
 
 def _copy(case: Case, way: Real) -> Array:
-    """Returns the copy of inputs whose real values were computed so, and that are as the output is."""
+    """Returns the output of a copy whose inputs are dequantized in this way and quantized as the output is."""
     inputs, specs, y = dict[str, Array](), dict[str, TensorSpec](), case.spec
     for name in case.unit.inputs:
         x = case.graph.spec(name)
@@ -125,4 +125,4 @@ def _copy(case: Case, way: Real) -> Array:
             real = way(case.inputs[name].astype(np.int64), scale, zero.astype(np.int64)).astype(F)
             inputs[name] = float32.quantize(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.again(Change(inputs=inputs, specs=specs))
+    return case.recompute(UnitChange(inputs=inputs, specs=specs))

@@ -12,12 +12,13 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import Linear, accumulator, linear
 
 NAME = "dropped-input"
-FEW, MOST_WORK = 16, 4_000_000  # channels tried one by one; elements of one output's sums, channel by channel
+FEW = 16  # channels that are tried one by one
+MAX_WORK = 4_000_000  # elements of the sums of one output channel, computed for each input channel
 NAMES = {2: "row", 3: "column"}
 
 
@@ -43,8 +44,8 @@ def _spoiled(case: Case, place: MemorySource, axis: int, line: int, name: str) -
         )
     for other in (line - 1, line + 1):
         if 0 <= other < size:
-            made = output_from(place, partial(_repeated, axis=axis, line=line, other=other))
-            yield FaultVariant(f"{said} repeats {name} {other}", made, log2(size))
+            compute = output_from(place, partial(_repeated, axis=axis, line=line, other=other))
+            yield FaultVariant(f"{said} repeats {name} {other}", compute, log2(size))
 
 
 def _filled(values: Array, axis: int, line: int, value: Any) -> Array:
@@ -61,7 +62,7 @@ def _repeated(values: Array, axis: int, line: int, other: int) -> Array:
 
 
 def _lines(case: Case, axis: int, size: int) -> list[int]:
-    """Returns the rows or columns that every differing element reads and other elements may not read."""
+    """Returns the rows or columns that every differing element reads."""
     touched = np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(touched.min()), int(touched.max())
     words, side = ops.words(case.last), "hw"[axis - 2]
@@ -75,10 +76,10 @@ def _lines(case: Case, axis: int, size: int) -> list[int]:
 
 
 def _channels(case: Case, place: MemorySource) -> list[int]:
-    """Returns the candidate channels of a convolution's input; where it reads many, those that explain one of its
-    outputs."""
-    of, node = linear(case), case.last
-    if node.op != "conv" or of is None or place.name != node.inputs[0]:
+    """Returns the candidate channels of a convolution's input; if it reads many, only those that explain one of its
+    output channels."""
+    sums, node = linear(case), case.last
+    if node.op != "conv" or sums is None or place.name != node.inputs[0]:
         return []
     weights, groups = case.graph.constants[node.inputs[1] or ""], node.words[10]
     touched = np.unique(np.unravel_index(case.differing, case.recorded.shape)[1])
@@ -88,29 +89,30 @@ def _channels(case: Case, place: MemorySource) -> list[int]:
     members = range(int(groups_touched[0]) * weights.shape[1], (int(groups_touched[0]) + 1) * weights.shape[1])
     if len(members) <= FEW:
         return list(members)
-    if groups > 1 or len(members) * case.recorded[0, 0].size > MOST_WORK:
+    if groups > 1 or len(members) * case.recorded[0, 0].size > MAX_WORK:
         return []
-    return _explaining(case, of, int(touched[len(touched) // 2]), place)
+    return _explaining(case, sums, int(touched[len(touched) // 2]), place)
 
 
-def _explaining(case: Case, of: Linear, output: int, place: MemorySource) -> list[int]:
-    """Returns the channels that, left out or replaced by a neighbour, give this output channel's recorded elements."""
-    own = _by_channel(case, output, place, case.inputs[place.name])
+def _explaining(case: Case, sums: Linear, output: int, place: MemorySource) -> list[int]:
+    """Returns the channels that, if they are left out or replaced by a neighbour, give the recorded elements of this
+    output channel."""
+    contributions = _by_channel(case, output, place, case.inputs[place.name])
     zero = _by_channel(case, output, place, np.zeros_like(case.inputs[place.name]))
     x = case.inputs[place.name]
     before, after = (_by_channel(case, output, place, np.roll(x, by, 1)) for by in (1, -1))
-    one = of.acc[:, output : output + 1]
-    part = of.rq if of.rq.shape[-1] == 1 else of.rq[..., output : output + 1]
-    matches = np.zeros(own.shape[1], bool)
-    for other in (np.zeros_like(own), zero, before, after):
-        result = of.output(one - own + other, rq=part)
+    one = sums.acc[:, output : output + 1]
+    part = sums.rq if sums.rq.shape[-1] == 1 else sums.rq[..., output : output + 1]
+    matches = np.zeros(contributions.shape[1], bool)
+    for replacement in (np.zeros_like(contributions), zero, before, after):
+        result = sums.output(one - contributions + replacement, rq=part)
         matches |= (result == case.recorded[:, output : output + 1]).all((0, 2, 3))
     return [int(i) for i in np.flatnonzero(matches)[:FEW]]
 
 
 def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array:
-    """Returns [N, I, H, W]: what each input channel adds to one output channel's sums, computed with one group per
-    channel."""
+    """Returns the contributions of each input channel to the sums of one output channel, [N, I, H, W], computed with
+    one group per channel."""
     node, name = case.last, case.last.inputs[1] or ""
     w, spec = case.graph.constants[name][output], case.graph.spec(name)
     zero = spec.zero_point[output if len(spec.zero_point) > 1 else 0]
@@ -118,14 +120,16 @@ def _by_channel(case: Case, output: int, place: MemorySource, x: Array) -> Array
     wide = replace(
         case,
         graph=replace(case.graph, tensors={**case.graph.tensors, case.output: _channels_of(case, len(w))}),
-        kept={},
+        cache={},
         states={},
     )
     words = (*node.words[:10], len(w), *node.words[11:])
     grouped = replace(node, inputs=(node.inputs[0], name, None, node.inputs[3]), words=words)
     return accumulator(
         wide,
-        Change(inputs={place.name: x}, constants={name: w[:, None]}, specs={name: of_one}, nodes={node.name: grouped}),
+        UnitChange(
+            inputs={place.name: x}, constants={name: w[:, None]}, specs={name: of_one}, nodes={node.name: grouped}
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "dropped-or-repeated"
@@ -22,7 +22,7 @@ NAMES = {4: ("batch", "channel", "row", "column"), 3: ("batch", "channel", "colu
 def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _runs(case)
     for said, box, chosen in boxes(case):
-        values = np.unique(bits(case.recorded[box]))
+        values = np.unique(element_bits(case.recorded[box]))
         if len(values) == 1:
             value = case.recorded[box].reshape(-1)[0]
             chosen_value = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
@@ -37,8 +37,8 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def boxes(case: Case) -> Iterator[tuple[str, Box, float]]:
-    """Yields (text, box, bits of the choice): the span of the differing elements on one or more axes, whole on the
-    others."""
+    """Yields (text, box, bits of the choice). A box is the span of the differing elements on one or more axes and
+    complete on the others."""
     shape = case.recorded.shape
     where = np.unravel_index(case.differing, shape)
     spans = [(int(w.min()), int(w.max()) + 1) for w in where]
@@ -57,13 +57,13 @@ def _span(case: Case, axis: int, span: tuple[int, int]) -> str:
 
 
 def _filled(case: Case, box: Box, value: Any) -> Array:
-    output = case.made.copy()
+    output = case.healthy.copy()
     output[box] = value
     return output
 
 
 def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> Iterator[FaultVariant]:
-    """Yields faults where the box repeats elements some positions earlier or later on the axis."""
+    """Yields faults in which the box repeats the elements some positions earlier or later on the axis."""
     size = case.recorded.shape[axis]
     start, stop, _ = box[axis].indices(size)
     length = stop - start
@@ -79,15 +79,15 @@ def _neighbours(case: Case, said: str, box: Box, axis: int, chosen: float) -> It
 
 
 def _copied(case: Case, box: Box, axis: int, by: int) -> Array:
-    output, (start, stop, _) = case.made.copy(), box[axis].indices(case.made.shape[axis])
+    output, (start, stop, _) = case.healthy.copy(), box[axis].indices(case.healthy.shape[axis])
     source = (*box[:axis], slice(start + by, stop + by), *box[axis + 1 :])
-    output[box] = case.made[source]
+    output[box] = case.healthy[source]
     return output
 
 
 def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where one of an axis' equal tiles repeats a neighbour, although by chance not all of its elements
-    differ."""
+    """Yields faults in which one of the equal tiles of an axis repeats a neighbour, although by chance not all of its
+    elements differ."""
     size, where = case.recorded.shape[axis], np.unravel_index(case.differing, case.recorded.shape)[axis]
     first, last = int(where.min()), int(where.max())
     for tile in TILES:
@@ -104,13 +104,13 @@ def _tiles(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _one(case: Case, box: Box, axis: int, at_place: int) -> Array:
-    output = case.made.copy()
-    output[box] = case.made[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
+    output = case.healthy.copy()
+    output[box] = case.healthy[(*box[:axis], slice(at_place, at_place + 1), *box[axis + 1 :])]
     return output
 
 
 def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
-    """Yields faults where everything from some position on is one position too far or too early."""
+    """Yields faults in which everything from some position on is one position too late or too early."""
     shape = case.recorded.shape
     first = int(np.unravel_index(case.differing, shape)[axis].min())
     names = NAMES.get(len(shape), ())
@@ -135,39 +135,39 @@ def _moved(case: Case, axis: int) -> Iterator[FaultVariant]:
 
 
 def _shifted(case: Case, axis: int, start: int, fill: Any) -> Array:
-    output = case.made.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
-    moved[start:-1] = own[start + 1 :]
+    output = case.healthy.copy()
+    moved, healthy = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
+    moved[start:-1] = healthy[start + 1 :]
     if fill is not None:
         moved[-1] = fill
     return output
 
 
 def _inserted(case: Case, axis: int, start: int) -> Array:
-    output = case.made.copy()
-    moved, own = np.moveaxis(output, axis, 0), np.moveaxis(case.made, axis, 0)
-    moved[start + 1 :] = own[start:-1]
+    output = case.healthy.copy()
+    moved, healthy = np.moveaxis(output, axis, 0), np.moveaxis(case.healthy, axis, 0)
+    moved[start + 1 :] = healthy[start:-1]
     return output
 
 
 def _runs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of one run of memory from the first to the last differing element."""
+    """Yields faults of one run in memory, from the first to the last differing element."""
     first, last = int(case.differing[0]), int(case.differing[-1]) + 1
     size, flat = case.recorded.size, case.recorded.reshape(-1)
     where = f"elements {first} to {last - 1}" if last < size else f"everything from element {first} on"
     cost = log2(size) * (2 if last < size else 1)
-    if len(np.unique(bits(flat))) == 1:
+    if len(np.unique(element_bits(flat))) == 1:
         yield FaultVariant(
             f"the whole output left out: {flat[0]} everywhere", partial(_run, first=0, last=size, value=flat[0]), 1
         )
-    elif len(np.unique(bits(flat[first:last]))) == 1:
+    elif len(np.unique(element_bits(flat[first:last]))) == 1:
         value = flat[first]
-        own = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
+        value_bits = 0.0 if value in (0, *case.spec.zero_point) else 8.0 * case.recorded.itemsize
         make: Callable[[Case], Array] = partial(_run, first=first, last=last, value=value)
-        yield FaultVariant(f"{where} left out: {value} everywhere", make, cost + own)
+        yield FaultVariant(f"{where} left out: {value} everywhere", make, cost + value_bits)
 
 
 def _run(case: Case, first: int, last: int, value: Any) -> Array:
-    output = case.made.copy().reshape(-1)
+    output = case.healthy.copy().reshape(-1)
     output[first:last] = value
     return output.reshape(case.spec.shape)

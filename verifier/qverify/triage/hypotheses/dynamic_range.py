@@ -1,4 +1,4 @@
-"""Dynamic quantization takes another range of its data (without 0, of one sign, of a part), divides it by another number
+"""Dynamic quantization uses another range of its data (without 0, of one sign, of a part), divides it by another number
 of levels, or rounds scale, zero point or values by other rules."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, exactly, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -40,12 +40,21 @@ def _quotient(low: float, high: float, scale: np.float32) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DynamicQuantizer:
-    """A kernel for nodes of dynamic_quantize. seen: the data of which the range is taken. reach: takes these data, returns
-    the range. step: takes the range, returns the scale. used: changes the scale by which the values are divided. at:
-    takes range and scale, returns the zero point before it is rounded. rule: rounds it. beyond: the zero point where `at`
-    lies outside 0..255. values: how values become integers. none: the scale of an empty range."""
+    """A kernel for dynamic_quantize nodes.
 
-    seen: Callable[[Array], Array] = lambda x: x
+    Attributes:
+        part: selects the data from which the range is computed.
+        reach: computes the range of these data.
+        step: computes the scale from the range.
+        used: changes the scale by which the values are divided.
+        at: computes the zero point, before it is rounded, from range and scale.
+        rule: rounds it.
+        beyond: computes the zero point if `at` lies outside of 0..255.
+        values: converts values to integers.
+        none: the scale of an empty range.
+    """
+
+    part: Callable[[Array], Array] = lambda x: x
     reach: Range = _whole
     step: Callable[[float, float], np.float32] = _levels
     used: Format = exactly
@@ -57,8 +66,8 @@ class DynamicQuantizer:
 
     def __call__(self, node: Node, inputs: list[Array], graph: Graph) -> tuple[Array, ...]:
         x = inputs[0]
-        known = self.seen(x.reshape(-1))
-        low, high = self.reach(known[~np.isnan(known)])
+        values = self.part(x.reshape(-1))
+        low, high = self.reach(values[~np.isnan(values)])
         scale = self.none if low == high and self.none is not None else F32(self.step(low, high))
         at = self.at(low, high, scale)
         zero = np.array(self.rule(np.array(at)) if 0 <= at <= 255 else self.beyond(at)).astype(np.int64)
@@ -131,7 +140,7 @@ REACHES: dict[str, Range] = {
 
 
 def _else_if(x: Array) -> tuple[float, float]:
-    """Returns the range where an element that is a new maximum is not compared with the minimum; both start at the first
+    """Returns the range if an element that is a new maximum is not compared with the minimum. Both start at the first
     element and are widened to 0."""
     if not x.size:
         return 0.0, 0.0
@@ -150,7 +159,7 @@ def _ranges() -> Iterator[Way]:
         if said != "float32":
             yield (
                 f"the ends of the range are rounded to {said}",
-                DynamicQuantizer(reach=bound(_narrowed, narrow)),
+                DynamicQuantizer(reach=bind_last(_narrowed, narrow)),
                 UNLIKELY - 6 + rarity(said),
             )
 
@@ -161,7 +170,7 @@ def _narrowed(x: Array, narrow: Format) -> tuple[float, float]:
 
 
 def _parts(shape: tuple[int, ...]) -> Iterator[Way]:
-    """Yields ranges of a part of the data."""
+    """Yields quantizers that use the range of only a part of the data."""
     count = int(np.prod(shape))
     rests = dict[int, int]()
     for n in (2, 4, 8, 16, 32, 64):
@@ -200,15 +209,15 @@ def _parts(shape: tuple[int, ...]) -> Iterator[Way]:
 
 
 def _seen(part: slice) -> DynamicQuantizer:
-    return DynamicQuantizer(seen=bound(lambda x, p: x[p], part))
+    return DynamicQuantizer(part=bind_last(lambda x, p: x[p], part))
 
 
 def _scales() -> Iterator[Way]:
     for levels in (256.0, 254.0, 127.0, 128.0, 127.5, 510.0, 512.0, 252.0, 65535.0):
         text = f"the range is divided by {levels:g} instead of 255 for the scale"
         yield text, DynamicQuantizer(step=partial(_levels, levels=levels)), LIKELY
-        own = DynamicQuantizer(step=partial(_levels, levels=levels), at=_of_255)
-        yield f"{text}, while the zero point is that of the right scale", own, LIKELY + 1
+        quantizer = DynamicQuantizer(step=partial(_levels, levels=levels), at=_of_255)
+        yield f"{text}, while the zero point is that of the right scale", quantizer, LIKELY + 1
     texts: dict[str, Callable[[float, float], np.float32]] = {
         "the range is multiplied by the float32 1/255 instead of divided by 255": lambda a, b: (
             (F32(b) - F32(a)) * F32(1 / 255)
@@ -230,13 +239,13 @@ def _scales() -> Iterator[Way]:
     for text, step in texts.items():
         yield text, DynamicQuantizer(step=step), LIKELY + 1
     for least in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 2.0**-7, 2.0**-10, 2.0**-16, 2.0**-23, 0.01, 0.1):
-        small = bound(lambda a, b, m: max(_levels(a, b), F32(m)), least)
+        small = bind_last(lambda a, b, m: max(_levels(a, b), F32(m)), least)
         yield f"the scale is at least {least:g}", DynamicQuantizer(step=small), 9.0
-        more = bound(lambda a, b, m: F32(_levels(a, b) + F32(m)), least)
+        more = bind_last(lambda a, b, m: F32(_levels(a, b) + F32(m)), least)
         yield f"{least:g} is added to the scale", DynamicQuantizer(step=more), 9.0
     for said, narrow in {**FORMATS, **FIXED, **DECIMAL}.items():
         if said != "float32":
-            step = bound(lambda a, b, f: F32(f(np.array(_levels(a, b), np.float64))), narrow)
+            step = bind_last(lambda a, b, f: F32(f(np.array(_levels(a, b), np.float64))), narrow)
             yield f"the scale is rounded to {said}", DynamicQuantizer(step=step), UNLIKELY - 6 + rarity(said)
             text = f"the values are divided by the scale rounded to {said}; the scale that is output is right"
             yield text, DynamicQuantizer(used=narrow), UNLIKELY - 6 + rarity(said)
@@ -280,7 +289,7 @@ def _zeros() -> Iterator[Way]:
                 text = f"the zero point {said}, rounded {how}"
                 yield text, DynamicQuantizer(at=at, rule=rule, beyond=CLAMPED["the zero point limited to 0..255"]), 9.0
     for said, narrow in FORMATS.items():
-        at = bound(lambda a, b, s, f: float(f(np.array(_quotient(a, b, s)))), narrow)
+        at = bind_last(lambda a, b, s, f: float(f(np.array(_quotient(a, b, s)))), narrow)
         yield f"-low/scale is rounded to {said} before it becomes the zero point", DynamicQuantizer(at=at), UNLIKELY - 6
 
 

@@ -1,4 +1,4 @@
-"""The exponential in exp, sigmoid, tanh, elu, softplus, power, float softmax and lrn is an approximation, or ends at a
+"""The exponential in exp, sigmoid, tanh, elu, softplus, power, float softmax and lrn is an approximation, or has a
 shorter range."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The float maximum or minimum, or another function of two operands, compares or combines its operands by their bits, by
-their size, or in another format."""
+"""The float maximum or minimum, or another function of two operands, compares or combines its operands by their bits,
+by their absolute values, or in another format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import page, with_one_nan
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import NARROW
 from qverify.triage.altered_kernels.replaced_functions import function_of
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
@@ -41,7 +41,7 @@ KEYS: dict[str, Key] = {
     "the operands as whole numbers (rounded down)": np.floor,
     "the operands as whole numbers (rounded)": np.rint,
     "the signs of the operands": np.sign,
-    **{f"the operands in {said}": bound(lambda x, f: f(x.astype(float)), f) for said, f in NARROW.items()},
+    **{f"the operands in {said}": bind_last(lambda x, f: f(x.astype(float)), f) for said, f in NARROW.items()},
 }
 ONE_OPERAND: dict[str, Pair] = {
     "returns the first operand": lambda a, b: a + 0 * b,
@@ -61,11 +61,11 @@ PAIRS: dict[str, dict[str, Pair]] = {
         "returns 0 where the divisor is 0": lambda a, b: np.where(b == 0, 0, a / np.where(b == 0, 1, b)),
         "returns the dividend where the divisor is 0": lambda a, b: np.where(b == 0, a, a / np.where(b == 0, 1, b)),
         **{
-            f"adds {eps:g} to the divisor": bound(lambda a, b, e: a / (b + e), eps)
+            f"adds {eps:g} to the divisor": bind_last(lambda a, b, e: a / (b + e), eps)
             for eps in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
         },
         **{
-            f"takes divisors of less than {eps:g} (in size) as {eps:g}": bound(
+            f"takes divisors of less than {eps:g} (in size) as {eps:g}": bind_last(
                 lambda a, b, e: a / np.where(np.abs(b) < e, np.copysign(e, b), b), eps
             )
             for eps in (1e-2, 1e-3, 1e-5, 1e-6, 1e-7)

@@ -1,5 +1,5 @@
 """A float operation of one or two tensors works in a narrower format, ignores or changes its parameters, flushes small
-numbers, or does not repeat a smaller operand rightly."""
+numbers to 0, or repeats a smaller operand wrongly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word, page, with_one_nan
 from qverify.ops.elementwise_float import TWO
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly, flushed
 from qverify.triage.altered_kernels.other_functions import MORE
 from qverify.triage.altered_kernels.replaced_functions import function_of
@@ -62,7 +62,7 @@ OTHERS: dict[str, dict[str, One]] = {
         "is selu": lambda x, p, q: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * (np.exp(x) - 1), x),
     },
     "hard_sigmoid": {
-        f"computes {a:g} x + {b:g}": bound(lambda x, p, q, a, b: np.clip(a * x + b, 0, 1), a, b)
+        f"computes {a:g} x + {b:g}": bind_last(lambda x, p, q, a, b: np.clip(a * x + b, 0, 1), a, b)
         for a in (0.2, 1 / 6, 0.25, 0.125, 1.0)
         for b in (0.5, 0.0)
     }
@@ -90,11 +90,11 @@ OTHERS: dict[str, dict[str, One]] = {
     },
     "softplus": {
         **{
-            f"returns x above {n}": bound(lambda x, p, q, n: np.where(x > n, x, np.logaddexp(0, x)), n)
+            f"returns x above {n}": bind_last(lambda x, p, q, n: np.where(x > n, x, np.logaddexp(0, x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
         },
         **{
-            f"returns 0 below {-n}": bound(lambda x, p, q, n: np.where(x < -n, 0.0, np.logaddexp(0, x)), n)
+            f"returns 0 below {-n}": bind_last(lambda x, p, q, n: np.where(x < -n, 0.0, np.logaddexp(0, x)), n)
             for n in (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
         },
         "is relu(x)": lambda x, p, q: np.maximum(x, 0),
@@ -235,10 +235,10 @@ def _broadcasts(case: Case, name: str, node: Node) -> Iterator[FaultVariant]:
 
 
 def _own_places(case: Case, node: Node, which: int) -> Array:
-    """Returns for each element of the result the place of the operand's element in the operand."""
+    """Returns for each element of the result the place of the element that it reads in the operand."""
     shape = case.graph.spec(node.inputs[which] or "").shape
-    own = np.arange(int(np.prod(shape))).reshape(shape)
-    return np.broadcast_to(own, case.graph.spec(node.outputs[0]).shape).reshape(-1)
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    return np.broadcast_to(places, case.graph.spec(node.outputs[0]).shape).reshape(-1)
 
 
 def _placed(node: Node, inputs: list[Array], graph: Graph, name: str, which: int, index: Any, shift: int = 0) -> Array:

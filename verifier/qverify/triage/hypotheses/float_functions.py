@@ -61,7 +61,7 @@ def _faults(case: Case) -> Iterator[FaultVariant]:
 
 
 def _also_in_float32(functions: Iterator[tuple[str, Function]]) -> Iterator[tuple[str, Function]]:
-    """Yields the functions, and then those that are formulas in float32 arithmetic."""
+    """Yields the functions, and then those that are formulas once more in float32 arithmetic."""
     formulas = list[tuple[str, Function]]()
     for how, function in functions:
         yield how, function
@@ -72,7 +72,7 @@ def _also_in_float32(functions: Iterator[tuple[str, Function]]) -> Iterator[tupl
 
 
 def _only(node: Node, inputs: list[Array], graph: Graph, name: str, function: Function) -> Array:
-    """Computes one function otherwise; nodes of another as the simulator does."""
+    """Computes a node of this function with another function; other nodes are computed by the simulator."""
     if function_of(node) == name:
         return function(inputs[0].astype(np.float64))
     values: list[Array | None] = list(inputs)

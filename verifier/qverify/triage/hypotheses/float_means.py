@@ -1,6 +1,6 @@
-"""A mean, sum or norm of floats (average_pool_float, reduce_float, variadic_float) divides by another number, by a rounded
-reciprocal, takes means of means, or does its steps in another order: the absolute value or the square of the sum, a root
-too few."""
+"""A mean, sum or norm of floats (average_pool_float, reduce_float, variadic_float) divides by another number, by a
+rounded reciprocal, computes means of means, or does its steps in another order (the absolute value or the square of the
+sum) or leaves out a root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from qverify import ops
 from qverify.arithmetic.float32 import log64
 from qverify.arithmetic.reduced_rows import reduced_rows
 from qverify.arithmetic.windows import plane_shape, taps_between
-from qverify.triage.altered_kernels.product_terms import SUMS, Array, Layout, Terms, fault_variant, layout, product_case
+from qverify.triage.altered_kernels.product_layouts import SUMS, Layout, layout
+from qverify.triage.altered_kernels.product_terms import (
+    Array,
+    ProductTerms,
+    fault_variant,
+    healthy_elements,
+    product_case,
+)
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows
@@ -42,14 +49,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         return
     if inner.last.op == "average_pool_float":
         yield from _counts(case)
-    of = case.once("product layout", lambda: layout(inner))
-    if of.function == "mean" or of.count is not None:
+    matrices = case.compute_once("product layout", lambda: layout(inner))
+    if matrices.function == "mean" or matrices.count is not None:
         yield from _means(case)
     if inner.last.op == "reduce_float":
-        for said, way in ORDERS.get(of.function, {}).items():
+        for said, way in ORDERS.get(matrices.function, {}).items():
             yield from fault_variant(case, said, partial(_other, way=way))
     if inner.last.op == "variadic_float":
-        yield from _running(case, of.function)
+        yield from _running(case, matrices.function)
 
 
 def _counts(case: Case) -> Iterator[FaultVariant]:
@@ -57,7 +64,7 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         for columns in COUNTS:
             if rows != columns or rows != "as they should be":
                 said = f"the taps by which the mean divides are counted in rows {rows} and in columns {columns}"
-                yield from fault_variant(case, said, _healthy, partial(_counted, names=(rows, columns)))
+                yield from fault_variant(case, said, healthy_elements, partial(_counted, names=(rows, columns)))
     for said, way in (
         ("the mean divides by the count of the first output for all", lambda c: np.full_like(c, c.flat[0])),
         ("the mean divides by the largest count for all", lambda c: np.full_like(c, c.max())),
@@ -66,17 +73,13 @@ def _counts(case: Case) -> Iterator[FaultVariant]:
         ("the mean divides by the count rounded down to a power of 2", lambda c: 2 ** np.floor(np.log2(c))),
         ("the mean does not divide", np.ones_like),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_recounted, way=way))
-
-
-def _healthy(terms: Terms) -> Array:
-    return terms.rounded(terms.products)
+        yield from fault_variant(case, said, healthy_elements, partial(_recounted, way=way))
 
 
 def _recounted(case: Case, way: Callable[[Array], Array]) -> Layout:
-    of = layout(case)
-    assert of.count is not None
-    return replace(of, count=way(of.count))
+    matrices = layout(case)
+    assert matrices.count is not None
+    return replace(matrices, count=way(matrices.count))
 
 
 def _counted(case: Case, names: tuple[str, str]) -> Layout:
@@ -128,48 +131,48 @@ def _means(case: Case) -> Iterator[FaultVariant]:
     )
 
 
-def _count(terms: Terms) -> Array:
+def _count(terms: ProductTerms) -> Array:
     assert terms.finish is not None
     return np.asarray(np.rint(1.0 / terms.finish(np.ones(len(terms.a)))))
 
 
-def _total(terms: Terms) -> Array:
+def _total(terms: ProductTerms) -> Array:
     total: Array = np.add.accumulate(terms.products, 1)[:, -1]
     return total
 
 
-def _sum_first(terms: Terms) -> Array:
+def _sum_first(terms: ProductTerms) -> Array:
     return _total(terms).astype(F) / _count(terms).astype(F)
 
 
-def _by_reciprocal(terms: Terms) -> Array:
+def _by_reciprocal(terms: ProductTerms) -> Array:
     return (_total(terms) * (F(1) / _count(terms).astype(F))).astype(F)
 
 
-def _sum_by_reciprocal(terms: Terms) -> Array:
+def _sum_by_reciprocal(terms: ProductTerms) -> Array:
     return _total(terms).astype(F) * (F(1) / _count(terms).astype(F))
 
 
-def _by_narrow(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _by_narrow(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     return (_total(terms) * narrow(1.0 / _count(terms))).astype(F)
 
 
-def _each(terms: Terms) -> Array:
+def _each(terms: ProductTerms) -> Array:
     each = (terms.products / _count(terms)[:, None]).astype(F)
     return np.add.accumulate(each, 1, dtype=F)[:, -1]
 
 
-def _of_means(terms: Terms, axis: int) -> Array:
+def _of_means(terms: ProductTerms, axis: int) -> Array:
     if len(terms.shape) != 3:
         raise ValueError("no window")
     shape = (len(terms.a), *terms.shape[1:])
-    values, there = terms.products.reshape(shape), terms.inside.reshape(shape)
-    count = there.sum(axis)
+    values, inside = terms.products.reshape(shape), terms.inside.reshape(shape)
+    count = inside.sum(axis)
     means = values.sum(axis) / np.maximum(count, 1)
     return (means.sum(1) / np.maximum((count > 0).sum(1), 1)).astype(F)
 
 
-Order = Callable[[Array], Array]  # of the terms before any function, [E, K]
+Order = Callable[[Array], Array]  # the sum of terms [E, K], to which no function was applied yet
 
 
 def _sum(rows: Array) -> Array:
@@ -221,7 +224,7 @@ def _float32(rows: Array) -> Array:
     return np.add.accumulate(rows, 1, dtype=F)[:, -1]
 
 
-def _other(terms: Terms, way: Order) -> Array:
+def _other(terms: ProductTerms, way: Order) -> Array:
     return np.asarray(way(_rows(terms.case)[terms.places[2]])).astype(F)
 
 
@@ -266,25 +269,25 @@ def _rounded(values: Array) -> Array:
     return values.astype(F).astype(np.float64)
 
 
-def _pairs(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _pairs(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     total = terms.products[:, 0]
     for k in range(1, terms.products.shape[1]):
         total = narrow((total + terms.products[:, k]) / 2)
     return total.astype(F)
 
 
-def _moving(terms: Terms, narrow: Callable[[Array], Array]) -> Array:
+def _moving(terms: ProductTerms, narrow: Callable[[Array], Array]) -> Array:
     total = terms.products[:, 0]
     for k in range(1, terms.products.shape[1]):
         total = narrow(total + (terms.products[:, k] - total) / (k + 1))
     return total.astype(F)
 
 
-def _divides(terms: Terms, divisor: int | None) -> Array:
+def _divides(terms: ProductTerms, divisor: int | None) -> Array:
     count = terms.products.shape[1]
     by = 1 if divisor is None else divisor if divisor == 2 else count + divisor
     return (_total(terms) / by).astype(F)
 
 
-def _mean_of_sum(terms: Terms) -> Array:
+def _mean_of_sum(terms: ProductTerms) -> Array:
     return (_total(terms) / terms.products.shape[1]).astype(F)

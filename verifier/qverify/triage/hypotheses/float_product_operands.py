@@ -1,4 +1,4 @@
-"""A convolution or matrix product of floats holds its inputs, its weights, its products, what it adds or its output in
+"""A convolution or matrix product of floats keeps its inputs, its weights, its products, its addend or its output in
 fewer bits."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, significant
-from qverify.triage.altered_kernels.product_terms import FLOATS, SUMS, Array, Terms, fault_variant, product_case
+from qverify.triage.altered_kernels.product_layouts import FLOATS, SUMS
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -22,7 +23,7 @@ BITS = (11, 8, 10, 7, 12, 14, 16, 9, 13, 18, 20, 22, 23, 4, 5, 6)
 
 
 def narrows() -> Iterator[tuple[str, Narrow]]:
-    """Yields formats of fewer bits than float32's, the likest first."""
+    """Yields formats with fewer bits than float32, the likely ones first."""
     yield from ((said, way) for said, way in FORMATS.items() if "float32" not in said)
     for n in BITS:
         for said, rule in RULES.items():
@@ -68,32 +69,32 @@ def _changes(names: tuple[str, str], narrow: Narrow) -> Iterator[tuple[str, part
     yield "the sum before the bias and the result are held", partial(_both, narrow=narrow)
 
 
-def _operands(terms: Terms, a: Narrow | None, b: Narrow | None) -> Array:
+def _operands(terms: ProductTerms, a: Narrow | None, b: Narrow | None) -> Array:
     left, right = (v if n is None else n(v) for v, n in ((terms.a, a), (terms.b, b)))
     return terms.rounded(left * right)
 
 
-def _products(terms: Terms, narrow: Narrow) -> Array:
+def _products(terms: ProductTerms, narrow: Narrow) -> Array:
     return terms.rounded(narrow(terms.products))
 
 
-def _added(terms: Terms, narrow: Narrow) -> Array:
+def _added(terms: ProductTerms, narrow: Narrow) -> Array:
     assert terms.c is not None
     return terms.rounded(terms.products, narrow(terms.c))
 
 
-def _results(terms: Terms, narrow: Narrow) -> Array:
+def _results(terms: ProductTerms, narrow: Narrow) -> Array:
     return narrow(terms.rounded(terms.products)).astype(F) + F(0)
 
 
-def _before(terms: Terms, narrow: Narrow) -> Array:
+def _before(terms: ProductTerms, narrow: Narrow) -> Array:
     total = narrow(terms.products.sum(1)) * terms.alpha
     if terms.finish is not None:
         return terms.finish(total).astype(F)
     return (total if terms.c is None else total + terms.c).astype(F) + F(0)
 
 
-def _both(terms: Terms, narrow: Narrow) -> Array:
+def _both(terms: ProductTerms, narrow: Narrow) -> Array:
     return narrow(terms.rounded(_one(narrow(terms.products.sum(1))))).astype(F)
 
 

@@ -11,23 +11,15 @@ import numpy as np
 
 from qverify.triage.altered_kernels import narrow_floats
 from qverify.triage.altered_kernels.narrow_floats import Narrow
-from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    SUMS,
-    Array,
-    Terms,
-    fault_variant,
-    layout,
-    product_case,
-    terms_at,
-)
+from qverify.triage.altered_kernels.product_layouts import FLOATS, SUMS, layout
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case, terms_at
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "float-product-sums"
 OPS = (*FLOATS, *SUMS)
 F = np.float32
-SMALL = 2.0**-3  # largest share of a sum's size by which less precision changes it
+SMALL = 2.0**-3  # largest relative change of a sum by less precision
 LANES = (2, 4, 8, 16, 32)
 COMBINE = {
     "neighbours": "pairwise, neighbours first",
@@ -38,11 +30,19 @@ BLOCKS = (192, 128, 64, 256, 32, 16, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How one sum is made. narrow: after every addition. products: what rounds a product; None if it is added exactly.
-    lanes: term k goes to partial sum k % lanes. block: of terms, after which the lanes are combined; 0: at the end. apart: each
-    block starts from 0 and is added to the sum. order: of the terms. tail: the terms beyond whole groups of lanes are added
-    one by one to the combined sum. c: where what is added comes in."""
+class SumWay:
+    """The way in which a sum is computed.
+
+    Attributes:
+        narrow: rounds the sum after every addition.
+        products: rounds a product, or None if it is added exactly.
+        lanes: number of partial sums; term k is added to partial sum k % lanes.
+        block: number of terms after which the lanes are combined, or 0 if they are combined at the end.
+        apart: whether each block starts from 0 and is then added to the sum.
+        order: order of the terms.
+        tail: whether the terms beyond whole groups of lanes are added one by one to the combined sum.
+        c: where the addend is added.
+    """
 
     narrow: Narrow
     products: Narrow | None
@@ -59,9 +59,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None or not _small(case, inner):
         return
-    of = case.once("product layout", lambda: layout(inner))
-    depth = of.left.shape[-1]
-    for said, way in _ways(depth, 1 < of.shape[0] < depth):
+    matrices = case.compute_once("product layout", lambda: layout(inner))
+    depth = matrices.left.shape[-1]
+    for said, way in _ways(depth, 1 < matrices.shape[0] < depth):
         yield from fault_variant(case, said, partial(_sum, way=way))
     for said, size in _blocks(case, depth):
         for text, narrow in _formats()[:3]:
@@ -74,15 +74,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _small(case: Case, inner: Case) -> bool:
-    """Returns whether the output differs by little: a look at a few elements."""
+    """Returns whether the output differs by little, as far as a few elements show."""
     if case is not inner:
         return True
     at = case.differing[:64]
-    terms = terms_at(inner, case.once("product layout", lambda: layout(inner)), at)
+    terms = terms_at(inner, case.compute_once("product layout", lambda: layout(inner)), at)
     size = np.abs(terms.products).sum(1) * abs(terms.alpha) + (0 if terms.c is None else np.abs(terms.c))
     if terms.finish is not None:
         return True
-    far = np.abs(case.recorded.reshape(-1)[at].astype(np.float64) - case.made.reshape(-1)[at])
+    far = np.abs(case.recorded.reshape(-1)[at].astype(np.float64) - case.healthy.reshape(-1)[at])
     return bool((far <= SMALL * size).mean() > 0.5)
 
 
@@ -104,14 +104,14 @@ def _formats() -> list[tuple[str, Narrow]]:
     return named + counted + cut
 
 
-ENDS = {  # the same texts where nothing is added: it is one kernel
+ENDS = {  # texts that are the same without an addend, where it is one kernel
     "a bias is added last": "last",
     "a bias is added last, and where the sum with it is at a tie of float32 the exact sum counts": "exact",
     "a bias is what the sum starts from": "first",
 }
 
 
-def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
+def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, SumWay]]:
     orders = {"": "", ", from the last term to the first": "reverse"}
     if kernel:
         orders |= {", channels innermost": "channels"}
@@ -123,34 +123,36 @@ def _ways(depth: int, kernel: bool) -> Iterator[tuple[str, Way]]:
             for where, order in orders.items():
                 for end, place in ENDS.items():
                     said = f"the terms are added one after the other in {text}, rounding {rounds}{where}; {end}"
-                    yield said, Way(narrow, products, order=order, c=place)
+                    yield said, SumWay(narrow, products, order=order, c=place)
     for way in _lane_ways(depth, kernel):
         for end, place in ENDS.items():
             yield (
                 f"{_describe(way)}; {end}",
-                Way(way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place),
+                SumWay(
+                    way.narrow, way.products, way.lanes, way.combine, way.block, way.apart, way.order, way.tail, place
+                ),
             )
 
 
-def _lane_ways(depth: int, kernel: bool) -> Iterator[Way]:
+def _lane_ways(depth: int, kernel: bool) -> Iterator[SumWay]:
     for narrow in (narrow_floats.float32, narrow_floats.float16, narrow_floats.bfloat16):
         for lanes in [n for n in (LANES if narrow is narrow_floats.float32 else LANES[:3]) if n < 2 * depth]:
             for order in ("", "channels") if kernel else ("",):
                 for products in (narrow, None):
                     for combine in COMBINE if lanes > 2 else ("in turn",):
                         for tail in (False, True) if depth % lanes and depth > lanes else (False,):
-                            yield Way(narrow, products, lanes, combine, 0, False, order, tail)
+                            yield SumWay(narrow, products, lanes, combine, 0, False, order, tail)
                             if narrow is narrow_floats.float32 and not order:
                                 for block in BLOCKS:
                                     if lanes < block < depth:
-                                        yield Way(narrow, products, lanes, combine, block, False, order, tail)
+                                        yield SumWay(narrow, products, lanes, combine, block, False, order, tail)
     for block in BLOCKS:
         if block < depth:
             for products in (narrow_floats.float32, None):
-                yield Way(narrow_floats.float32, products, 1, "in turn", block, True)
+                yield SumWay(narrow_floats.float32, products, 1, "in turn", block, True)
 
 
-def _describe(way: Way) -> str:
+def _describe(way: SumWay) -> str:
     names: dict[Narrow, str] = {narrow_floats.float16: "float16", narrow_floats.bfloat16: "bfloat16"}
     name = names.get(way.narrow, "float32")
     rounds = "" if way.products else ", each product exact (fused)"
@@ -165,7 +167,7 @@ def _describe(way: Way) -> str:
     )
 
 
-def _sum(terms: Terms, way: Way) -> Array:
+def _sum(terms: ProductTerms, way: SumWay) -> Array:
     products = _ordered(terms, way.order)
     if way.products is not None:
         products = way.products(products)
@@ -177,12 +179,12 @@ def _sum(terms: Terms, way: Way) -> Array:
     for at in range(0, products.shape[1], size):
         block = products[:, at : at + size]
         start = np.zeros(len(total)) if way.apart else total
-        made = _lanes(start, block, way)
-        total = way.narrow(total + made) if way.apart else made
+        total_of_block = _lanes(start, block, way)
+        total = way.narrow(total + total_of_block) if way.apart else total_of_block
     return _ended(terms, total, way)
 
 
-def _ordered(terms: Terms, order: str) -> Array:
+def _ordered(terms: ProductTerms, order: str) -> Array:
     products = terms.products
     if order == "reverse":
         return products[:, ::-1]
@@ -191,7 +193,7 @@ def _ordered(terms: Terms, order: str) -> Array:
     return products
 
 
-def _lanes(start: Array, products: Array, way: Way) -> Array:
+def _lanes(start: Array, products: Array, way: SumWay) -> Array:
     depth = products.shape[1]
     whole = depth // way.lanes * way.lanes if way.tail else depth
     parts = np.zeros((len(products), way.lanes))
@@ -207,18 +209,18 @@ def _lanes(start: Array, products: Array, way: Way) -> Array:
     return total
 
 
-def _float32_lanes(parts: Array, products: Array, way: Way, whole: int) -> Array:
-    """Returns the same in float32, added by numpy one after the other."""
+def _float32_lanes(parts: Array, products: Array, way: SumWay, whole: int) -> Array:
+    """Returns the same as _lanes in float32, where numpy adds the terms one after the other."""
     lanes = []
     for lane in range(way.lanes):
-        own = np.column_stack([parts[:, lane], products[:, lane : whole : way.lanes]]).astype(F)
-        lanes.append(np.add.accumulate(own, 1, dtype=F)[:, -1])
+        lane_values = np.column_stack([parts[:, lane], products[:, lane : whole : way.lanes]]).astype(F)
+        lanes.append(np.add.accumulate(lane_values, 1, dtype=F)[:, -1])
     total = _combined(np.column_stack(lanes).astype(np.float64), way)
-    rest = np.column_stack([total, products[:, whole:]]).astype(F)
-    return np.add.accumulate(rest, 1, dtype=F)[:, -1].astype(np.float64)
+    tail = np.column_stack([total, products[:, whole:]]).astype(F)
+    return np.add.accumulate(tail, 1, dtype=F)[:, -1].astype(np.float64)
 
 
-def _combined(parts: Array, way: Way) -> Array:
+def _combined(parts: Array, way: SumWay) -> Array:
     if way.combine == "in turn":
         total = parts[:, 0]
         for lane in range(1, way.lanes):
@@ -233,7 +235,7 @@ def _combined(parts: Array, way: Way) -> Array:
     return parts[:, 0]
 
 
-def _ended(terms: Terms, total: Array, way: Way) -> Array:
+def _ended(terms: ProductTerms, total: Array, way: SumWay) -> Array:
     c = terms.c
     if terms.finish is not None:
         return way.narrow(terms.finish(total.astype(np.float64))).astype(F)
@@ -243,28 +245,28 @@ def _ended(terms: Terms, total: Array, way: Way) -> Array:
     if way.c == "first" or (c is None and way.c != "exact"):
         return total.astype(F) + F(0)
     c = np.zeros(len(total)) if c is None else c
-    made = (total + c).astype(F) + F(0)
+    output = (total + c).astype(F) + F(0)
     if way.c == "exact":
         size = np.sqrt((terms.a**2).sum(1) * (terms.b**2).sum(1)) + np.abs(c)
         share = (terms.a.shape[1] + 9) * 2.0**-53 * 1.001 * size
         tied = np.flatnonzero((total + c - share).astype(F) != (total + c + share).astype(F))
         if len(tied):
-            made[tied] = terms.rounded(terms.products)[tied]
-    return made
+            output[tied] = terms.rounded(terms.products)[tied]
+    return output
 
 
 def _blocks(case: Case, depth: int) -> list[tuple[str, int]]:
     inner = product_case(case, OPS)
     assert inner is not None
-    shape = case.once("product layout", lambda: layout(inner)).shape
-    found = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
+    shape = case.compute_once("product layout", lambda: layout(inner)).shape
+    blocks = [(f"block of {n} terms", n) for n in (*BLOCKS, 4, 2) if n < depth]
     if len(shape) == 3:
-        found = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *found]
-    return [(said, n) for said, n in found if n < depth] + [("product", 1)]
+        blocks = [("channel's kernel", shape[1] * shape[2]), ("kernel row", shape[2]), *blocks]
+    return [(said, n) for said, n in blocks if n < depth] + [("product", 1)]
 
 
-def _by_blocks(terms: Terms, size: int, narrow: Narrow) -> Array:
+def _by_blocks(terms: ProductTerms, size: int, narrow: Narrow) -> Array:
     products, total = terms.products, np.zeros(len(terms.a))
     for at in range(0, products.shape[1], size):
         total = narrow(total + narrow(products[:, at : at + size].sum(1)))
-    return _ended(terms, total, Way(narrow, None))
+    return _ended(terms, total, SumWay(narrow, None))

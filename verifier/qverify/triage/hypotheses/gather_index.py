@@ -1,5 +1,5 @@
-"""A gather reads other indices: negative ones clamped or taken by size, indices shifted, cut to 8 or 16 bits, read with
-another element size, or along another axis."""
+"""A gather reads other indices: negative ones are clamped or used as absolute values, or indices are shifted, cut to 8
+or 16 bits, read with another element size, or applied to another axis."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def _halves(index: Array) -> Array:
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "gather")
-    if of is None:
+    inner_case_ = mover(case, "gather")
+    if inner_case_ is None:
         return
     copy = needed_copy(case)
     for said, way in WAYS.items():
@@ -121,14 +121,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for stride, said in strides.items():
         text = f"gather: from one outer block to the next the input advances by {said}"
         yield from copy_variant(case, text, partial(_stride, axis=0, stride=stride), 1.0)
-    shape = of.graph.spec(copy.source).shape
+    shape = inner_case_.graph.spec(copy.source).shape
     for axis in range(len(shape)):
         block = prod(shape[axis + 1 :])
         if block != inner:
             text = f"gather: an index advances by {block} elements, as on axis {axis}, instead of {inner}"
             yield from copy_variant(case, text, partial(_stride, axis=1, stride=block), 2.0)
-    name = of.last.inputs[1] or ""
-    index_shape = of.graph.spec(name).shape
+    name = inner_case_.last.inputs[1] or ""
+    index_shape = inner_case_.graph.spec(name).shape
     if len(index_shape) == 2 and min(index_shape) > 1:
         yield from copy_variant(
             case, "gather: the table of indices is read transposed", partial(_transposed, shape=index_shape), 2.0

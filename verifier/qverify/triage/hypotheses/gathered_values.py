@@ -1,5 +1,5 @@
-"""A convolution reads its input on two paths, whole runs of pixels and one by one at borders or with a stride, and one path
-changes the values: their sign, their width, their zero point."""
+"""A convolution reads its input on two paths (whole runs of pixels, or pixel by pixel at borders or with a stride), and
+one path changes the values: their sign, their width or their zero point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "gathered-values"
 OPS = ("conv",)
 LATE = -1
 MOST_TEXTS = 4
-Change = Callable[[Array, Array], Any]  # stored integers and the zero point to what is multiplied
+FactorChange = Callable[[Array, Array], Any]  # factors from stored integers and their zero point
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -53,22 +53,22 @@ def _path(strided: bool, slow: bool, run: str) -> str:
     )
 
 
-def _distinct(case: Case) -> list[tuple[list[str], Change]]:
-    """Returns the changes that differ for some value of the input, each with the words of all that are the same."""
+def _distinct(case: Case) -> list[tuple[list[str], FactorChange]]:
+    """Returns the changes that differ for some value of the input, each with the texts of all that are equivalent."""
     spec = case.graph.spec(case.last.inputs[0] or "")
     (low, high), zero = limits(spec), np.array(spec.zero_point[0])
     values = np.arange(low, high + 1)
-    found: dict[bytes, tuple[list[str], Change]] = {}
+    changes: dict[bytes, tuple[list[str], FactorChange]] = {}
     for said, change in _changes(spec.numpy_dtype.itemsize).items():
         changed = np.asarray(change(values, zero), np.int64)
         if (changed != values - zero).any():
-            found.setdefault(changed.tobytes(), ([], change))[0].append(said)
-    return list(found.values())
+            changes.setdefault(changed.tobytes(), ([], change))[0].append(said)
+    return list(changes.values())
 
 
-def _changes(size: int) -> dict[str, Change]:
+def _changes(size: int) -> dict[str, FactorChange]:
     half = 1 << 8 * size - 1
-    ways: dict[str, Change] = {
+    ways: dict[str, FactorChange] = {
         "is read as unsigned: negative elements count 2^n more": lambda v, z: v % (2 * half) - z,
         "is read as signed: elements of the upper half count 2^n less": lambda v, z: (v + half) % (2 * half) - half - z,
         "has its highest bit inverted": lambda v, z: np.where(v < half, v + half, v - half) - z,
@@ -100,11 +100,11 @@ def _cut(v: Array, z: Array, bits: int) -> Array:
     return (v >> bits << bits) - z
 
 
-def _changed(e: SummedElements, panel: int, slow: bool, change: Change) -> Array:
+def _changed(e: SummedElements, panel: int, slow: bool, change: FactorChange) -> Array:
     s = e.summands
-    there = (one_by_one(e.case, e.places, panel) == slow) & s.read
-    if not there.any():
-        return np.ascontiguousarray(e.case.made).reshape(-1)[e.places]
-    x = np.where(there, change(s.x, np.array(s.zero_x)), s.centred_x)
+    on_path = (one_by_one(e.case, e.places, panel) == slow) & s.read
+    if not on_path.any():
+        return np.ascontiguousarray(e.case.healthy).reshape(-1)[e.places]
+    x = np.where(on_path, change(s.x, np.array(s.zero_x)), s.centred_x)
     products = x * s.centred_w
     return e.requantized(products.reshape(len(products), -1).sum(1) + (e.bias if bias_of(e.case).any() else 0))

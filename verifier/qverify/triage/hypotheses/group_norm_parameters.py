@@ -1,5 +1,5 @@
-"""Group norm takes gamma and beta of another channel (of the first group, of the group's number), or forms its groups of
-other channels."""
+"""Group norm uses gamma and beta of another channel (of the first group, of the group's number), or forms its groups
+from other channels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _choices(channels: int, groups: int) -> dict[str, Array]:
-    """Returns the channel whose parameters are used, by name; the likely first, each choice once."""
+    """Returns, by text, the index of the channel whose parameters are used; the likely ones first, each choice once."""
     at, size = np.arange(channels), channels // groups
     likely = {
         "the channel within its group (every group uses those of the first)": at % size,
@@ -45,29 +45,31 @@ def _choices(channels: int, groups: int) -> dict[str, Array]:
         "the last channel of its group": at // size * size + size - 1,
         "the channel with the number of its group plus that within the group": at // size + at % size,
     }
-    found = dict[bytes, tuple[str, Array]]()
+    choices = dict[bytes, tuple[str, Array]]()
     for said, choice in (likely | channel_choices(channels)).items():
         if (choice != at).any():
             key = choice.astype(np.int64).tobytes()
             text = (
-                f"{found[key][0]}, or, which is the same here, of {said}" if key in found and said in likely else said
+                f"{choices[key][0]}, or, which is the same here, of {said}"
+                if key in choices and said in likely
+                else said
             )
-            if key not in found or said in likely:
-                found[key] = (text, choice)
-    return dict(found.values())
+            if key not in choices or said in likely:
+                choices[key] = (text, choice)
+    return dict(choices.values())
 
 
 def _groupings(shape: tuple[int, ...], groups: int) -> dict[int, str]:
-    found = {1: "all channels are one group", shape[1]: "every channel is a group of its own"}
+    texts = {1: "all channels are one group", shape[1]: "every channel is a group of its own"}
     if shape[1] // groups > 0 and shape[1] % (shape[1] // groups) == 0:
-        found.setdefault(shape[1] // groups, "there are as many groups as a group has channels")
+        texts.setdefault(shape[1] // groups, "there are as many groups as a group has channels")
     for factor in (2, 4):
         if shape[1] % (groups * factor) == 0:
-            found.setdefault(groups * factor, f"a group has only its channels / {factor}")
+            texts.setdefault(groups * factor, f"a group has only its channels / {factor}")
         if groups % factor == 0:
-            found.setdefault(groups // factor, f"{factor} groups are normalized as one")
-    found.pop(groups, None)
-    return found
+            texts.setdefault(groups // factor, f"{factor} groups are normalized as one")
+    texts.pop(groups, None)
+    return texts
 
 
 def _chosen(node: Node, inputs: list[Array], graph: Graph, choice: Array, at: tuple[int, ...]) -> Array:
@@ -82,6 +84,6 @@ def _grouped(node: Node, inputs: list[Array], graph: Graph, groups: int) -> Arra
 def _interleaved(node: Node, inputs: list[Array], graph: Graph) -> Array:
     x, groups = inputs[0], node.words[0]
     order = np.argsort(np.arange(x.shape[1]) % groups, kind="stable")
-    given = [x[:, order], *(v.reshape(-1)[order] if v.size else v for v in inputs[1:])]
-    y = LayerNorm()(node, given, graph).reshape(x.shape)
+    reordered = [x[:, order], *(v.reshape(-1)[order] if v.size else v for v in inputs[1:])]
+    y = LayerNorm()(node, reordered, graph).reshape(x.shape)
     return y[:, np.argsort(order)]

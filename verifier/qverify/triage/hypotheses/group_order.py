@@ -18,11 +18,11 @@ SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    own = {case.last.words[10]} if case.last.op in ("conv", "conv_transpose") else set()
+    own_groups = {case.last.words[10]} if case.last.op in ("conv", "conv_transpose") else set()
     for place, axis in axes(case):
         count = place.spec.shape[axis]
         for groups in sorted(
-            {n for n in {*SIZES, *(count // s for s in SIZES), *own} if 1 < n < count and count % n == 0}
+            {n for n in {*SIZES, *(count // s for s in SIZES), *own_groups} if 1 < n < count and count % n == 0}
         ):
             for said, order in (
                 ("shuffled: the first of every group, then the second ...", _shuffled),

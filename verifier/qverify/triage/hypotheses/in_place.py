@@ -33,7 +33,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             end = ", its zero point taken as the input's" if centred is False and _zeros_differ(case) else ""
             end = ", its zero point replaced by the input's" if centred else end
             yield FaultVariant(
-                f"the result is written over the input: {said}{end}", partial(_made, step=step, centred=centred), 1.0
+                f"the result is written over the input: {said}{end}",
+                partial(_compute_output, step=step, centred=centred),
+                1.0,
             )
 
 
@@ -49,9 +51,9 @@ def _same_size(case: Case) -> bool:
 
 
 def _starts_right(case: Case, step: str) -> bool:
-    """Returns whether the outputs that are computed first are right."""
-    made, recorded = as_planes(case.made), as_planes(case.recorded)
-    same = (made == recorded).all((0, 1))
+    """Returns whether the outputs that are computed first are healthy."""
+    healthy, recorded = as_planes(case.healthy), as_planes(case.recorded)
+    same = (healthy == recorded).all((0, 1))
     return bool({"row": same[0], "element": same[0, 0], "column": same[:, 0], "row backward": same[-1]}[step].all())
 
 
@@ -59,7 +61,7 @@ def _zeros_differ(case: Case) -> bool:
     return case.graph.spec(case.last.inputs[0] or "").zero_point != case.spec.zero_point
 
 
-def _made(case: Case, step: str, centred: bool) -> Array:
+def _compute_output(case: Case, step: str, centred: bool) -> Array:
     x, words, is_conv = case.graph.spec(case.last.inputs[0] or ""), words_of(case), case.last.op == "conv"
     planes = as_planes(case.inputs[x.name]).astype(np.int64)
     height, width = planes.shape[2:]
@@ -102,8 +104,8 @@ def _places(step: str, height: int, width: int) -> Iterator[tuple[slice, slice]]
 
 
 def _weights(case: Case) -> Array:
-    """Returns the weights less their zero points, [channels, kernel rows, kernel columns]."""
-    return np.asarray(case.once("centred weights", lambda: _centred_weights(case)))
+    """Returns the weights without their zero points, [channels, kernel rows, kernel columns]."""
+    return np.asarray(case.compute_once("centred weights", lambda: _centred_weights(case)))
 
 
 def _centred_weights(case: Case) -> Array:
@@ -113,7 +115,7 @@ def _centred_weights(case: Case) -> Array:
 
 
 def _requantized(case: Case, block: Array) -> Array:
-    of = requantization(case)
-    assert of is not None
+    sums = requantization(case)
+    assert sums is not None
     bias = bias_of(case)
-    return of.output(block + (bias[:, None, None] if len(bias) > 1 else bias[0]))
+    return sums.output(block + (bias[:, None, None] if len(bias) > 1 else bias[0]))

@@ -1,5 +1,5 @@
-"""An input's rows or planes are fetched at another distance than they are stored at: at the next multiple of some bytes, or
-at that of another tensor; what would lie beyond the buffer is clamped, wrapped around or left out."""
+"""An input's rows or planes are fetched at another distance than that at which they are stored: at the next multiple of
+some bytes, or at that of another tensor. Addresses beyond the buffer are clamped, wrapped around or left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -28,29 +28,31 @@ ENDS = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "input"):
         item, shape = place.spec.numpy_dtype.itemsize, place.spec.shape
-        seen = set[tuple[int, int]]()
+        tried = set[tuple[int, int]]()
         for name, run in (("row", shape[-1] if shape else 1), ("plane", prod(shape[-2:]))):
             if run < 2 or run >= place.spec.elements:
                 continue
             for said, pitch in _pitches(run, item).items():
-                if pitch not in (0, run) and (run, pitch) not in seen:
-                    seen.add((run, pitch))
+                if pitch not in (0, run) and (run, pitch) not in tried:
+                    tried.add((run, pitch))
                     text = f"{place.label} is read with a {name} pitch of {pitch} elements, {said}, instead of {run}"
                     for ended, end in ENDS.items():
                         way = partial(_fetched, run=run, pitch=pitch, end=end)
-                        yield from where_it_differs(case, f"{text}; {name}s {ended}", output_from(place, way), 3.0)
+                        yield from check_where_it_differs(
+                            case, f"{text}; {name}s {ended}", output_from(place, way), 3.0
+                        )
 
 
 def _pitches(run: int, item: int) -> dict[str, int]:
-    found = {}
+    pitches = {}
     for m in MULTIPLES:
         if m % item == 0:
-            found[f"its {run * item} bytes rounded up to a multiple of {m}"] = -(-run * item // m) * m // item
-            found[f"its {run * item} bytes rounded down to a multiple of {m}"] = run * item // m * m // item
+            pitches[f"its {run * item} bytes rounded up to a multiple of {m}"] = -(-run * item // m) * m // item
+            pitches[f"its {run * item} bytes rounded down to a multiple of {m}"] = run * item // m * m // item
     for m in MULTIPLES[:5]:
-        found[f"its {run} elements rounded up to a multiple of {m}"] = -(-run // m) * m
-    found |= {"one too many": run + 1, "one too few": run - 1}
-    return found
+        pitches[f"its {run} elements rounded up to a multiple of {m}"] = -(-run // m) * m
+    pitches |= {"one too many": run + 1, "one too few": run - 1}
+    return pitches
 
 
 def _fetched(values: Array, run: int, pitch: int, end: str) -> Array:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.summed_elements import words_of
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "input-planes"
@@ -31,17 +31,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if case.last.op not in OPS or name not in case.inputs or len(case.graph.spec(name).shape) < 2:
         return
     shape = case.graph.spec(name).shape
-    seen: set[tuple[int, bytes]] = set()
+    tried: set[tuple[int, bytes]] = set()
     for axis, said, index in [*_batches(shape[0]), *_groups(case, shape[1])]:
         taken = np.asarray(index(np.arange(shape[axis])))
         key = (axis, taken.tobytes())
-        if (taken != np.arange(shape[axis])).any() and key not in seen:
-            seen.add(key)
+        if (taken != np.arange(shape[axis])).any() and key not in tried:
+            tried.add(key)
             yield FaultVariant(said, partial(_taken, name=name, axis=axis, index=taken))
 
 
 def _taken(case: Case, name: str, axis: int, index: Array) -> Array:
-    return case.again(Change(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
+    return case.recompute(UnitChange(inputs={name: np.ascontiguousarray(case.inputs[name].take(index, axis))}))
 
 
 def _batches(n: int) -> Iterator[tuple[int, str, Index]]:
@@ -113,7 +113,7 @@ def _given(_: Array, taken: Array) -> Array:
 
 
 def _blocks(i: Array, m: int) -> dict[str, Array]:
-    """Returns wrong indices that work in blocks of m, by text with a place for what is counted."""
+    """Returns wrong indices in blocks of m, by text with a placeholder for what is counted."""
     whole = len(i) // m * m
     return {
         f"every {{}} reads the input of its number modulo {m}": i % m,

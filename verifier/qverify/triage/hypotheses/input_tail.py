@@ -1,5 +1,5 @@
-"""The end of an input's rows, beyond the last whole burst or vector, is not read: it counts as 0 or zero point, or repeats
-elements read before."""
+"""The end of an input's rows, beyond the last whole burst or vector, is not read: it counts as 0 or zero point, or
+repeats elements read before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.partial_copy import OPS as COPIED
@@ -35,18 +35,18 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 end = f"the elements of {of} after the last whole burst of {block} {unit}"
                 for cost, said, fill in _fills(place.spec.zero_point[:1], whole):
                     way = partial(_changed, run=run, tail=tail, fill=fill)
-                    yield from where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
+                    yield from check_where_it_differs(case, f"{end} {said}", output_from(place, way), cost + 2)
 
 
 def _runs(shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    seen = set()
+    yielded = set()
     for noun, run in (
         ("innermost row", shape[-1] if shape else 1),
         ("plane", prod(shape[-2:])),
         ("whole tensor", prod(shape)),
     ):
-        if run > 1 and run not in seen:
-            seen.add(run)
+        if run > 1 and run not in yielded:
+            yielded.add(run)
             yield noun, run
 
 
@@ -54,7 +54,7 @@ Fill = Callable[[Array, int], Array]
 
 
 def _fills(zero: tuple[int, ...], whole: int) -> Iterator[tuple[float, str, Fill]]:
-    """Yields (cost, text, what stands in the tails) of rows [rows, run]."""
+    """Yields (cost, text, function that fills the tails of rows [rows, run])."""
     yield 1.0, "are not read and count as 0", lambda rows, tail: np.zeros_like(rows[:, -tail:])
     for value in zero:
         if value:

@@ -1,5 +1,5 @@
-"""A convolution of 8-bit numbers with zero points gives its padding another value, takes zero points off wrongly, sums a part
-of its taps or channels or in a narrow accumulator, or reads weights in another order."""
+"""A convolution of 8-bit numbers with zero points has another value in its padding, subtracts zero points wrongly, sums
+only a part of its taps or channels, has a narrow accumulator, or reads weights in another order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from qverify.arithmetic.float_convolution import convolve
 from qverify.arithmetic.windows import Window, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.integer_products import accumulators, as_it_is, centrings, narrow_accumulations
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of, operands
@@ -24,8 +24,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-convolution"
 OPS = ("conv_integer",)
-MOST_PRODUCTS = 1 << 18  # that are summed one by one
-LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
+MAX_PRODUCTS = 1 << 18  # that are summed one by one
+LARGE = 1 << 23  # products of a node from which on only the most likely faults are tried, because each takes long
 SIDES = ("top", "left", "bottom", "right")
 Centre = Callable[[Array, Array], Array]
 
@@ -36,8 +36,14 @@ def _centred(values: Array, zero: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """where: takes window, size of the image and of the padded image, and returns which elements of the latter hold another
-    value. value: takes the zero point, returns it centred; None for the nearest element of the image."""
+    """Padding with another value.
+
+    Attributes:
+        where: returns a mask of the elements with another value, given window, size of the image and size of the padded
+            image.
+        value: returns the value without the zero point, given the zero point; None for the nearest element of the
+            image.
+    """
 
     where: Callable[[Window, tuple[int, int], tuple[int, ...]], Array]
     value: Callable[[int], float] | None = None
@@ -45,10 +51,17 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A kernel for nodes of conv_integer. x, w: make factors of stored elements and zero points (that of w as [O,1,1,1]).
-    padding: what the padding holds. weights: changes centred weights [O, I/group, kh, kw]. planes: changes the centred
-    planes [N, C, H, W]. zero_w: exchanges the zero points of w. more: takes stored planes and weights, zero points, window,
-    groups and output size, returns what is added. total: sums products over the first axis."""
+    """A kernel for conv_integer nodes.
+
+    Attributes:
+        x, w: compute factors from stored elements and zero points (those of w as [O, 1, 1, 1]).
+        padding: contents of the padding.
+        weights: changes the weights without zero points, [O, I/group, kh, kw].
+        planes: changes the planes without zero points, [N, C, H, W].
+        zero_w: exchanges the zero points of w.
+        more: returns an addend, given stored planes and weights, zero points, window, groups and output size.
+        total: sums products over the first axis.
+    """
 
     x: Centre = _centred
     w: Centre = _centred
@@ -89,7 +102,7 @@ def _padded(x: Array, window: Window, out: tuple[int, int], fill: int = 0) -> Ar
 def _filled(
     padded: Array, where: Array, value: Callable[[int], float] | None, zero: int, window: Window, size: tuple[int, ...]
 ) -> Array:
-    """Returns the padding `where` with a value, or with the nearest element of the image."""
+    """Returns the padded planes with a value, or with the nearest element of the image, at the mask `where`."""
     if value is not None:
         return np.where(where, int(value(zero)), padded)
     rows = np.clip(np.arange(padded.shape[2]), window.pad[0], window.pad[0] + size[0] - 1)
@@ -100,7 +113,7 @@ def _filled(
 def _by_products(
     padded: Array, weights: Array, window: Window, group: int, out: tuple[int, int], total: Callable[[Array], Array]
 ) -> Array:
-    """Returns the sums of products in the order input channel, kernel row, kernel column."""
+    """Returns the sums of products, which are added in the order input channel, kernel row, kernel column."""
     taps = np.stack(list(window.taps(padded, out)), 2)  # N, C, taps, oh, ow
     per_in, per_out = weights.shape[1], len(weights) // group
     y = np.empty((len(padded), len(weights), *out), np.int64)
@@ -132,7 +145,7 @@ def _with(part: str, value: Centre) -> Convolution:
 
 
 def _where(window: Window, size: tuple[int, ...], whole: tuple[int, ...], sides: tuple[str, ...], inner: bool) -> Array:
-    """Returns the padding at these sides as a bool plane. inner: without corners, only beside the image."""
+    """Returns a mask of the padding at these sides. inner: whether the corners are left out."""
     row, column = np.arange(whole[0])[:, None], np.arange(whole[1])[None, :]
     top, left = window.pad[:2]
     beyond = {
@@ -141,15 +154,15 @@ def _where(window: Window, size: tuple[int, ...], whole: tuple[int, ...], sides:
         "left": (column < left, row),
         "right": (column >= left + size[1], row),
     }
-    found = np.zeros(whole, bool)
+    mask = np.zeros(whole, bool)
     for side in sides:
         where = np.broadcast_to(beyond[side][0], whole)
         if inner:
             across = column if side in ("top", "bottom") else row
             first, count = (left, size[1]) if side in ("top", "bottom") else (top, size[0])
             where = where & (across >= first) & (across < first + count)
-        found = found | where
-    return found
+        mask = mask | where
+    return mask
 
 
 VALUES: dict[str, Callable[[int], float] | None] = {
@@ -185,7 +198,7 @@ def _paddings(window: Window) -> Iterator[Way]:
 
 
 def _sum_of_x(x: Array, window: Window, group: int, out: tuple[int, int], like: Array, fill: int = 0) -> Array:
-    """Returns for each output the sum of what its taps read."""
+    """Returns for each output the sum of the elements that its taps read."""
     plain = replace(window, pad=(0, 0, 0, 0))
     return convolve(_padded(x, window, out, fill), np.ones_like(like), plain, group, out)
 
@@ -242,12 +255,12 @@ def _corrections(channels: int, group: int) -> Iterator[Way]:
     for said, choice in choices.items():
         yield (
             f"the zero point of w for a channel is that of {said}",
-            Convolution(zero_w=bound(lambda z, c: z[c], choice)),
+            Convolution(zero_w=bind_last(lambda z, c: z[c], choice)),
             6.0,
         )
         yield (
             f"the weights of a channel are those of {said}",
-            Convolution(weights=bound(lambda w, c: w[c], choice)),
+            Convolution(weights=bind_last(lambda w, c: w[c], choice)),
             7.0,
         )
 
@@ -264,7 +277,7 @@ def _inputs(channels: int, group: int, batch: int) -> Iterator[Way]:
         } | choices
     for said, choice in choices.items():
         text = f"the input channels read are those of {said}"
-        yield text, Convolution(planes=bound(lambda x, c: x[:, c], choice)), 6.0
+        yield text, Convolution(planes=bind_last(lambda x, c: x[:, c], choice)), 6.0
     if batch > 1:
         first: Callable[[Array], Array] = lambda x: np.repeat(x[:1], len(x), 0)  # noqa: E731
         yield "the first batch item is read for all", Convolution(planes=first), LIKELY
@@ -292,13 +305,13 @@ def _weights(w: Array) -> Iterator[Way]:
             weights = np.array([float(part.total(row)) for row in np.eye(size)]).astype(np.int64)
             shape = [1] * 4
             shape[axis] = size
-            taken = bound(lambda w, k: w * k, weights.reshape(shape))
+            taken = bind_last(lambda w, k: w * k, weights.reshape(shape))
             text = f"the sum takes part of the {what}s: {part.said.replace('element', what)}"
             yield text, Convolution(weights=taken), part.bits
         for k in range(size) if size <= 8 else ():
             mask = (np.arange(size) != k).astype(np.int64).reshape([size if a == axis else 1 for a in range(4)])
             text = f"{what} {k} of {size} is left out of the sum"
-            yield text, Convolution(weights=bound(lambda w, k: w * k, mask)), 6.0
+            yield text, Convolution(weights=bind_last(lambda w, k: w * k, mask)), 6.0
         for said, choice in channel_choices(size).items():
             text = f"for a {what} the weights of {said} are used".replace("channel", what)
             yield text, Convolution(weights=partial(np.take, indices=choice, axis=axis)), 8.0
@@ -307,6 +320,6 @@ def _weights(w: Array) -> Iterator[Way]:
 def _sums(case: Case, w: Array) -> Iterator[Way]:
     for said, change in accumulators():
         yield f"the sum {said}", Convolution(acc=change), 7.0
-    if case.recorded.size * w[0].size <= MOST_PRODUCTS:
+    if case.recorded.size * w[0].size <= MAX_PRODUCTS:
         for said, total in narrow_accumulations():
             yield said, Convolution(total=total), 9.0

@@ -1,5 +1,5 @@
-"""A product of 8-bit matrices with zero points takes these off wrongly, sums a part of the depth or in a narrow accumulator,
-reads its operands in another order, or scales its sum and adds the bias by other steps."""
+"""A product of 8-bit matrices with zero points subtracts these wrongly, sums only a part of the depth, has a narrow
+accumulator, reads its operands in another order, or scales its sum and adds the bias in other steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, rarity
 from qverify.triage.altered_kernels.integer_products import accumulators, as_it_is, centrings, narrow_accumulations
@@ -22,8 +22,8 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "integer-matmul"
 OPS = ("matmul_integer", "matmul_integer_scaled")
-MOST_PRODUCTS = 1 << 18  # that are summed one by one
-LARGE = 1 << 23  # products of a node of which only the likeliest faults are tried, as each takes long
+MAX_PRODUCTS = 1 << 18  # that are summed one by one
+LARGE = 1 << 23  # products of a node from which on only the most likely faults are tried, because each takes long
 F32 = np.float32
 Centre = Callable[[Array, Array], Array]
 Scaled = Callable[[Array, Array, Array, Array], Array]
@@ -39,11 +39,18 @@ def _scaled(acc: Array, a: Array, b: Array, bias: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A kernel for both ops. a, b: make factors of stored elements and zero points. read_a, read_b: exchange stored
-    elements. zeros: exchanges the zero points. total: sums centred a and b, int64; None: the exact product. more: takes
-    stored a, b and the zero points, and returns what is added to the sum. acc: changes the sum. scale: takes the sum in
-    int32, the scales and the bias."""
+class MatrixProduct:
+    """A kernel for matmul_integer and matmul_integer_scaled nodes.
+
+    Attributes:
+        a, b: compute factors from stored elements and zero points.
+        read_a, read_b: exchange stored elements.
+        zeros: exchanges the zero points.
+        total: sums the products of the factors a and b, int64; None for the exact product.
+        more: returns an addend of the sum, given stored a, b and the zero points.
+        acc: changes the sum.
+        scale: computes the output from the int32 sum, the scales and the bias.
+    """
 
     a: Centre = _centred
     b: Centre = _centred
@@ -90,12 +97,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield kernel_variant(f"{title}: {said}", {node.op: kernel}, bits)
 
 
-Way = tuple[str, Product, float]
+Way = tuple[str, MatrixProduct, float]
 
 
-def _with(part: str, value: Callable[..., Array]) -> Product:
+def _with(part: str, value: Callable[..., Array]) -> MatrixProduct:
     parts: dict[str, Any] = {part: value}
-    return Product(**parts)
+    return MatrixProduct(**parts)
 
 
 def _sum_a(a: Array) -> Array:
@@ -153,21 +160,21 @@ def _corrections() -> Iterator[Way]:
     for name in ("a", "b"):
         for way in centrings(name):
             yield way.said, _with(name, way.centre), way.bits
-    yield "no zero point is taken off", Product(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
-    yield "the zero points are exchanged", Product(zeros=lambda za, zb: (zb[:1], za)), LIKELY
-    yield "the zero point of a is taken for b, too", Product(zeros=lambda za, zb: (za, za)), LIKELY
-    yield "the zero point of b is taken for a, too", Product(zeros=lambda za, zb: (zb[:1], zb)), LIKELY
+    yield "no zero point is taken off", MatrixProduct(zeros=lambda za, zb: (0 * za, 0 * zb)), LIKELY
+    yield "the zero points are exchanged", MatrixProduct(zeros=lambda za, zb: (zb[:1], za)), LIKELY
+    yield "the zero point of a is taken for b, too", MatrixProduct(zeros=lambda za, zb: (za, za)), LIKELY
+    yield "the zero point of b is taken for a, too", MatrixProduct(zeros=lambda za, zb: (zb[:1], zb)), LIKELY
     for said, more in MORE.items():
-        yield said, Product(more=more), LIKELY
+        yield said, MatrixProduct(more=more), LIKELY
 
 
 def _zero_points(values: list[Array]) -> Iterator[Way]:
     if values[3].size > 1:
         for said, choice in channel_choices(values[3].size).items():
-            chosen = bound(lambda za, zb, c: (za, zb[c]), choice)
+            chosen = bind_last(lambda za, zb, c: (za, zb[c]), choice)
             yield (
                 f"the zero point of b for a column is that of {said}".replace("channel", "column"),
-                Product(zeros=chosen),
+                MatrixProduct(zeros=chosen),
                 6.0,
             )
 
@@ -179,27 +186,27 @@ def _depths(depth: int) -> Iterator[Way]:
         )
         if weights is None:
             return
-        left = bound(lambda a, b, w: _exact(a * w, b), weights)
-        yield f"the sum takes part of the depth: {part.said}", Product(total=left), part.bits
+        left = bind_last(lambda a, b, w: _exact(a * w, b), weights)
+        yield f"the sum takes part of the depth: {part.said}", MatrixProduct(total=left), part.bits
         for name, more in (
             ("b", lambda a, b, za, zb, w: zb * (_sum_a(a - za) - _sum_a((a - za) * w))),
             ("a", lambda a, b, za, zb, w: za * (_sum_b(b - zb) - _sum_b((b - zb) * w[:, None]))),
         ):
             text = f"the sum for the zero point of {name} takes part of the depth: {part.said}"
-            yield text, Product(more=bound(more, weights)), part.bits + 2
+            yield text, MatrixProduct(more=bind_last(more, weights)), part.bits + 2
         text = f"the products of stored a and b take part of the depth, the corrections all of it: {part.said}"
-        stored = bound(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
-        yield text, Product(more=stored), part.bits + 2
-        centred_a = bound(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
+        stored = bind_last(lambda a, b, za, zb, w: _exact(a * (w - 1), b) + 0 * zb, weights)
+        yield text, MatrixProduct(more=stored), part.bits + 2
+        centred_a = bind_last(lambda a, b, za, zb, w: _exact((a - za) * (w - 1), b) + 0 * zb, weights)
         text = (
             f"the products of a - za and stored b take part of the depth, the correction by zb all of it: {part.said}"
         )
-        yield text, Product(more=centred_a), part.bits + 3
+        yield text, MatrixProduct(more=centred_a), part.bits + 3
 
 
 def _orders(a: Array, b: Array) -> Iterator[Way]:
-    yield "b is read transposed", Product(read_b=lambda b: b.swapaxes(-1, -2).reshape(b.shape)), LIKELY
-    yield "a is read transposed", Product(read_a=lambda a: a.swapaxes(-1, -2).reshape(a.shape)), LIKELY
+    yield "b is read transposed", MatrixProduct(read_b=lambda b: b.swapaxes(-1, -2).reshape(b.shape)), LIKELY
+    yield "a is read transposed", MatrixProduct(read_a=lambda a: a.swapaxes(-1, -2).reshape(a.shape)), LIKELY
     for name, shape in (("a", a.shape), ("b", b.shape)):
         if len(shape) > 2 and int(np.prod(shape[:-2])) > 1:
             first = lambda v: np.broadcast_to(v.reshape(-1, *v.shape[-2:])[0], v.shape)  # noqa: E731
@@ -215,17 +222,17 @@ def _orders(a: Array, b: Array) -> Iterator[Way]:
 
 def _sums(a: Array, b: Array) -> Iterator[Way]:
     for said, change in accumulators():
-        yield f"the sum {said}", Product(acc=change), 7.0
-    if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MOST_PRODUCTS:
+        yield f"the sum {said}", MatrixProduct(acc=change), 7.0
+    if a.size // max(a.shape[-1], 1) * b.shape[-1] * a.shape[-1] > MAX_PRODUCTS:
         return
     for said, total in narrow_accumulations():
-        yield said, Product(total=partial(_by_products, total=total)), 9.0
+        yield said, MatrixProduct(total=partial(_by_products, total=total)), 9.0
         text = f"{said}, of stored elements of both, the zero points taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, b=_raw, more=_late), 11.0
         text = f"{said}, of stored a and b - zb, that of a taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), a=_raw, more=_late_a), 11.0
         text = f"{said}, of a - za and stored b, that of b taken off at the end"
-        yield text, Product(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
+        yield text, MatrixProduct(total=partial(_by_products, total=total), b=_raw, more=_late_b), 11.0
 
 
 def _raw(values: Array, zero: Array) -> Array:
@@ -318,29 +325,31 @@ def _f32(narrow: Format, values: Array) -> Array:
 
 def _scales(columns: int, biases: int) -> Iterator[Way]:
     for said, scale in SCALES.items():
-        yield said, Product(scale=scale), LIKELY
+        yield said, MatrixProduct(scale=scale), LIKELY
     if columns > 1:
         for said, choice in channel_choices(columns).items():
-            chosen = bound(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
+            chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b[k], c), choice)
             yield (
                 f"the scale of b for a column is that of {said}".replace("channel", "column"),
-                Product(scale=chosen),
+                MatrixProduct(scale=chosen),
                 6.0,
             )
     for text, way in ROUNDED.items():
         if "bias" not in text or biases:
             for said, narrow in FORMATS.items():
                 if said != "float32":
-                    yield text.format(said), Product(scale=bound(way, narrow)), UNLIKELY - 6 + rarity(said)
+                    yield text.format(said), MatrixProduct(scale=bind_last(way, narrow)), UNLIKELY - 6 + rarity(said)
 
 
 def _biases(count: int) -> Iterator[Way]:
     if not count:
         return
     for said, scale in BIASES.items():
-        yield said, Product(scale=scale), LIKELY
+        yield said, MatrixProduct(scale=scale), LIKELY
     for said, choice in channel_choices(count).items() if count > 1 else ():
-        chosen = bound(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
-        yield f"the bias of a column is that of {said}".replace("channel", "column"), Product(scale=chosen), 6.0
-    by_row = Product(scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None])
+        chosen = bind_last(lambda v, a, b, c, k: _scaled(v, a, b, c[k]), choice)
+        yield f"the bias of a column is that of {said}".replace("channel", "column"), MatrixProduct(scale=chosen), 6.0
+    by_row = MatrixProduct(
+        scale=lambda v, a, b, c: v.astype(F32) * (a * b) + c[np.arange(v.shape[-2]) % c.size][:, None]
+    )
     yield "the bias is that of the row's number", by_row, 6.0

@@ -1,5 +1,5 @@
-"""A product of stored integers (conv_integer, matmul_integer, also scaled) forgets a zero point or a part of its correction,
-keeps operands, products or sums in too few bits, or rounds its scales in another way."""
+"""A product of stored integers (conv_integer, matmul_integer, also scaled) leaves out a zero point or a part of its
+correction, keeps operands, products or sums in too few bits, or rounds its scales in another way."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ import numpy as np
 
 from qverify.arithmetic.exact_matmul import wrapped_int32
 from qverify.triage.altered_kernels.narrow_floats import Narrow
-from qverify.triage.altered_kernels.product_terms import (
-    INTEGERS,
-    QUANTIZED,
-    Array,
-    Terms,
-    fault_variant,
-    operand,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import INTEGERS, QUANTIZED, operand
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.float_product_operands import narrows
@@ -50,12 +43,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         yield from _scales(case, inner)
 
 
-def _corrected(terms: Terms, part: str, factor: int) -> Array:
+def _corrected(terms: ProductTerms, part: str, factor: int) -> Array:
     a, b = np.where(terms.inside, terms.a, 0), np.where(terms.inside, terms.b, 0)
     return terms.scaled(terms.products.sum(1) + factor * PARTS[part](terms, a, b), terms.c)
 
 
-def _zero_points() -> Iterator[tuple[str, Callable[[Terms], Array]]]:
+def _zero_points() -> Iterator[tuple[str, Callable[[ProductTerms], Array]]]:
     yield "the zero point of the first operand is not subtracted", partial(_with, a=_no_zero, b=lambda t: t.zero_b)
     yield "the zero point of the second operand is not subtracted", partial(_with, a=lambda t: t.zero_a, b=_no_zero)
     yield "neither zero point is subtracted", partial(_with, a=_no_zero, b=_no_zero)
@@ -78,26 +71,26 @@ def _zero_points() -> Iterator[tuple[str, Callable[[Terms], Array]]]:
             )
 
 
-def _no_zero(terms: Terms) -> Array:
+def _no_zero(terms: ProductTerms) -> Array:
     return np.zeros(1, np.int64)
 
 
-def _with(terms: Terms, a: Callable[[Terms], Array], b: Callable[[Terms], Array]) -> Array:
+def _with(terms: ProductTerms, a: Callable[[ProductTerms], Array], b: Callable[[ProductTerms], Array]) -> Array:
     products = np.where(terms.inside, terms.a - a(terms), 0) * (terms.b - b(terms))
     return terms.rounded(products)
 
 
-def _moved(terms: Terms, one: int, by: int) -> Array:
+def _moved(terms: ProductTerms, one: int, by: int) -> Array:
     zeros = (terms.zero_a + by * (one == 0), terms.zero_b + by * (one == 1))
     return terms.rounded(np.where(terms.inside, terms.a - zeros[0], 0) * (terms.b - zeros[1]))
 
 
-def _fixed(terms: Terms, one: int, value: int) -> Array:
+def _fixed(terms: ProductTerms, one: int, value: int) -> Array:
     zeros = (value if one == 0 else terms.zero_a, value if one == 1 else terms.zero_b)
     return terms.rounded(np.where(terms.inside, terms.a - zeros[0], 0) * (terms.b - zeros[1]))
 
 
-def _read(terms: Terms, one: int, kind: type, zeros: bool) -> Array:
+def _read(terms: ProductTerms, one: int, kind: type, zeros: bool) -> Array:
     values = [terms.a, terms.b, terms.zero_a, terms.zero_b]
     at = one + 2 * zeros
     values[at] = values[at].astype(kind).astype(np.int64)
@@ -164,25 +157,25 @@ def _shifted(values: Array, by: int) -> Array:
     return values >> by << by
 
 
-def _symmetric(terms: Terms) -> Array:
+def _symmetric(terms: ProductTerms) -> Array:
     return terms.rounded(np.where(terms.inside, terms.a - terms.zero_a, 0) * np.clip(terms.b - terms.zero_b, -127, 127))
 
 
-def _cut(terms: Terms, a: Narrow | None, b: Narrow | None) -> Array:
+def _cut(terms: ProductTerms, a: Narrow | None, b: Narrow | None) -> Array:
     left, right = terms.a - terms.zero_a, terms.b - terms.zero_b
     left, right = left if a is None else a(left), right if b is None else b(right)
     return terms.rounded(np.where(terms.inside, left, 0) * right)
 
 
-def _products(terms: Terms, cut: Narrow) -> Array:
+def _products(terms: ProductTerms, cut: Narrow) -> Array:
     return terms.rounded(cut(terms.products))
 
 
-def _sums(terms: Terms, cut: Narrow) -> Array:
+def _sums(terms: ProductTerms, cut: Narrow) -> Array:
     return terms.scaled(cut(terms.products.sum(1)), terms.c)
 
 
-def _running(terms: Terms, cut: Narrow, order: str) -> Array:
+def _running(terms: ProductTerms, cut: Narrow, order: str) -> Array:
     products = terms.products
     if order:
         if len(terms.shape) == 1:
@@ -194,7 +187,7 @@ def _running(terms: Terms, cut: Narrow, order: str) -> Array:
     return terms.scaled(total, terms.c)
 
 
-def _groups(terms: Terms, cut: Narrow, size: int) -> Array:
+def _groups(terms: ProductTerms, cut: Narrow, size: int) -> Array:
     if size < 1:
         if len(terms.shape) == 1:
             raise ValueError("no kernel")
@@ -230,7 +223,7 @@ def _scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(case, f"the result is held in {text}", partial(_result_in, narrow=narrow))
 
 
-Scaled = Callable[[Array, Array, Array, Array], Array]  # of the sum, both scales (float32) and the bias
+Scaled = Callable[[Array, Array, Array, Array], Array]  # the output, from the sum, both scales (float32) and the bias
 
 
 def _exact(acc: Array, a: Array, b: Array, c: Array) -> Array:
@@ -257,7 +250,7 @@ _SCALED: dict[str, Scaled] = {
 }
 
 
-def _parts(terms: Terms) -> tuple[Array, Array, Array, Array]:
+def _parts(terms: ProductTerms) -> tuple[Array, Array, Array, Array]:
     acc = wrapped_int32(terms.products.sum(1))
     scales = [operand(terms.case, i) for i in (4, 5)]
     columns = terms.outputs[-1:]
@@ -270,11 +263,11 @@ def _ended(values: Array) -> Array:
     return values.astype(F)
 
 
-def _rescaled(terms: Terms, way: Scaled) -> Array:
+def _rescaled(terms: ProductTerms, way: Scaled) -> Array:
     return _ended(way(*_parts(terms)))
 
 
-def _scale_of(terms: Terms, index: Callable[[Array, int], Array]) -> Array:
+def _scale_of(terms: ProductTerms, index: Callable[[Array, int], Array]) -> Array:
     acc, a, _, c = _parts(terms)
     scale = operand(terms.case, 5)
     if scale is None or scale.size < 2:
@@ -282,33 +275,33 @@ def _scale_of(terms: Terms, index: Callable[[Array, int], Array]) -> Array:
     return _ended(acc.astype(F) * (a * scale.reshape(-1)[index(terms.places[-1], scale.size)]) + c)
 
 
-def _biased(terms: Terms, factor: float) -> Array:
+def _biased(terms: ProductTerms, factor: float) -> Array:
     acc, a, b, c = _parts(terms)
     return _ended(acc.astype(F) * (a * b) + c * F(factor))
 
 
-def _bias_of(terms: Terms, index: Callable[[Array, int], Array]) -> Array:
+def _bias_of(terms: ProductTerms, index: Callable[[Array, int], Array]) -> Array:
     acc, a, b, _ = _parts(terms)
     bias = operand(terms.case, 6)
     assert bias is not None
     return _ended(acc.astype(F) * (a * b) + bias.reshape(-1)[index(terms.places[-1], bias.size)])
 
 
-def _scale_in(terms: Terms, narrow: Narrow) -> Array:
+def _scale_in(terms: ProductTerms, narrow: Narrow) -> Array:
     acc, a, b, c = _parts(terms)
     return _ended(acc.astype(F) * narrow(a * b) + c)
 
 
-def _sum_in(terms: Terms, narrow: Narrow) -> Array:
+def _sum_in(terms: ProductTerms, narrow: Narrow) -> Array:
     acc, a, b, c = _parts(terms)
     return _ended(narrow(acc.astype(np.float64)).astype(F) * (a * b) + c)
 
 
-def _product_in(terms: Terms, narrow: Narrow) -> Array:
+def _product_in(terms: ProductTerms, narrow: Narrow) -> Array:
     acc, a, b, c = _parts(terms)
     return _ended(narrow(acc.astype(F) * (a * b)) + c)
 
 
-def _result_in(terms: Terms, narrow: Narrow) -> Array:
+def _result_in(terms: ProductTerms, narrow: Narrow) -> Array:
     acc, a, b, c = _parts(terms)
     return _ended(narrow(acc.astype(F) * (a * b) + c))

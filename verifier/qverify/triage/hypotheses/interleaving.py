@@ -1,4 +1,5 @@
-"""Elements are interleaved or deinterleaved, as by a load or store of structures: every 2nd, 3rd, 4th together."""
+"""Elements are interleaved or deinterleaved as by a load or store of structures, in which every 2nd, 3rd or 4th element
+belongs together."""
 
 from __future__ import annotations
 
@@ -8,14 +9,20 @@ from math import prod
 
 import numpy as np
 
-from qverify.triage.altered_kernels.memory_sources import MemorySource, is_permutation, memory_sources, output_from
-from qverify.triage.case import Array, Case
+from qverify.triage.altered_kernels.memory_sources import (
+    MemorySource,
+    is_permutation,
+    memory_sources,
+    output_from,
+    reordered_runs,
+)
+from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "interleaving"
 LATE = 1
 WAYS = (2, 3, 4, 8, 16, 32)
-WAYS_READ = (2, 4)  # for a tensor that the unit reads: each costs a run
+WAYS_READ = (2, 4)  # for tensors that the unit reads, where each way costs a run of the unit
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -31,19 +38,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     for text, order in (("dealt apart", dealt), ("interleaved", np.argsort(dealt))):
                         yield FaultVariant(
                             f"elements of {said} of {place.label} are {text} {ways} ways",
-                            output_from(place, partial(_in_order, order=order)),
+                            output_from(place, partial(reordered_runs, order=order)),
                         )
 
 
 def _runs(place: MemorySource) -> Iterator[tuple[str, int]]:
-    """Yields (text, elements of a run): the whole tensor, every plane, every row. Channels are covered by
-    group-order."""
-    shape, seen = place.spec.shape, set()
+    """Yields (text, number of elements of a run) for the whole tensor, every plane and every row. Channels are covered
+    by the family group-order."""
+    shape, yielded = place.spec.shape, set()
     for said, run in (("the whole", prod(shape)), ("planes", prod(shape[2:])), ("rows", prod(shape[-1:]))):
-        if run not in seen:
-            seen.add(run)
+        if run not in yielded:
+            yielded.add(run)
             yield said, run
-
-
-def _in_order(values: Array, order: Array) -> Array:
-    return values.reshape(-1, len(order))[:, order].reshape(values.shape)

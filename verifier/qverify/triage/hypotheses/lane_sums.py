@@ -1,5 +1,5 @@
-"""A sum is kept in several narrow lanes, each of which saturates or is rounded after every product, and the lanes are added
-at the end."""
+"""A sum is computed in several narrow lanes, each of which saturates or is rounded after every product; the lanes are
+added at the end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
-from qverify.triage.altered_kernels.narrow_floats import significant
+from qverify.triage.altered_kernels.bind_last import bind_last
+from qverify.triage.altered_kernels.blocks import rounded_sums, saturated_sums
 from qverify.triage.altered_kernels.summed_elements import SUMMED_OPS, SummedElements, fitting_alike, sample
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -33,7 +33,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case, few: SummedElements) -> Ways:
-    wanted = case.recorded.reshape(-1)[few.places]
+    recorded = case.recorded.reshape(-1)[few.places]
     channels, rows, columns = few.summands.products.shape[1:]
     both = channels > 1 and rows * columns > 1
     orders = {"": False} | ({" in the order kernel row, kernel column, channel": True} if both else {})
@@ -41,26 +41,20 @@ def _ways(case: Case, few: SummedElements) -> Ways:
         for lanes in LANES:
             if lanes < channels * rows * columns <= lanes * MOST_STEPS:
                 for said, params, after in _kinds():
-                    found = _scan(few, lanes, inner, bound(after, params[:, None, None]), len(params))
+                    sums = _scan(few, lanes, inner, bind_last(after, params[:, None, None]), len(params))
                     case.count_tried(len(params))
-                    for text, p, one in zip(said, params, found, strict=True):
-                        if (few.requantized(one.astype(np.int64) + few.bias) == wanted).all():
+                    for text, p, acc in zip(said, params, sums, strict=True):
+                        if (few.requantized(acc.astype(np.int64) + few.bias) == recorded).all():
                             sentence = f"the sum is kept in {lanes} lanes (lane k takes every {lanes}th product{order}), and each lane {text} after every product; then the lanes are added"
-                            yield [sentence], partial(_in_lanes, lanes=lanes, inner=inner, after=bound(after, int(p)))
+                            yield (
+                                [sentence],
+                                partial(_in_lanes, lanes=lanes, inner=inner, after=bind_last(after, int(p))),
+                            )
 
 
 def _kinds() -> Iterator[tuple[list[str], Array, Callable[[Array, Any], Array]]]:
-    yield [f"saturates to {n} bits" for n in WIDTHS], np.array(WIDTHS), _saturated
-    yield [f"is rounded to {name}" for name in FLOATS], np.array([*FLOATS.values()]), _float
-
-
-def _saturated(acc: Array, p: Any) -> Array:
-    half = np.int64(1) << (np.asarray(p, np.int64) - 1)
-    return np.minimum(np.maximum(acc, -half), half - 1)
-
-
-def _float(acc: Array, p: Any) -> Array:
-    return significant(acc.astype(np.float64), p).astype(np.int64)
+    yield [f"saturates to {n} bits" for n in WIDTHS], np.array(WIDTHS), saturated_sums
+    yield [f"is rounded to {name}" for name in FLOATS], np.array([*FLOATS.values()]), rounded_sums
 
 
 def _scan(e: SummedElements, lanes: int, inner: bool, after: Narrow, count: int) -> Array:

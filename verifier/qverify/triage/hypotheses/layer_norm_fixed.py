@@ -1,5 +1,5 @@
-"""Layer norm keeps a value on the way (rows less mean, deviation, normalized value, its product with gamma) in fixed point
-that saturates, or gamma and beta as 8-bit or fixed-point numbers."""
+"""Layer norm keeps an intermediate value (rows without their mean, deviation, normalized value, its product with gamma)
+in fixed point that saturates, or gamma and beta as 8-bit or fixed-point numbers."""
 
 from __future__ import annotations
 

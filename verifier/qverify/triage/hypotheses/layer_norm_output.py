@@ -1,5 +1,4 @@
-"""Layer norm divides by an approximate root, rounds values on the way to the output, or applies gamma and beta
-otherwise."""
+"""Layer norm divides by an approximate root, rounds intermediate values, or applies gamma and beta in another way."""
 
 from __future__ import annotations
 
@@ -9,11 +8,18 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, rsqrts, sqrts
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format, exactly, flushed
-from qverify.triage.altered_kernels.layer_norm_kernel import NORMS, LayerNorm, affine, root_of, titled
-from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.layer_norm_kernel import (
+    NORMS,
+    LayerNorm,
+    affine,
+    layer_norm_variant,
+    root_of,
+    titled,
+)
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
@@ -54,7 +60,7 @@ FINISHES: dict[str, Finish] = {
 
 
 def _of_row(y: Array, gamma: Array, beta: Array) -> Array:
-    """Returns the rows times gamma plus beta of the row's number."""
+    """Returns the rows times gamma plus beta, where each row uses the elements of these with the row's number."""
     row = np.arange(len(y))[:, None]
     return affine(y, gamma[row % len(gamma)] if gamma.size else gamma, beta[row % len(beta)] if beta.size else beta)
 
@@ -65,7 +71,7 @@ STAGES = ("rows less mean", "root", "normalized", "times gamma", "result")
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, *NORMS)[:1]:
         if node.op != "group_norm":
-            of_row = _variant("gamma and beta are those of the row's number", LayerNorm(finish=_of_row))
+            of_row = layer_norm_variant("gamma and beta are those of the row's number", LayerNorm(finish=_of_row))
             yield from titled(node, [of_row])
         depth = 1 if node.op == "group_norm" else node.words[0]  # its channels: group_norm_parameters.py
         yield from fitting_rows(case, titled(node, _faults(depth)))
@@ -73,25 +79,27 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
     for said, finish in FINISHES.items():
-        yield _variant(said, LayerNorm(finish=finish), LIKELY)
+        yield layer_norm_variant(said, LayerNorm(finish=finish), LIKELY)
     for said, choice in channel_choices(depth).items():
-        yield _variant(
+        yield layer_norm_variant(
             f"gamma and beta are those of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice, beta_at=choice))
         )
-        yield _variant(f"gamma is that of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice)))
-        yield _variant(f"beta is that of {said}", LayerNorm(finish=partial(_chosen, beta_at=choice)))
+        yield layer_norm_variant(f"gamma is that of {said}", LayerNorm(finish=partial(_chosen, gamma_at=choice)))
+        yield layer_norm_variant(f"beta is that of {said}", LayerNorm(finish=partial(_chosen, beta_at=choice)))
     for said, narrow in FORMATS.items():
         yield from _rounded(said, narrow)
     for said, rsqrt in rsqrts().items():
         for how, multiply in PRODUCTS.items():
-            yield _variant(
+            yield layer_norm_variant(
                 f"1/sqrt(variance + epsilon) is computed {said}{how}",
                 LayerNorm(root=partial(_variance, rsqrt=rsqrt), normalize=multiply),
             )
     for said, sqrt in sqrts().items():
-        yield _variant(f"sqrt(variance + epsilon) is computed {said}", LayerNorm(root=partial(_approximate, sqrt=sqrt)))
+        yield layer_norm_variant(
+            f"sqrt(variance + epsilon) is computed {said}", LayerNorm(root=partial(_approximate, sqrt=sqrt))
+        )
     for said, reciprocal in reciprocals().items():
-        yield _variant(
+        yield layer_norm_variant(
             f"1/deviation is computed {said}",
             LayerNorm(root=partial(_inverse, reciprocal=reciprocal), normalize=np.multiply),
         )
@@ -101,10 +109,6 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
     "": np.multiply,
     ", and multiplied in float32": lambda c, r: (c.astype(np.float32) * r.astype(np.float32)).astype(float),
 }
-
-
-def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
 
 
 def _chosen(y: Array, gamma: Array, beta: Array, gamma_at: Array | None = None, beta_at: Array | None = None) -> Array:
@@ -141,15 +145,15 @@ def _rounded(said: str, narrow: Format) -> Iterator[FaultVariant]:
     ):
         rounds = [narrow if i in stages else exactly for i in range(5)]
         kernel = LayerNorm(
-            root=bound(lambda v, eps, r: r[1](root_of(v, eps)), rounds),
-            normalize=bound(lambda c, root, r: r[2](r[0](c) / root), rounds),
-            finish=bound(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
+            root=bind_last(lambda v, eps, r: r[1](root_of(v, eps)), rounds),
+            normalize=bind_last(lambda c, root, r: r[2](r[0](c) / root), rounds),
+            finish=bind_last(lambda y, g, b, r: r[4](_plus(r[3](_times(y, g)), b)), rounds),
         )
-        yield _variant(
+        yield layer_norm_variant(
             f"{', '.join(STAGES[i] for i in stages)} {'is' if len(stages) == 1 else 'are'} rounded to {said}", kernel
         )
-    yield _variant(
+    yield layer_norm_variant(
         f"gamma and beta are rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), narrow(b)))
     )
-    yield _variant(f"gamma is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), b)))
-    yield _variant(f"beta is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, g, narrow(b))))
+    yield layer_norm_variant(f"gamma is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, narrow(g), b)))
+    yield layer_norm_variant(f"beta is rounded to {said}", LayerNorm(finish=lambda y, g, b: affine(y, g, narrow(b))))

@@ -33,32 +33,34 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _faults(depth: int) -> Iterator[FaultVariant]:
     for part in partial_sums(depth):
-        yield from _of_both(
+        yield from _yield_mean_and_variance(
             f"the sum of a row takes part of it: {part.said}",
             partial(_mean, of=part),
             "divided by the whole depth",
             part.bits,
         )
         counted = partial(_mean, of=part, divisor=part.size(depth))
-        yield from _of_both(
+        yield from _yield_mean_and_variance(
             f"the sum of a row takes part of it: {part.said}",
             counted,
             "divided by the number of elements added",
             part.bits + 1,
         )
     for of in narrow_sums(depth):
-        yield from _of_both(f"a row is summed {of.said}", partial(_mean, of=of), "", of.bits)
+        yield from _yield_mean_and_variance(f"a row is summed {of.said}", partial(_mean, of=of), "", of.bits)
     for said, divisor in divisors(depth).items():
-        yield from _of_both(
+        yield from _yield_mean_and_variance(
             f"the sum of a row is divided by {said} ({divisor:g}) instead of its depth",
             partial(_divided, divisor=divisor),
             bits=5.0 if said.startswith(("depth - 1", "the power of two below")) else 7.0,
         )
     for said, divisor in reciprocal_divisors(depth).items():
-        yield from _of_both(f"the sum of a row is multiplied by {said}", partial(_divided, divisor=divisor), bits=7.0)
+        yield from _yield_mean_and_variance(
+            f"the sum of a row is multiplied by {said}", partial(_divided, divisor=divisor), bits=7.0
+        )
 
 
-def _of_both(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
+def _yield_mean_and_variance(said: str, mean: Mean, more: str = "", bits: float = 0.0) -> Iterator[FaultVariant]:
     more = f" ({more})" if more else ""
     for where, kernel in {
         "for the variance": LayerNorm(variance=partial(_variance, mean_of=mean)),

@@ -1,5 +1,5 @@
-"""Layer norm forms the variance by another formula (one pass, no mean subtracted, in a narrow format), or treats epsilon
-otherwise (left out, elsewhere, another value)."""
+"""Layer norm computes the variance by another formula (in one pass, without subtracting the mean, in a narrow format),
+or uses epsilon in another way (left out, in another place, another value)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.layer_norm_kernel import (
     NORMS,
     LayerNorm,
+    layer_norm_variant,
     mean_of,
     root_of,
     row_length,
     titled,
     variance_of,
 )
-from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.row_sums import narrow_sums, whole
 from qverify.triage.case import Array, Case
@@ -70,7 +71,7 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
     yield from _throughout()
     yield from _formulas(depth)
     for said, root in ROOTS.items():
-        yield _variant(said, LayerNorm(root=root), LIKELY)
+        yield layer_norm_variant(said, LayerNorm(root=root), LIKELY)
     for value in (
         1.0,
         0.1,
@@ -89,32 +90,36 @@ def _faults(depth: int) -> Iterator[FaultVariant]:
         2.0**-16,
     ):
         for said, least in LEAST.items():
-            yield _variant(said.format(f"{value:g}"), LayerNorm(root=bound(least, value)))
+            yield layer_norm_variant(said.format(f"{value:g}"), LayerNorm(root=bind_last(least, value)))
     for power in range(-6, 17):
         text = f"the variance saturates at {2.0**power:g}"
-        yield _variant(text, LayerNorm(root=bound(lambda v, eps, m: np.sqrt(np.minimum(v, m) + eps), 2.0**power)))
+        yield layer_norm_variant(
+            text, LayerNorm(root=bind_last(lambda v, eps, m: np.sqrt(np.minimum(v, m) + eps), 2.0**power))
+        )
     for factor in FACTORS:
-        yield _variant(f"epsilon is {factor:g} times as large", LayerNorm(root=partial(_scaled, factor=factor)))
+        yield layer_norm_variant(
+            f"epsilon is {factor:g} times as large", LayerNorm(root=partial(_scaled, factor=factor))
+        )
     for value in VALUES:
-        yield _variant(f"epsilon is always {value:g}", LayerNorm(root=partial(_fixed, value=value)))
+        yield layer_norm_variant(f"epsilon is always {value:g}", LayerNorm(root=partial(_fixed, value=value)))
     for said, narrow in {**FORMATS, **FIXED}.items():
         yield from _narrow(said, narrow)
-    yield _variant(
+    yield layer_norm_variant(
         "epsilon is added once for each element (times the depth)",
         LayerNorm(root=partial(_scaled, factor=float(depth))),
     )
-    yield _variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / depth)))
+    yield layer_norm_variant("epsilon is divided by the depth", LayerNorm(root=partial(_scaled, factor=1.0 / depth)))
 
 
 def _throughout() -> Iterator[FaultVariant]:
-    """Yields layer norms computed in one narrower format from the sums to the result."""
+    """Yields layer norms that are computed in a narrower format from the sums to the result."""
     for said, dtype in (("float32", np.float32), ("float16", np.float16)):
         for product, multiply in (("", False), (", by 1/deviation", True)):
             for formula, variance in (("", variance_of), (", the variance as E[x*x] - E[x]*E[x]", _one_pass_of)):
                 root = _inverse_root if multiply else root_of
                 normalize = np.multiply if multiply else np.divide
                 kernel = LayerNorm(root=root, variance=variance, normalize=normalize, dtype=dtype)
-                yield _variant(f"all of it is computed in {said}{product}{formula}", kernel)
+                yield layer_norm_variant(f"all of it is computed in {said}{product}{formula}", kernel)
 
 
 def _inverse_root(variance: Array, eps: float) -> Array:
@@ -125,27 +130,29 @@ def _one_pass_of(rows: Array, mean: Array) -> Array:
     return np.maximum(mean_of(rows * rows) - mean * mean, 0)
 
 
-def _variant(said: str, kernel: LayerNorm, bits: float = 0.0) -> FaultVariant:
-    return kernel_variant(f"layer norm: {said}", dict.fromkeys(NORMS, kernel), bits)
-
-
 def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
     one_pass = "the variance is computed in one pass, as E[x*x] - E[x]*E[x]"
     for said, repair in NEGATIVE.items():
-        yield _variant(f"{one_pass}, in float64; {said}", LayerNorm(variance=partial(_one_pass, repair=repair)))
+        yield layer_norm_variant(
+            f"{one_pass}, in float64; {said}", LayerNorm(variance=partial(_one_pass, repair=repair))
+        )
         for name, narrow in FORMATS.items():
             text = f"{one_pass}, both terms rounded to {name} before they are subtracted; {said}"
-            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, repair=repair)))
+            yield layer_norm_variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, repair=repair)))
             text = f"{one_pass}, E[x*x] and E[x] rounded to {name}; {said}"
             kept = partial(_one_pass, narrow=narrow, mean=narrow, product=exactly, repair=repair)
-            yield _variant(text, LayerNorm(variance=kept))
+            yield layer_norm_variant(text, LayerNorm(variance=kept))
             text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}; {said}"
-            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair)))
+            yield layer_norm_variant(
+                text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=repair))
+            )
             text = f"{one_pass}, E[x*x], E[x], its square and the difference rounded to {name}; {said}"
-            after = bound(lambda v, f, r: r(f(v)), narrow, repair)
-            yield _variant(text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=after)))
+            after = bind_last(lambda v, f, r: r(f(v)), narrow, repair)
+            yield layer_norm_variant(
+                text, LayerNorm(variance=partial(_one_pass, narrow=narrow, mean=narrow, repair=after))
+            )
             text = f"{one_pass}, E[x*x] and E[x] and its square rounded to {name}, the rows taken less the rounded mean; {said}"
-            yield _variant(
+            yield layer_norm_variant(
                 text,
                 LayerNorm(
                     mean=partial(_rounded_mean, narrow=narrow),
@@ -155,52 +162,58 @@ def _one_pass_formulas(depth: int) -> Iterator[FaultVariant]:
         for of in narrow_sums(depth):
             mean = partial(_by, total=of.total)
             text = f"{one_pass}, the sums formed {of.said}; {said}"
-            yield _variant(text, LayerNorm(mean=mean, variance=partial(_one_pass, mean_of=mean, repair=repair)))
+            yield layer_norm_variant(
+                text, LayerNorm(mean=mean, variance=partial(_one_pass, mean_of=mean, repair=repair))
+            )
             text = f"{one_pass}, the sums for it formed {of.said}; {said}"
-            yield _variant(text, LayerNorm(variance=partial(_one_pass, mean_of=mean, repair=repair)))
+            yield layer_norm_variant(text, LayerNorm(variance=partial(_one_pass, mean_of=mean, repair=repair)))
         for format_, dtype in (("float32", np.float32), ("float16", np.float16)):
             for lanes in (1, 4, 8, 2, 16):
                 by = f" in {lanes} partial sums" if lanes > 1 else ""
                 text = f"{one_pass}, all of it in {format_}{by} (squares, sums, means, their difference); {said}"
                 variance = partial(_one_pass_in, dtype=dtype, lanes=lanes, repair=repair)
-                yield _variant(text, LayerNorm(variance=variance), LIKELY)
+                yield layer_norm_variant(text, LayerNorm(variance=variance), LIKELY)
                 mean = partial(_mean_in, dtype=dtype, lanes=lanes)
                 text = f"{text}; the rows are taken less the mean in {format_}"
-                yield _variant(text, LayerNorm(mean=mean, variance=variance), LIKELY)
+                yield layer_norm_variant(text, LayerNorm(mean=mean, variance=variance), LIKELY)
 
 
 def _formulas(depth: int) -> Iterator[FaultVariant]:
     yield from _one_pass_formulas(depth)
-    yield _variant("the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero))
-    yield _variant(
+    yield layer_norm_variant(
+        "the mean is not subtracted, in variance nor result (root mean square)", LayerNorm(mean=_zero)
+    )
+    yield layer_norm_variant(
         "the mean is subtracted, from the result and for the variance", LayerNorm(mean=partial(_by, total=whole))
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the mean is subtracted from the result, not for the variance",
         LayerNorm(mean=partial(_by, total=whole), variance=lambda r, m: mean_of(r * r)),
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the mean is subtracted for the variance only",
         LayerNorm(mean=_zero, variance=lambda r, m: variance_of(r, mean_of(r))),
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the mean of the values, not of their squares, is taken for the variance",
         LayerNorm(variance=lambda r, m: mean_of(r) ** 2),
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the sum of squares is not divided by the depth",
         LayerNorm(variance=lambda r, m: mean_of((r - m) ** 2) * r.shape[1]),
     )
-    yield _variant("the mean is not subtracted for the variance", LayerNorm(variance=lambda r, m: mean_of(r * r)))
-    yield _variant(
+    yield layer_norm_variant(
+        "the mean is not subtracted for the variance", LayerNorm(variance=lambda r, m: mean_of(r * r))
+    )
+    yield layer_norm_variant(
         "the mean is subtracted for the variance, not from the result",
         LayerNorm(variance=lambda r, m: variance_of(r, mean_of(r)), mean=_zero),
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the mean absolute deviation instead of the deviation",
         LayerNorm(root=lambda v, eps: v + eps, variance=lambda r, m: mean_of(np.abs(r - m))),
     )
-    yield _variant(
+    yield layer_norm_variant(
         "the largest absolute deviation instead of the deviation",
         LayerNorm(root=lambda v, eps: v, variance=lambda r, m: np.abs(r - m).max(1, keepdims=True)),
     )
@@ -224,7 +237,8 @@ def _one_pass(
 
 
 def _total_in(rows: Array, lanes: int) -> Array:
-    """Returns the sum of each row in the rows' dtype, [rows, 1], in partial sums added in order."""
+    """Returns the sum of each row in the dtype of the rows, [rows, 1], computed from partial sums that are added in
+    order."""
     total = whole(rows[:, ::lanes])
     for k in range(1, min(lanes, rows.shape[1])):
         total = total + whole(rows[:, k::lanes])
@@ -269,7 +283,7 @@ def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
         "epsilon": LayerNorm(root=lambda v, eps: np.sqrt(v + narrow(np.array(eps)))),
         "the sum of variance and epsilon": LayerNorm(root=lambda v, eps: np.sqrt(narrow(v + eps))),
     }.items():
-        yield _variant(f"{what} is rounded to {said}", kernel)
+        yield layer_norm_variant(f"{what} is rounded to {said}", kernel)
 
 
 def _rounded_mean(rows: Array, narrow: Format) -> Array:

@@ -1,4 +1,5 @@
-"""A tensor is stored in another axis order than it is read in: NHWC for NCHW, transposed weights, rows for columns."""
+"""A tensor is stored in another order of axes than that in which it is read: NHWC instead of NCHW, transposed weights,
+rows instead of columns."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         shape = _before_flattening(case, place)
         if place.label in ("the bias", "the scales", "the table") or not 2 <= len(shape) <= 4:
             continue
-        seen: set[tuple[int, ...]] = set()
+        tried: set[tuple[int, ...]] = set()
         for order in permutations(range(len(shape))):
             kept = tuple(i for i in order if shape[i] > 1)
-            if kept in seen or list(kept) == sorted(kept):
+            if kept in tried or list(kept) == sorted(kept):
                 continue
-            seen.add(kept)
+            tried.add(kept)
             name = KNOWN.get(order, f"axis order {order}")
             yield FaultVariant(
                 f"layout: {place.label} is stored {name}",
@@ -53,7 +54,7 @@ def _read(values: Array, order: tuple[int, ...], shape: tuple[int, ...]) -> Arra
 
 
 def _before_flattening(case: Case, place: MemorySource) -> tuple[int, ...]:
-    """Returns the tensor's shape; for a flat tensor made by a reshape, the shape before it."""
+    """Returns the tensor's shape; for a flat tensor that a reshape computes, the shape before the reshape."""
     maker = case.graph.producers().get(place.name)
     if place.kind == "constant" or maker is None or maker.op != "reshape" or len(place.spec.shape) > 2:
         return place.spec.shape

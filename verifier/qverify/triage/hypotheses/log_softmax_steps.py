@@ -1,5 +1,5 @@
-"""Log softmax takes another logarithm, leaves out a step, computes the logarithm of a rounded quotient, or works in a narrower
-format."""
+"""Log softmax uses another logarithm, leaves out a step, computes the logarithm of a rounded quotient, or works in a
+narrower format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qverify.arithmetic.float32 import exp64, log64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
@@ -66,7 +66,7 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
                 dtype=dtype, exponential=np.exp, log=np.log, finish=lambda x, t, log: log(np.exp(x) / t)
             ),
             ", the exponential rounded from float64": LogSoftmax(
-                dtype=dtype, exponential=bound(_rounded_to, exp64, dtype), log=bound(_rounded_to, log64, dtype)
+                dtype=dtype, exponential=bind_last(_rounded_to, exp64, dtype), log=bind_last(_rounded_to, log64, dtype)
             ),
         }.items():
             yield f"all of it is computed in {np.dtype(dtype).name}{how}", kernel, LIKELY
@@ -76,24 +76,24 @@ def _ways() -> Iterator[tuple[str, LogSoftmax, float]]:
     for limit in LIMITS:
         yield (
             f"elements less maximum end at -{limit}",
-            LogSoftmax(below=bound(lambda v, n: np.maximum(v, -n), limit)),
+            LogSoftmax(below=bind_last(lambda v, n: np.maximum(v, -n), limit)),
             8.0,
         )
-        ended = bound(lambda v, n: np.where(v < -n, 0.0, exp64(v)), limit)
+        ended = bind_last(lambda v, n: np.where(v < -n, 0.0, exp64(v)), limit)
         yield f"exponentials below e^-{limit} are 0", LogSoftmax(exponential=ended), 8.0
-        least = bound(lambda x, t, log, n: np.maximum(x - log(t), -n), limit)
+        least = bind_last(lambda x, t, log, n: np.maximum(x - log(t), -n), limit)
         yield f"the result is at least -{limit}", LogSoftmax(finish=least), 8.0
     for said, narrow in {**FORMATS, **FIXED}.items():
         cost = UNLIKELY - 6 + rarity(said)
         for what, kernel in {
             "elements less maximum are": LogSoftmax(below=narrow),
-            "the exponentials are": LogSoftmax(exponential=bound(lambda v, f: f(exp64(v)), narrow)),
-            "the sum of exponentials is": LogSoftmax(finish=bound(lambda x, t, log, f: x - log(f(t)), narrow)),
-            "the logarithm of the sum is": LogSoftmax(finish=bound(lambda x, t, log, f: x - f(log(t)), narrow)),
+            "the exponentials are": LogSoftmax(exponential=bind_last(lambda v, f: f(exp64(v)), narrow)),
+            "the sum of exponentials is": LogSoftmax(finish=bind_last(lambda x, t, log, f: x - log(f(t)), narrow)),
+            "the logarithm of the sum is": LogSoftmax(finish=bind_last(lambda x, t, log, f: x - f(log(t)), narrow)),
             "the quotient of which the logarithm is taken is": LogSoftmax(
-                finish=bound(lambda x, t, log, f: log(f(exp64(x) / t)), narrow)
+                finish=bind_last(lambda x, t, log, f: log(f(exp64(x) / t)), narrow)
             ),
-            "the result is": LogSoftmax(finish=bound(lambda x, t, log, f: f(x - log(t)), narrow)),
+            "the result is": LogSoftmax(finish=bind_last(lambda x, t, log, f: f(x - log(t)), narrow)),
         }.items():
             yield f"{what} rounded to {said}", kernel, cost
 
@@ -104,11 +104,11 @@ def _rounded_to(values: Array, function: Callable[[Array], Array], dtype: type) 
 
 def _with_small(small: float) -> dict[str, Finish]:
     return {
-        f"{small:g} is added to the sum before its logarithm": bound(lambda x, t, log, e: x - log(t + e), small),
-        f"{small:g} is added to the quotient before its logarithm": bound(
+        f"{small:g} is added to the sum before its logarithm": bind_last(lambda x, t, log, e: x - log(t + e), small),
+        f"{small:g} is added to the quotient before its logarithm": bind_last(
             lambda x, t, log, e: log(exp64(x) / t + e), small
         ),
-        f"a quotient below {small:g} counts as {small:g} before its logarithm": bound(
+        f"a quotient below {small:g} counts as {small:g} before its logarithm": bind_last(
             lambda x, t, log, e: log(np.maximum(exp64(x) / t, e)), small
         ),
     }

@@ -1,5 +1,5 @@
-"""A lookup keeps fewer entries of its table and interpolates between them, keeps them in fewer bits, or passes its input
-through."""
+"""A lookup keeps fewer entries of its table and interpolates between them, keeps them in fewer bits, or passes its
+input through."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-entries"
 OPS = ("lookup",)
-Division = Callable[[Array, int], Array]  # of whole numbers by 2^shift
+Division = Callable[[Array, int], Array]  # divides whole numbers by 2^shift
 DIVISIONS: dict[str, Division] = {
     "rounded half up": lambda v, s: (v + (1 << s >> 1)) >> s,
     "rounded down": lambda v, s: v >> s,
@@ -43,7 +43,11 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         }.items():
             yield kernel_variant(
                 f"lookup: the result is {said} instead of the table's entry",
-                {"lookup": bound(lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value)},
+                {
+                    "lookup": bind_last(
+                        lambda n, i, g, v: np.broadcast_to(np.asarray(v).reshape(-1)[:1], i[0].shape), value
+                    )
+                },
             )
         zero = case.graph.spec(node.outputs[0]).zero_point[:1]
         for said, change in _short_tables(len(table), table.dtype.kind in "iu", zero):
@@ -79,29 +83,29 @@ def _looked_up(node: Node, inputs: list[Array], graph: Graph, change: Callable[[
 
 
 def _short_tables(size: int, whole: bool, zero: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields tables of which only a part is held: what lies beyond reads a value, an end of the part, or the part
+    """Yields tables of which only a part is kept: indices beyond it read a constant, an end of the part, or the part
     again."""
     values = {"0": 0} | ({"the output's zero point": zero[0]} if any(zero) else {}) | ({"-1": -1} if whole else {})
     parts = {f"{n}/{m}": size * n // m for m in (4, 8, 16, 2) for n in range(1, m) if n % 2 or m == 2}
     parts |= {"all but one": size - 1, "all but two": size - 2}
-    for text, held in parts.items():
-        for first, start, stop in (("first", 0, held), ("last", size - held, size)):
-            where = f"positions {held}..{size - 1}" if first == "first" else f"positions 0..{size - held - 1}"
-            said = f"only the {first} {held} of the {size} entries of the table are held ({text} of it); table {where}"
+    for text, kept in parts.items():
+        for first, start, stop in (("first", 0, kept), ("last", size - kept, size)):
+            where = f"positions {kept}..{size - 1}" if first == "first" else f"positions 0..{size - kept - 1}"
+            said = f"only the {first} {kept} of the {size} entries of the table are held ({text} of it); table {where}"
             for name, value in values.items():
                 yield (
                     f"{said} give {name}",
-                    bound(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
+                    bind_last(lambda t, a, b, v: np.where(_within(t, a, b), t, v), start, stop, value),
                 )
             yield (
                 f"{said} give the entry at the end of the part",
-                bound(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
+                bind_last(lambda t, a, b: t[np.clip(np.arange(len(t)), a, b - 1)], start, stop),
             )
             yield (
                 f"{said} read the part again",
-                bound(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
+                bind_last(lambda t, a, b: t[a + (np.arange(len(t)) - a) % (b - a)], start, stop),
             )
-            yield f"{said} give the input itself", bound(_input_beyond, start, stop)
+            yield f"{said} give the input itself", bind_last(_input_beyond, start, stop)
 
 
 def _within(table: Array, start: int, stop: int) -> Array:
@@ -142,25 +146,25 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
         for rule, division in DIVISIONS.items():
             yield (
                 f"the table's entries lose their lowest {k} bits, {rule}",
-                bound(lambda t, k, d: d(t, k) << k, k, division),
+                bind_last(lambda t, k, d: d(t, k) << k, k, division),
             )
         yield (
             f"the table's index is {k} entries too high",
-            bound(lambda t, k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)], k),
+            bind_last(lambda t, k: t[np.minimum(np.arange(len(t)) + k, len(t) - 1)], k),
         )
         yield (
             f"the table's index is {k} entries too low",
-            bound(lambda t, k: t[np.maximum(np.arange(len(t)) - k, 0)], k),
+            bind_last(lambda t, k: t[np.maximum(np.arange(len(t)) - k, 0)], k),
         )
     for bits in range(4, whole):
         yield (
             f"the table's index keeps only its lower {bits} bits",
-            bound(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
+            bind_last(lambda t, b: t[np.arange(len(t)) & ((1 << b) - 1)], bits),
         )
-        half, end = len_half(size), 1 << bits - 1
+        half, end = zero_index(size), 1 << bits - 1
         yield (
             f"the table's index saturates to {bits} bits around its middle",
-            bound(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
+            bind_last(lambda t, h, e: t[np.clip(np.arange(len(t)) - h, -e, e - 1) + h], half, end),
         )
     yield (
         "for negative inputs the entry of the absolute value is taken with its sign changed (an odd function)",
@@ -171,7 +175,7 @@ def _tables(size: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "the last entry of the table is read as the one before", lambda t: np.append(t[:-1], t[-2:-1])
 
 
-def len_half(size: int) -> int:
+def zero_index(size: int) -> int:
     """Returns the index of a signed input's 0."""
     return size // 2
 
@@ -193,7 +197,7 @@ def _interpolated(table: Array, shift: int, division: Division, after: str) -> A
 
 
 def _spread(table: Array, points: int) -> Array:
-    """Returns a table interpolated between so many points, the first and the last of them its own ends."""
+    """Returns a table that is interpolated between so many points; the first and the last are the ends of the table."""
     at = np.rint(np.linspace(0, len(table) - 1, points)).astype(int)
     return np.rint(np.interp(np.arange(len(table)), at, table[at])).astype(np.int64)
 

@@ -1,5 +1,5 @@
-"""A lookup uses another table: not at all, twice, cut to fewer entries, interpolated, one half mirrored, or with entries
-of fewer bits."""
+"""A lookup uses another table: not at all, twice, cut to fewer entries, interpolated, one half mirrored, or with
+entries of fewer bits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.narrow_steps import TO_INTEGER
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "lookup-table"
 OPS = ("lookup",)
-Way = Callable[[Array, TensorSpec, TensorSpec], Array]  # of the table and the specs of input and output
+# The output table, from the table and the specs of input and output.
+Way = Callable[[Array, TensorSpec, TensorSpec], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -37,24 +38,24 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         }
         for tail, m in tails.items():
             text = f"lookup: it works on blocks of {m} elements; the last {tail} of the tensor ({size} mod {m}) are {without}"
-            yield from where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
+            yield from check_where_it_differs(case, text, partial(_tail, way=direct, tail=tail), 2.0)
     for cost, said, way in _ways(case):
-        yield from where_it_differs(case, f"lookup: {said}", partial(_made, way=way), cost)
+        yield from check_where_it_differs(case, f"lookup: {said}", partial(_compute_output, way=way), cost)
 
 
-def _made(case: Case, way: Way) -> Array:
+def _compute_output(case: Case, way: Way) -> Array:
     source, name = (n or "" for n in case.last.inputs[:2])
     table = case.graph.constants[name]
     changed = way(table.astype(np.float64), case.graph.spec(source), case.spec)
     info = np.iinfo(table.dtype.name) if table.dtype.kind in "iu" else None
     if info is not None:
         changed = np.clip(changed, info.min, info.max)
-    return case.again(Change(constants={name: changed.astype(table.dtype)}))
+    return case.recompute(UnitChange(constants={name: changed.astype(table.dtype)}))
 
 
 def _tail(case: Case, way: Way, tail: int) -> Array:
-    output = case.made.reshape(-1).copy()
-    output[-tail:] = _made(case, way).reshape(-1)[-tail:]
+    output = case.healthy.reshape(-1).copy()
+    output[-tail:] = _compute_output(case, way).reshape(-1)[-tail:]
     return output.reshape(case.spec.shape)
 
 
@@ -82,10 +83,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
                 text,
                 partial(_interpolated, k=k, rounded=rounded),
             )
-            own = f"{text}; the last, shorter piece by its own length"
+            own_text = f"{text}; the last, shorter piece by its own length"
             yield (
                 1.5 + 0.05 * rare + (said != "rounded to the nearest (ties up)"),
-                own,
+                own_text,
                 partial(_interpolated, k=k, rounded=rounded, own=True),
             )
         yield (
@@ -100,10 +101,10 @@ def _ways(case: Case) -> Iterator[tuple[float, str, Way]]:
         )
         yield 3.0, f"the lowest {k} bits of the table's entries are lost", partial(_entries, k=k, half=0)
         yield 3.0, f"the table's entries are rounded to multiples of {1 << k}", partial(_entries, k=k, half=1 << k - 1)
-    yield from _of_range(case, width)
+    yield from _yield_range_faults(case, width)
 
 
-def _of_range(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
+def _yield_range_faults(case: Case, width: int) -> Iterator[tuple[float, str, Way]]:
     for said, way in _MIRRORS.items():
         yield 2.0, said, way
     for real in (1, 2, 3, 4, 5, 6, 8, 10, 16):
@@ -148,8 +149,8 @@ def _requantized(table: Array, x: TensorSpec, y: TensorSpec) -> Array:
 def _interpolated(
     table: Array, x: TensorSpec, y: TensorSpec, k: int, rounded: Callable[[Array], Array], own: bool = False
 ) -> Array:
-    """Returns the table between kept entries. The last piece ends in the very last entry: as if that lay a whole piece
-    away, or, own, at its own distance."""
+    """Returns the table interpolated between kept entries. The last piece ends at the very last entry: as if it were a
+    whole piece away, or, with `own`, at its true distance."""
     index = np.arange(len(table))
     base = index >> k << k
     following = np.minimum(base + (1 << k), len(table) - 1)

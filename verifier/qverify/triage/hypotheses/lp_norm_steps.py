@@ -1,5 +1,5 @@
-"""A norm of rows to length one sums a part of a row or in another format, takes another norm, divides by an approximation, or
-runs over another axis."""
+"""The normalization of rows to length one sums only a part of a row, sums in another format, uses another norm, divides
+by an approximation, or runs over another axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
 from qverify.triage.altered_kernels.approximate_roots import reciprocals, rsqrts, sqrts
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly, rarity
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_choice import row_choices
@@ -36,9 +36,17 @@ def _quotient(rows: Array, norm: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class LpNorm:
-    """A kernel for nodes of lp_norm. terms: what is summed of elements, by order; total: sums rows to [rows, 1]; root: of
-    order 2, the norm of the sum; norm: of the norm of either order; divide: takes rows and norms. rows: which row's norm is
-    used. dtype: of all of it."""
+    """A kernel for lp_norm nodes.
+
+    Attributes:
+        terms: compute the summands from the elements, for order 1 and order 2.
+        total: sums rows to [rows, 1].
+        root: computes the norm of order 2 from the sum.
+        norm: changes the norm of either order.
+        divide: divides rows by norms.
+        rows: index of the row whose norm is used for each row.
+        dtype: dtype of all arithmetic.
+    """
 
     terms: tuple[Format, Format] = (np.abs, np.square)
     total: Total = _sum
@@ -77,13 +85,13 @@ def _over(node: Node, inputs: list[Array], graph: Graph, words: tuple[int, int, 
     return LpNorm()(replace(node, words=(*words, node.words[3])), inputs, graph)
 
 
-def _axes(own: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
-    found = {
+def _axes(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
+    words_by_text = {
         f"axis {k} instead of its own": (int(np.prod(shape[:k])), shape[k], int(np.prod(shape[k + 1 :])))
         for k in range(len(shape))
     }
-    found["as many neighbours in memory as its axis is long"] = (own[0] * own[2], own[1], 1)
-    return {said: words for said, words in found.items() if words != tuple(own)}
+    words_by_text["as many neighbours in memory as its axis is long"] = (own_words[0] * own_words[2], own_words[1], 1)
+    return {said: words for said, words in words_by_text.items() if words != tuple(own_words)}
 
 
 Way = tuple[str, LpNorm, float]
@@ -119,25 +127,29 @@ def _ways(depth: int) -> Iterator[Way]:
     for said, kernel in NORMS.items():
         yield said, kernel, LIKELY
     for small in SMALL:
-        yield f"{small:g} is added to the norm", LpNorm(norm=bound(lambda n, e: n + e, small)), 7.0
-        yield f"{small:g} is added to the sum of squares", LpNorm(root=bound(lambda t, e: np.sqrt(t + e), small)), 7.0
-        yield f"the norm is at least {small:g}", LpNorm(norm=bound(lambda n, e: np.maximum(n, e), small)), 7.0
+        yield f"{small:g} is added to the norm", LpNorm(norm=bind_last(lambda n, e: n + e, small)), 7.0
         yield (
-            f"the sum of squares is at least {small:g}",
-            LpNorm(root=bound(lambda t, e: np.sqrt(np.maximum(t, e)), small)),
+            f"{small:g} is added to the sum of squares",
+            LpNorm(root=bind_last(lambda t, e: np.sqrt(t + e), small)),
             7.0,
         )
-        below = bound(lambda r, n, e: np.where(n < e, 0.0, r / n), small)
+        yield f"the norm is at least {small:g}", LpNorm(norm=bind_last(lambda n, e: np.maximum(n, e), small)), 7.0
+        yield (
+            f"the sum of squares is at least {small:g}",
+            LpNorm(root=bind_last(lambda t, e: np.sqrt(np.maximum(t, e)), small)),
+            7.0,
+        )
+        below = bind_last(lambda r, n, e: np.where(n < e, 0.0, r / n), small)
         yield f"a row whose norm is below {small:g} gives 0", LpNorm(divide=below), 7.0
     for power in range(-16, 3):
-        cut = bound(lambda v, e: np.where(v < e, 0.0, v), 2.0**power)
-        yield f"squares below 2^{power} count as 0", LpNorm(terms=(np.abs, bound(lambda v, f: f(v * v), cut))), 8.0
+        cut = bind_last(lambda v, e: np.where(v < e, 0.0, v), 2.0**power)
+        yield f"squares below 2^{power} count as 0", LpNorm(terms=(np.abs, bind_last(lambda v, f: f(v * v), cut))), 8.0
         yield (
             f"absolute values below 2^{power} count as 0",
-            LpNorm(terms=(bound(lambda v, f: f(np.abs(v)), cut), np.square)),
+            LpNorm(terms=(bind_last(lambda v, f: f(np.abs(v)), cut), np.square)),
             8.0,
         )
-        square = bound(lambda v, f: f(np.abs(v)) ** 2, cut)
+        square = bind_last(lambda v, f: f(np.abs(v)) ** 2, cut)
         yield (
             f"elements whose absolute value is below 2^{power} are not squared (0)",
             LpNorm(terms=(np.abs, square)),
@@ -146,13 +158,13 @@ def _ways(depth: int) -> Iterator[Way]:
     for part in partial_sums(depth):
         yield (
             f"the sum takes part of a row: {part.said}",
-            LpNorm(total=bound(lambda v, f: f(v)[:, None], part.total)),
+            LpNorm(total=bind_last(lambda v, f: f(v)[:, None], part.total)),
             part.bits,
         )
     for of in narrow_sums(depth):
-        total = bound(lambda v, f: np.asarray(f(v), np.float64)[:, None], of.total)
+        total = bind_last(lambda v, f: np.asarray(f(v), np.float64)[:, None], of.total)
         yield f"a row is summed {of.said}", LpNorm(total=total), of.bits
-        squares = bound(lambda v: (v.astype(np.float32) * v.astype(np.float32)).astype(np.float64))
+        squares = bind_last(lambda v: (v.astype(np.float32) * v.astype(np.float32)).astype(np.float64))
         yield (
             f"a row is summed {of.said}, of squares rounded to float32",
             LpNorm(total=total, terms=(np.abs, squares)),
@@ -169,20 +181,20 @@ def _ways(depth: int) -> Iterator[Way]:
     for said, sqrt in sqrts().items():
         yield f"sqrt(sum of squares) is computed {said}", LpNorm(root=sqrt), UNLIKELY - 3
     for said, reciprocal in reciprocals().items():
-        divide = bound(lambda r, n, f: np.where(n == 0, 0.0, r * f(n)), reciprocal)
+        divide = bind_last(lambda r, n, f: np.where(n == 0, 0.0, r * f(n)), reciprocal)
         yield f"1/norm is computed {said}", LpNorm(divide=divide), UNLIKELY - 4
 
 
 def _rounded(said: str, narrow: Format) -> Iterator[Way]:
     cost = UNLIKELY - 6 + rarity(said)
-    terms = (bound(lambda v, f: f(np.abs(v)), narrow), bound(lambda v, f: f(v * v), narrow))
-    before = (bound(lambda v, f: np.abs(f(v)), narrow), bound(lambda v, f: f(v) ** 2, narrow))
+    terms = (bind_last(lambda v, f: f(np.abs(v)), narrow), bind_last(lambda v, f: f(v * v), narrow))
+    before = (bind_last(lambda v, f: np.abs(f(v)), narrow), bind_last(lambda v, f: f(v) ** 2, narrow))
     for what, kernel in {
         "the summands (squares or absolute values) are": LpNorm(terms=terms),
         "the elements, for the norm, are": LpNorm(terms=before),
-        "the sum is": LpNorm(total=bound(lambda v, f: f(_sum(v)), narrow)),
+        "the sum is": LpNorm(total=bind_last(lambda v, f: f(_sum(v)), narrow)),
         "the norm is": LpNorm(norm=narrow),
-        "1/norm is": LpNorm(divide=bound(lambda r, n, f: np.where(n == 0, 0.0, r * f(1 / n)), narrow)),
-        "the result is": LpNorm(divide=bound(lambda r, n, f: f(_quotient(r, n)), narrow)),
+        "1/norm is": LpNorm(divide=bind_last(lambda r, n, f: np.where(n == 0, 0.0, r * f(1 / n)), narrow)),
+        "the result is": LpNorm(divide=bind_last(lambda r, n, f: f(_quotient(r, n)), narrow)),
     }.items():
         yield f"{what} rounded to {said}", kernel, cost

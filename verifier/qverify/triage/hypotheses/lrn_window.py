@@ -1,4 +1,4 @@
-"""LRN sums the squares over another window or axis, scales the sum otherwise, or raises it to another power."""
+"""LRN sums the squares over another window or axis, scales the sum in another way, or raises it to another power."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from qverify.arithmetic.float32 import pow64
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops import float_word
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format, exactly
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.case import Array, Case
@@ -24,11 +24,23 @@ Power = Callable[[Array, float], Array]
 
 @dataclass(frozen=True, slots=True)
 class Lrn:
-    """A kernel for nodes of lrn. axis: of the window. before, after: neighbours in it; None: as the op says. edge: what
-    lies outside (absent, repeated, wrapped, mirrored; shifted: the window is moved inward; symmetric: it is cut to the same reach
-    on both sides; whole: a window that is not whole is empty). divisor: of alpha, from (size, taps in the tensor). squares: of real
-    values. total: rounds the sum. first_of: channels that share the window of their first. within: channels whose windows do not
-    reach into the next group of so many, 0 for all. combine: from bias, alpha/divisor and sum. power: of that. finish: from x and that."""
+    """A kernel for lrn nodes.
+
+    Attributes:
+        axis: axis of the window.
+        before, after: numbers of neighbours in the window, or None for those of the op.
+        edge: contents outside of the tensor (absent, repeated, wrapped, mirrored), or what happens to a window that
+            reaches there (shifted: it is moved inward; symmetric: it is cut to the same reach on both sides; whole: it
+            is empty).
+        divisor: computes the divisor of alpha from (size, taps in the tensor).
+        squares: computes squares of real values.
+        total: rounds the sum.
+        first_of: number of channels that share the window of the first of them.
+        within: size of groups of channels over whose ends windows do not reach; 0 for one group.
+        combine: computes the base from bias, alpha/divisor and sum.
+        power: computes the power of the base.
+        finish: computes the output from x and the power.
+    """
 
     axis: int = 1
     before: int | None = None
@@ -157,7 +169,7 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
         if of and of != size:
             yield (
                 f"alpha is divided by {said} ({of}) instead of size",
-                Lrn(divisor=bound(lambda n, taps, d: float(d), of)),
+                Lrn(divisor=bind_last(lambda n, taps, d: float(d), of)),
             )
     yield "the bias is left out", Lrn(combine=lambda bias, alpha, total: alpha * total)
     yield "the bias is always 1", Lrn(combine=lambda bias, alpha, total: 1.0 + alpha * total)
@@ -172,10 +184,10 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
     )
     for power in (*range(-4, 17), 20, 24, 31):
         most = 2.0**power
-        yield f"the sum of squares saturates at {most:g}", Lrn(total=bound(np.minimum, most))
-        yield f"every square saturates at {most:g}", Lrn(squares=bound(lambda x, m: np.minimum(x * x, m), most))
+        yield f"the sum of squares saturates at {most:g}", Lrn(total=bind_last(np.minimum, most))
+        yield f"every square saturates at {most:g}", Lrn(squares=bind_last(lambda x, m: np.minimum(x * x, m), most))
     for value in (65504.0, 32767.0, 65535.0, 127.0, 255.0, 100.0, 10.0):
-        yield f"the sum of squares saturates at {value:g}", Lrn(total=bound(np.minimum, value))
+        yield f"the sum of squares saturates at {value:g}", Lrn(total=bind_last(np.minimum, value))
     yield "the sum of squares is divided by the channels in the tensor, and size", Lrn(divisor=lambda n, taps: n * taps)
     yield "alpha is a tenth", Lrn(divisor=lambda n, taps: 10.0 * n)
     yield "alpha is ten times as large", Lrn(divisor=lambda n, taps: n / 10.0)
@@ -183,7 +195,7 @@ def _scales(size: int) -> Iterator[tuple[str, Lrn]]:
 
 def _powers() -> Iterator[tuple[str, Lrn]]:
     for value in (0.5, 0.75, 1.0, 0.25, 0.7, 0.8):
-        yield f"beta is always {value}", Lrn(power=bound(lambda b, beta, v: pow64(b, v), value))
+        yield f"beta is always {value}", Lrn(power=bind_last(lambda b, beta, v: pow64(b, v), value))
     yield "the power is left out (division by the base)", Lrn(power=lambda b, beta: b)
     yield "the power is taken as 1 + beta*(base - 1)", Lrn(power=lambda b, beta: 1 + beta * (b - 1))
     yield (
@@ -214,28 +226,28 @@ def _root_of_float32(base: Array, beta: float) -> Array:
 
 def _formats() -> Iterator[tuple[str, Lrn]]:
     for said, narrow in {**FORMATS, **FIXED}.items():
-        yield f"every square is rounded to {said}", Lrn(squares=bound(lambda x, f: f(x * x), narrow))
+        yield f"every square is rounded to {said}", Lrn(squares=bind_last(lambda x, f: f(x * x), narrow))
         yield (
             f"the values are rounded to {said} before they are squared",
-            Lrn(squares=bound(lambda x, f: f(x) ** 2, narrow)),
+            Lrn(squares=bind_last(lambda x, f: f(x) ** 2, narrow)),
         )
         yield f"the sum of squares is rounded to {said}", Lrn(total=narrow)
         yield f"the sum of squares is formed in {said}", Lrn(total=narrow, stepwise=True)
         yield (
             f"squares and their sum are formed in {said}",
-            Lrn(squares=bound(lambda x, f: f(f(x) ** 2), narrow), total=narrow, stepwise=True),
+            Lrn(squares=bind_last(lambda x, f: f(f(x) ** 2), narrow), total=narrow, stepwise=True),
         )
         yield (
             f"bias plus alpha/size times the sum is rounded to {said}",
-            Lrn(combine=bound(lambda b, a, t, f: f(b + a * t), narrow)),
+            Lrn(combine=bind_last(lambda b, a, t, f: f(b + a * t), narrow)),
         )
-        yield f"the power is rounded to {said}", Lrn(power=bound(lambda b, beta, f: f(pow64(b, beta)), narrow))
+        yield f"the power is rounded to {said}", Lrn(power=bind_last(lambda b, beta, f: f(pow64(b, beta)), narrow))
         yield (
             f"1/power is rounded to {said}, and multiplied",
-            Lrn(power=bound(lambda b, beta, f: f(1 / pow64(b, beta)), narrow), finish=np.multiply),
+            Lrn(power=bind_last(lambda b, beta, f: f(1 / pow64(b, beta)), narrow), finish=np.multiply),
         )
         yield f"beta is rounded to {said}", Lrn(power=partial(_of_beta, narrow=narrow))
-        yield f"the result is rounded to {said}", Lrn(finish=bound(lambda x, p, f: f(x / p), narrow))
+        yield f"the result is rounded to {said}", Lrn(finish=bind_last(lambda x, p, f: f(x / p), narrow))
 
 
 def _of_beta(base: Array, beta: float, narrow: Format) -> Array:

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.summands import operand_batches
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "matrix-operands"
 OPS = ("matmul", "fully_connected")
-Move = Callable[[Array], Array]  # of matrices [B, rows, columns]
+Move = Callable[[Array], Array]  # rearranges matrices [B, rows, columns]
 NAMES = ("the first operand", "the second operand")
 
 
@@ -81,14 +81,14 @@ def _moved(case: Case, at: int, move: Move) -> Array:
     name, value = _value(case, at)
     moved = np.ascontiguousarray(move(value.reshape(-1, *value.shape[-2:]))).reshape(value.shape)
     if name in case.graph.constants:
-        return case.again(Change(constants={name: moved}))
-    return case.again(Change(inputs={name: moved}))
+        return case.recompute(UnitChange(constants={name: moved}))
+    return case.recompute(UnitChange(inputs={name: moved}))
 
 
 def _batches(case: Case) -> Iterator[FaultVariant]:
-    own = operand_batches(case)
+    own_batches = operand_batches(case)
     for at, operand in enumerate(NAMES):
-        count, matrices = len(own[at]), int(own[at].max()) + 1
+        count, matrices = len(own_batches[at]), int(own_batches[at].max()) + 1
         b = np.arange(count)
         ways = {
             "the first matrix of {} is used for all batches": 0 * b,
@@ -96,24 +96,24 @@ def _batches(case: Case) -> Iterator[FaultVariant]:
             "batch i uses matrix i of {}, wrapping, without broadcasting": b % matrices,
             "batch i uses matrix i of {}, the last one beyond, without broadcasting": np.minimum(b, matrices - 1),
             "{} is broadcast over the last batch axis instead of the first": b * matrices // count,
-            "{} is read in reverse order of its matrices": own[at][::-1],
-            "batch i uses the matrix of {} before its own": np.maximum(own[at] - 1, 0),
-            "batch i uses the matrix of {} after its own": np.minimum(own[at] + 1, matrices - 1),
+            "{} is read in reverse order of its matrices": own_batches[at][::-1],
+            "batch i uses the matrix of {} before its own": np.maximum(own_batches[at] - 1, 0),
+            "batch i uses the matrix of {} after its own": np.minimum(own_batches[at] + 1, matrices - 1),
         }
         for said, index in ways.items():
-            if matrices > 1 and (index != own[at]).any():
+            if matrices > 1 and (index != own_batches[at]).any():
                 yield FaultVariant(said.format(operand), partial(_batched, at=at, index=index))
 
 
 def _batched(case: Case, at: int, index: Array) -> Array:
-    """Returns the output when batch i of the output uses matrix index[i] of an operand: one product for each matrix
-    that is used."""
+    """Returns the output if its batch i uses matrix index[i] of an operand: one product for each matrix that is
+    used."""
     rows = int(np.prod(case.spec.shape[-2:]))
-    output = case.made.reshape(-1, rows).copy()
+    output = case.healthy.reshape(-1, rows).copy()
     for used in np.unique(index):
         batches = np.flatnonzero(index == used)
-        made = _moved(case, at, partial(_only, used=int(used)))
-        output[batches] = made.reshape(-1, rows)[batches]
+        product = _moved(case, at, partial(_only, used=int(used)))
+        output[batches] = product.reshape(-1, rows)[batches]
     return output.reshape(case.spec.shape)
 
 

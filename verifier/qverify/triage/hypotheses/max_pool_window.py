@@ -1,5 +1,5 @@
-"""max_pool looks at other elements of its windows: padding that counts as a value, taps or edges left out, a maximum that
-starts from another value, or another order of the values."""
+"""max_pool compares other elements: padding counts as a value, taps or edges are left out, the maximum starts from
+another value, or the values have another order."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ import numpy as np
 from qverify import ops
 from qverify.arithmetic.windows import as_planes
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "max-pool-window"
 OPS = ("max_pool",)
-Taps = Callable[[int, int, int, int], bool]  # of tap row and column and the kernel's height and width: is it read
-Rows = Callable[[Array, int], Array]  # of the places a tap reads on an axis and the axis' size: are they read
+# Whether a tap is read, from its row and column and the kernel's height and width.
+Taps = Callable[[int, int, int, int], bool]
+Rows = Callable[[Array, int], Array]  # which places on an axis are read, from the places and the size of the axis
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "max_pool":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "max_pool":
         return
-    for cost, said, settings in _ways(of):
-        yield from where_it_differs(case, f"max_pool: {said}", partial(_made, **settings), cost)
+    for cost, said, settings in _ways(inner):
+        yield from check_where_it_differs(case, f"max_pool: {said}", partial(_compute_output, **settings), cost)
 
 
-def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
-    spec = of.spec
+def _ways(inner: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    spec = inner.spec
     values = {"0": 0}
     if spec.quantized:
         low, high = limits(spec)
@@ -70,8 +71,8 @@ def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
         yield 1.5, f"beyond the edge {name}s the window wraps around", {"edge": (axis, "wrap")}
     for said, taps in _TAPS.items():
         yield 2.0, f"{said} of a window not looked at", {"taps": taps}
-    for a in range(ops.words(of.last).get("kernel_h", 1)):
-        for b in range(ops.words(of.last).get("kernel_w", 1)):
+    for a in range(ops.words(inner.last).get("kernel_h", 1)):
+        for b in range(ops.words(inner.last).get("kernel_w", 1)):
             yield 3.0, f"tap ({a}, {b}) of a window is not looked at", {"taps": partial(_not_one, a=a, b=b)}
     for said, key in _keys(spec.dtype):
         yield 1.5, said, {"key": key}
@@ -83,7 +84,8 @@ def _ways(of: Case) -> Iterator[tuple[float, str, dict[str, Any]]]:
 
 
 def _over(best: Array, axes: int, back: int) -> Array:
-    """Returns the running maximum along the last `axes` axes in row-major order, or of so many elements back."""
+    """Returns the running maximum along the last `axes` axes in row-major order, over all elements or the last
+    `back`."""
     flat = best.reshape(*best.shape[: best.ndim - axes], -1)
     if not back:
         return np.maximum.accumulate(flat, -1).reshape(best.shape)
@@ -92,7 +94,8 @@ def _over(best: Array, axes: int, back: int) -> Array:
 
 
 def _in_tail(best: Array, m: int) -> Array:
-    """Returns the maximum that runs on from the last column of the whole m through the columns after these."""
+    """Returns the maximum that continues from the last column of the last whole group of m through the columns after
+    it."""
     base = best.shape[-1] // m * m
     if base in (0, best.shape[-1]):
         return best
@@ -150,7 +153,7 @@ _TAPS: dict[str, Taps] = {
 
 
 def _keys(dtype: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    """Yields other orders of the values; each keeps the value in the last bits, to find it again."""
+    """Yields other orders of the values. Each key contains the value in its last bits, from which it is restored."""
     if np.dtype(dtype).kind not in "iu":
         return
     half = 1 << 8 * np.dtype(dtype).itemsize - 1
@@ -167,7 +170,7 @@ def _keys(dtype: str) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "absolute values are compared", np.abs
 
 
-def _made(
+def _compute_output(
     case: Case,
     pad: int | None = None,
     side: str = "",
@@ -180,11 +183,11 @@ def _made(
     pick: str = "",
     carry: Callable[[Array], Array] | None = None,
 ) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    w = ops.words(of.last)
-    x = as_planes(operand(of, of.last.inputs[0] or "")).astype(np.float64)
-    out = (1, *of.spec.shape[2:])[-2:] if len(of.spec.shape) < 4 else of.spec.shape[2:]
+    inner = inner_case(case)
+    assert inner is not None
+    w = ops.words(inner.last)
+    x = as_planes(operand(inner, inner.last.inputs[0] or "")).astype(np.float64)
+    out = (1, *inner.spec.shape[2:])[-2:] if len(inner.spec.shape) < 4 else inner.spec.shape[2:]
     rows, columns = (_places(w, s, n) for s, n in zip(("h", "w"), out, strict=True))
     size = x.shape[2:]
     best = np.full((*x.shape[:2], *out), -np.inf) if start is None else np.full((*x.shape[:2], *out), float(start))
@@ -220,13 +223,13 @@ def _made(
             best, chosen = np.where(better, rank, best), np.where(better, value, chosen)
     chosen = chosen if carry is None else carry(chosen)
     if not np.isfinite(chosen).all():
-        chosen = np.where(np.isfinite(chosen), chosen, limits(of.spec)[0] if of.spec.quantized else chosen)
-    result = chosen.astype(of.spec.numpy_dtype).reshape(of.spec.shape)
+        chosen = np.where(np.isfinite(chosen), chosen, limits(inner.spec)[0] if inner.spec.quantized else chosen)
+    result = chosen.astype(inner.spec.numpy_dtype).reshape(inner.spec.shape)
     return finished(case, result).reshape(case.spec.shape)
 
 
 def _places(w: dict[str, int], side: str, count: int) -> Array:
-    """Returns the place of every tap and output, [kernel, outputs], on one axis."""
+    """Returns the place that every tap of every output reads on one axis, [kernel, outputs]."""
     pad = w[{"h": "pad_top", "w": "pad_left"}[side]]
     step = np.arange(count) * w[f"stride_{side}"] - pad
     return step + np.arange(w[f"kernel_{side}"])[:, None] * w.get(f"dilation_{side}", 1)

@@ -1,4 +1,5 @@
-"""A mean is divided by a wrong number of elements, by a rounded reciprocal of it, or made whole before it is scaled."""
+"""A mean is divided by a wrong number of elements, is multiplied by a rounded reciprocal, or is rounded to a whole
+number before it is scaled."""
 
 from __future__ import annotations
 
@@ -46,13 +47,16 @@ def _ways(sizes: list[int]) -> Ways:
             for axis, name in ((2, "columns, then of rows"), (1, "rows, then of columns")):
                 text = f"the mean is taken of {name}, and both means are rounded {said} to integers"
                 yield [text], partial(_two_means, axis=axis, count=count, rule=rule)
-    for other, counted in _counts(sizes).items():
-        own = f"({other} instead of {count})"
-        yield [f"the mean is divided by {one} {own}" for one in counted], partial(_factor, by=count / other, rule=None)
+    for wrong_count, count_texts in _counts(sizes).items():
+        instead = f"({wrong_count} instead of {count})"
+        yield (
+            [f"the mean is divided by {text_of_count} {instead}" for text_of_count in count_texts],
+            partial(_factor, by=count / wrong_count, rule=None),
+        )
         for name, rule in RULES.items():
-            end = f"the sum times {count}/{other} is rounded {name} to an integer before it is scaled"
-            way = partial(_factor, by=count / other, rule=rule)
-            yield [f"the mean is divided by {one} {own}: {end}" for one in counted], way
+            end = f"the sum times {count}/{wrong_count} is rounded {name} to an integer before it is scaled"
+            way = partial(_factor, by=count / wrong_count, rule=rule)
+            yield [f"the mean is divided by {text_of_count} {instead}: {end}" for text_of_count in count_texts], way
     for said, reciprocal in _reciprocals(count).items():
         yield [f"the mean is multiplied by 1/{count} {said}"], partial(_factor, by=reciprocal * count, rule=None)
         for name, rule in RULES.items():
@@ -61,7 +65,7 @@ def _ways(sizes: list[int]) -> Ways:
 
 
 def _counts(sizes: list[int]) -> dict[int, list[str]]:
-    """Returns what wrong counts count."""
+    """Returns texts for the wrong counts, by count."""
     count, last = int(np.prod(sizes)), sizes[-1]
     counts: dict[str, int] = {}
     if len(sizes) > 1:
@@ -87,25 +91,25 @@ def _counts(sizes: list[int]) -> dict[int, list[str]]:
         counts[f"the size of axis {at + 1} of the mean alone"] = size
         counts[f"the square of the size of axis {at + 1} of the mean"] = size * size
     counts |= {"1: the sum is not divided": 1, "255": 255, "256": 256}
-    found: dict[int, list[str]] = {}
+    texts: dict[int, list[str]] = {}
     for said, n in counts.items():
         if n > 0 and n != count:
-            found.setdefault(n, []).append(said)
-    return found
+            texts.setdefault(n, []).append(said)
+    return texts
 
 
 def _reciprocals(count: int) -> dict[str, float]:
     exact = np.array([1.0 / count])
-    found = {
+    reciprocals = {
         f"in {said}": float(narrow(exact.astype(np.float32))[0])
         for said, narrow in FORMATS.items()
         if not said.startswith("float32")
     }
     for cut, rule in (("rounded", np.rint), ("cut off", np.floor), ("rounded up", np.ceil)):
         for bits in range(3, 25):
-            found[f"as a multiple of 2^-{bits}, {cut}"] = float(fixed(exact, bits, rule)[0])
-            found[f"with {bits} significant bits, {cut}"] = float(significant(exact, bits, rule)[0])
-    return {said: value for said, value in found.items() if value and value != exact[0]}
+            reciprocals[f"as a multiple of 2^-{bits}, {cut}"] = float(fixed(exact, bits, rule)[0])
+            reciprocals[f"with {bits} significant bits, {cut}"] = float(significant(exact, bits, rule)[0])
+    return {said: value for said, value in reciprocals.items() if value and value != exact[0]}
 
 
 def _mean_whole(e: SummedElements, count: int, rule: Rule) -> Array:
@@ -121,7 +125,7 @@ def _factor(e: SummedElements, by: float, rule: Rule | None) -> Array:
     acc: Any = e.acc * by
     return (
         e.requantized(acc if rule is None else rule(acc).astype(np.int64))
-        if e.of.rq.dtype.kind == "f" or rule
+        if e.sums.rq.dtype.kind == "f" or rule
         else e.finished(np.rint(acc * e.scale))
     )
 

@@ -27,7 +27,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     shape = case.graph.spec(case.last.inputs[0] or "").shape
     mask = words_of(case).get("axes_mask")
-    own = tuple(i for i in range(len(shape)) if (i >= 2 if mask is None else mask >> i & 1))
+    own_axes = tuple(i for i in range(len(shape)) if (i >= 2 if mask is None else mask >> i & 1))
     size, outputs = int(np.prod(shape)), case.recorded.size
     count = size // outputs
     runs, columns = np.arange(size).reshape(outputs, count), np.arange(size).reshape(count, outputs).T
@@ -38,8 +38,11 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
     )
     for length in range(1, len(shape)):
         for axes in combinations(range(len(shape)), length):
-            if axes != own and int(np.prod([shape[i] for i in axes])) == count:
-                yield f"the mean is over axes {axes} instead of {own}", partial(_of, places=_over(shape, axes, outputs))
+            if axes != own_axes and int(np.prod([shape[i] for i in axes])) == count:
+                yield (
+                    f"the mean is over axes {axes} instead of {own_axes}",
+                    partial(_of, places=_over(shape, axes, outputs)),
+                )
     for stride in dict.fromkeys((count - 1, count + 1, *(-(-count // m) * m for m in (2, 4, 8, 16, 32)), shape[-1])):
         if 0 < stride != count:
             places = np.minimum(np.arange(outputs)[:, None] * stride + np.arange(count), size - 1)

@@ -1,5 +1,5 @@
-"""A mean is taken in steps, and what is rounded between them is lost: rows first, a running mean, means of pairs or blocks,
-elements divided before they are added."""
+"""A mean is computed in steps with a rounding between them: rows first, a running mean, means of pairs or blocks, or
+elements that are divided before they are added."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _likely(said: str) -> float:
 
 def _ways(shape: tuple[int, ...], zero: bool) -> Ways:
     count = int(np.prod(shape))
-    yield from _of_picks()
+    yield from _yield_picks()
     for raw, of in ((False, "x - zero point"), (True, "the raw integers"))[: 1 + zero]:
         for said in CUTS:
             rule = RULES[said]
-            yield from _by_axes(shape, said, raw, of)
+            yield from _yield_axis_orders(shape, said, raw, of)
             text = f"a running mean in integers is kept: mean += ({of} - mean) / i with i = 1, 2, ..., each division rounded {said}"
             yield text, partial(_running, rule=rule, raw=raw)
             yield (
@@ -68,7 +68,7 @@ def _ways(shape: tuple[int, ...], zero: bool) -> Ways:
                     )
 
 
-def _of_picks() -> Ways:
+def _yield_picks() -> Ways:
     for said, pick in _PICKS.items():
         yield f"{said} is taken instead of the mean", partial(_picked, pick=pick)
 
@@ -90,11 +90,11 @@ def _picked(e: SummedElements, pick: Callable[[Array], Array]) -> Array:
     return _of_mean(e, np.nan_to_num(chosen), False, _count(read))
 
 
-def _by_axes(shape: tuple[int, ...], said: str, raw: bool, of: str) -> Ways:
+def _yield_axis_orders(shape: tuple[int, ...], said: str, raw: bool, of: str) -> Ways:
     for axis, name, then in ((3, "row", "rows"), (2, "column", "columns")) if min(shape[1:]) > 1 else ():
         ties = shape[axis - 1] % 2 == 0
         if not ties and said in NEAREST and (raw or said != EVEN):
-            continue  # as without ties, of which there are none
+            continue  # the same as without ties, which cannot occur
         how = (
             "to the nearest (half up, half away or half to even: there are no ties)"
             if not ties and said in NEAREST
@@ -119,7 +119,7 @@ def _elements(e: SummedElements, raw: bool) -> tuple[Array, Array]:
 def _of_mean(e: SummedElements, mean: Array, raw: bool, count: Array) -> Array:
     total = (mean - (e.summands.zero_x if raw else 0)) * count
     whole = np.rint(total)
-    return e.requantized(whole.astype(np.int64) if np.allclose(total, whole) or e.of.rq.dtype.kind != "f" else total)
+    return e.requantized(whole.astype(np.int64) if np.allclose(total, whole) or e.sums.rq.dtype.kind != "f" else total)
 
 
 def _count(read: Array) -> Array:
@@ -136,10 +136,10 @@ def _axis_first(e: SummedElements, axis: int, rule: Rule, raw: bool, bits: int) 
 def _running(e: SummedElements, rule: Rule, raw: bool) -> Array:
     x, read = _elements(e, raw)
     x, read = x.reshape(len(x), -1), read.reshape(len(x), -1)
-    mean, seen = np.zeros(len(x)), np.zeros(len(x))
+    mean, count = np.zeros(len(x)), np.zeros(len(x))
     for k in range(x.shape[1]):
-        seen = seen + read[:, k]
-        mean = np.where(read[:, k], mean + rule((x[:, k] - mean) / np.maximum(seen, 1)), mean)
+        count = count + read[:, k]
+        mean = np.where(read[:, k], mean + rule((x[:, k] - mean) / np.maximum(count, 1)), mean)
     return _of_mean(e, mean, raw, _count(read))
 
 
@@ -147,8 +147,8 @@ def _pairs(e: SummedElements, rule: Rule, raw: bool) -> Array:
     x, read = _elements(e, raw)
     level = np.where(read, x, e.summands.zero_x if raw else 0).reshape(len(x), -1)
     while level.shape[1] > 1:
-        rest = level[:, level.shape[1] // 2 * 2 :]
-        level = np.concatenate([rule((level[:, 0 : level.shape[1] // 2 * 2 : 2] + level[:, 1::2]) / 2), rest], 1)
+        odd = level[:, level.shape[1] // 2 * 2 :]
+        level = np.concatenate([rule((level[:, 0 : level.shape[1] // 2 * 2 : 2] + level[:, 1::2]) / 2), odd], 1)
     return _of_mean(e, level[:, 0], raw, _count(read))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FORMATS, Format
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sums import RowSum, divisors, narrow_sums, partial_sums, whole
@@ -23,7 +23,7 @@ OPS = ("reduce_mean",)
 def variants(case: Case) -> Iterator[FaultVariant]:
     for node in nodes_of(case, "reduce_mean")[:1]:
         if case.graph.spec(node.inputs[0] or "").dtype == "float32":
-            yield from _of_floats(case, node)
+            yield from _yield_float_faults(case, node)
 
 
 def axes_of(node: Node, rank: int) -> list[int]:
@@ -37,7 +37,7 @@ def rows_of(x: Array, axes: list[int]) -> Array:
     return np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)
 
 
-def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
+def _yield_float_faults(case: Case, node: Node) -> Iterator[FaultVariant]:
     shape = case.graph.spec(node.inputs[0] or "").shape
     depth = int(np.prod([shape[i] for i in axes_of(node, len(shape))]))
 
@@ -60,7 +60,7 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
     for said, divisor in divisors(depth).items():
         yield variant(
             f"the sum is divided by {said} ({divisor:g}) instead of {depth}",
-            bound(lambda rows, d: whole(rows) / d, divisor),
+            bind_last(lambda rows, d: whole(rows) / d, divisor),
         )
     yield variant("the sum is not divided", whole, LIKELY)
     yield variant(
@@ -73,12 +73,12 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
     for said, narrow in FORMATS.items():
         yield variant(
             f"1/{depth} is rounded to {said}, and multiplied",
-            bound(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
+            bind_last(lambda rows, f: whole(rows) * f(np.array(1 / depth)), narrow),
             10.0,
         )
         yield variant(
             f"each element is multiplied by 1/{depth} in {said} before the sum",
-            bound(lambda rows, f: whole(f(rows / depth)), narrow),
+            bind_last(lambda rows, f: whole(f(rows / depth)), narrow),
             10.0,
         )
         yield variant(
@@ -88,10 +88,14 @@ def _of_floats(case: Case, node: Node) -> Iterator[FaultVariant]:
         )
         yield variant(
             f"the sum in float32 is multiplied by 1/{depth} rounded to {said}",
-            bound(lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow),
+            bind_last(
+                lambda rows, f: whole(rows.astype(np.float32)) * f(np.array(1 / depth)).astype(np.float32), narrow
+            ),
             10.0,
         )
-        yield variant(f"the result is rounded to {said}", bound(lambda rows, f: f(whole(rows) / depth), narrow), 10.0)
+        yield variant(
+            f"the result is rounded to {said}", bind_last(lambda rows, f: f(whole(rows) / depth), narrow), 10.0
+        )
     for said, kernel in _other_axes(case, node).items():
         yield kernel_variant(f"reduce mean: {said}", {"reduce_mean": kernel})
 
@@ -119,10 +123,10 @@ def _scaled_sum(rows: Array, depth: int, narrow: Format) -> Array:
 
 
 def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array], Graph], Array]]:
-    """Returns means over other axes of as many elements kept, and over neighbours in memory."""
+    """Returns kernels of means over other axes that keep as many elements, and over neighbours in memory, by text."""
     shape, kept = case.graph.spec(node.inputs[0] or "").shape, case.graph.spec(node.outputs[0]).elements
     axes, total = axes_of(node, len(shape)), int(np.prod(shape))
-    found: dict[str, Callable[[Node, list[Array], Graph], Array]] = {
+    kernels: dict[str, Callable[[Node, list[Array], Graph], Array]] = {
         "the elements of a mean are neighbours in memory": lambda n, i, g: (
             whole(i[0].astype(float).reshape(kept, -1)) / (total // kept)
         ),
@@ -133,7 +137,7 @@ def _other_axes(case: Case, node: Node) -> dict[str, Callable[[Node, list[Array]
     for mask in range(1, 1 << len(shape)):
         others = [i for i in range(len(shape)) if mask >> i & 1]
         if others != axes and int(np.prod([shape[i] for i in others])) * kept == total:
-            found[f"the mean is taken over axes {others} instead of {axes}"] = bound(
+            kernels[f"the mean is taken over axes {others} instead of {axes}"] = bind_last(
                 lambda n, i, g, a: whole(rows_of(i[0].astype(float), a)) / (total // kept), others
             )
-    return found
+    return kernels

@@ -1,5 +1,5 @@
-"""mod takes another remainder: with the sign of the dividend, of absolute values, through a float quotient, in fewer bits,
-or by a bit mask."""
+"""mod computes another remainder: with the sign of the dividend, of absolute values, through a float quotient, in fewer
+bits, or by a bit mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.narrow_steps import float16
-from qverify.triage.altered_kernels.variant_checks import operand, where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -42,7 +42,7 @@ def _bits(v: Array, count: int, signed: bool) -> Array:
 
 
 def _power_above(b: Array) -> Array:
-    """Returns the smallest powers of two above the divisors' absolute values, or these where they are one."""
+    """Returns the smallest powers of two that are not below the absolute values of the divisors."""
     return (2.0 ** np.ceil(np.log2(np.abs(b).astype(np.float64)))).astype(np.int64)
 
 
@@ -101,16 +101,16 @@ WAYS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "mod":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "mod":
         return
     for rare, (said, way) in enumerate(WAYS.items()):
-        yield from where_it_differs(case, f"mod: {said}", partial(_made, way=way), 1.0 + 0.1 * rare)
+        yield from check_where_it_differs(case, f"mod: {said}", partial(_compute_output, way=way), 1.0 + 0.1 * rare)
 
 
-def _made(case: Case, way: Callable[[Array, Array], Array]) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    a, b = (operand(of, n or "").astype(np.int64) for n in of.last.inputs[:2])
-    result = np.broadcast_to(way(a, b), of.spec.shape).astype(of.spec.numpy_dtype)
+def _compute_output(case: Case, way: Callable[[Array, Array], Array]) -> Array:
+    inner = inner_case(case)
+    assert inner is not None
+    a, b = (operand(inner, n or "").astype(np.int64) for n in inner.last.inputs[:2])
+    result = np.broadcast_to(way(a, b), inner.spec.shape).astype(inner.spec.numpy_dtype)
     return finished(case, result).reshape(case.spec.shape)

@@ -1,5 +1,5 @@
-"""Elements of an input or the output are cut to fewer bits: one byte of two, sign-extended or not, the lowest bits lost,
-floats kept in 16 bits."""
+"""Elements of an input or the output are cut to fewer bits: one byte of two, sign-extended or not, the lowest bits
+lost, floats kept in 16 bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import memory_sources, output_from
 from qverify.triage.altered_kernels.narrow_steps import NARROW
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -21,7 +21,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for place in memory_sources(case, "output", "input"):
         for cost, said, way in _ways(place.spec.numpy_dtype, place.spec.zero_point[:1]):
             text = f"the elements of {place.label} {said}"
-            yield from where_it_differs(case, text, output_from(place, way), cost)
+            yield from check_where_it_differs(case, text, output_from(place, way), cost)
 
 
 def _ways(dtype: np.dtype[np.generic], zero: tuple[int, ...]) -> Iterator[tuple[float, str, Way]]:
@@ -73,14 +73,15 @@ class _Dropped:
 
 
 def _as(dtype: np.dtype[np.generic], way: Way) -> Way:
-    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and keeps the dtype."""
+    """Returns a function of elements of this dtype that computes in 64 bits, or in floats, and returns the same
+    dtype."""
 
     def cut(values: Array) -> Array:
         wide = values if dtype.kind == "f" else values.astype(np.int64)
-        made = way(wide)
+        result = way(wide)
         if dtype.kind in "iu":
             info = np.iinfo(dtype.name)
-            made = np.clip(made, info.min, info.max)
-        return made.astype(values.dtype)
+            result = np.clip(result, info.min, info.max)
+        return result.astype(values.dtype)
 
     return cut

@@ -20,12 +20,12 @@ Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case) if case.last.op in OPS else None
-    if of is None or sample(case) is None:
+    sums = linear(case) if case.last.op in OPS else None
+    if sums is None or sample(case) is None:
         return
     rank = len(case.spec.shape)
     second = "the second operand's column" if case.last.op == "matmul" else "the weights"
-    yield from fitting_alike(case, _ways(case, of.axis % rank, second, 1), in_parts=True)
+    yield from fitting_alike(case, _ways(case, sums.axis % rank, second, 1), in_parts=True)
     if case.last.op in ("fully_connected", "matmul"):
         first = "the first operand's row" if case.last.op == "matmul" else "the input's row"
         yield from fitting_alike(case, _ways(case, rank - 2, first, 0), in_parts=True)
@@ -41,11 +41,11 @@ def _ways(case: Case, axis: int, what: str, operand: int) -> Ways:
     for text, index in indices(case, size).items():
         taken = np.asarray(index(np.arange(size)))
         if (taken != np.arange(size)).any():
-            own = text if operand else text.replace("channel", "row").replace("o ", "i ")
-            own = own.replace(
+            row_text = text if operand else text.replace("channel", "row").replace("o ", "i ")
+            row_text = row_text.replace(
                 "the place in its group, the first group's for all", "every group has the weights of the first group"
             )
-            texts.setdefault(taken.tobytes(), []).append(own)
+            texts.setdefault(taken.tobytes(), []).append(row_text)
             ways.setdefault(taken.tobytes(), index)
     place = "output channel" if operand else "output row"
     for key, ones in texts.items():

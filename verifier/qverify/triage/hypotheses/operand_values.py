@@ -17,7 +17,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "operand-values"
 LATE = -1
 OPS = SUMMED_OPS
-Change = Callable[[Array, Array], Array]  # stored integers and zero points to what is multiplied
+FactorChange = Callable[[Array, Array], Array]  # factors from stored integers and zero points
 NAMES = {"matmul": ("the first operand", "the second operand"), "mul": ("the first operand", "the second operand")}
 MEANS = ("global_average_pool", "reduce_mean", "average_pool")
 
@@ -29,19 +29,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     yield from _unlike(case, fitting(case, _ways(case), in_parts=True))
 
 
-def _unlike(case: Case, found: Iterator[FaultVariant]) -> Iterator[FaultVariant]:
-    """Yields the variants that multiply by other constants than those before; all of them for other operands."""
+def _unlike(case: Case, variants: Iterator[FaultVariant]) -> Iterator[FaultVariant]:
+    """Yields only the variants with changed constants that differ from those of the variants before. For operands that
+    are not constants, all variants are yielded."""
     name = case.last.inputs[1] or "" if case.last.op not in MEANS else ""
-    seen: set[bytes] = set()
-    for variant in found:
+    factors_seen: set[bytes] = set()
+    for variant in variants:
         changes = variant.make.keywords["way"].keywords["changes"]  # type: ignore[attr-defined]
         if name in case.graph.constants and changes[0] is None:
             stored, spec = case.graph.constants[name].astype(np.int64), case.graph.spec(name)
             zero = along_axis(spec.zero_point, stored.ndim, max(spec.channel_axis, 0))
             key = changes[1](stored, zero).astype(np.int64).tobytes()
-            if key in seen:
+            if key in factors_seen:
                 continue
-            seen.add(key)
+            factors_seen.add(key)
         yield variant
 
 
@@ -57,17 +58,18 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
             yield said.format("each of the two operands"), partial(_changed, changes=(change, change))
 
 
-def _changed(e: SummedElements, changes: tuple[Change | None, Change | None]) -> Array:
+def _changed(e: SummedElements, changes: tuple[FactorChange | None, FactorChange | None]) -> Array:
     s = e.summands
     x = s.centred_x if changes[0] is None else np.where(s.read, changes[0](s.x, np.array(s.zero_x)), 0)
     w = s.centred_w if changes[1] is None else changes[1](s.w, s.zero_w)
     return e.added(x * w)
 
 
-def _changes(span: tuple[int, int], size: int) -> dict[str, Change]:
-    """Returns the changes by text, with a place for the operand. span: the smallest and largest stored integer."""
+def _changes(span: tuple[int, int], size: int) -> dict[str, FactorChange]:
+    """Returns the changes by text with a placeholder for the operand. span: the smallest and the largest stored
+    integer."""
     low, high = span
-    ways: dict[str, Change] = {
+    ways: dict[str, FactorChange] = {
         "{} skips elements stored as 0 (raw 0 adds nothing)": lambda v, z: np.where(v == 0, 0, v - z),
         f"{{}} skips elements stored as {high}": lambda v, z: np.where(v == high, 0, v - z),
         f"{{}} has {low} replaced by {low + 1}": lambda v, z: np.maximum(v, low + 1) - z,

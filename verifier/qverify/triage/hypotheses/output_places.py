@@ -1,5 +1,5 @@
-"""The output's rows, columns, channels or batch items are computed right and written or taken at the wrong places: one
-repeated for several, blocks repeated or exchanged, all one too far."""
+"""The output's rows, columns, channels or batch items are computed correctly, but written or read at wrong places: one
+is repeated for several, blocks are repeated or exchanged, or all are one place too far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.separable_copies import axis_names
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.copy_places import BLOCKS, ORDERS
 
@@ -33,12 +33,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     shape = case.recorded.shape
     names = axis_names(len(shape))
     chosen = case.differing[np.linspace(0, len(case.differing) - 1, min(SAMPLES, len(case.differing))).astype(int)]
-    wanted, made = bits(case.recorded)[chosen], bits(case.made).reshape(shape)
+    recorded, healthy = element_bits(case.recorded)[chosen], element_bits(case.healthy).reshape(shape)
     for axis, size in enumerate(shape):
         for said, order in _orders(size) if size > 1 else ():
             where = list(np.unravel_index(chosen, shape))
             where[axis] = order[where[axis]]
-            if (made[tuple(where)] == wanted).all():
+            if (healthy[tuple(where)] == recorded).all():
                 text = f"the {names[axis]}s of the output {said}"
                 yield FaultVariant(text, partial(_taken, axis=axis, order=order), 6.0, copied=True)
 
@@ -54,4 +54,4 @@ def _orders(size: int) -> Iterator[tuple[str, Array]]:
 
 
 def _taken(case: Case, axis: int, order: Array) -> Array:
-    return np.ascontiguousarray(case.made.take(order, axis))
+    return np.ascontiguousarray(case.healthy.take(order, axis))

@@ -1,5 +1,5 @@
-"""The outputs after the last whole vector or tile are those of another place: the first of the rest, the block before, or
-the beginning."""
+"""The outputs after the last whole vector or tile are those of another place: the first of the rest, the block before,
+or the beginning."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.altered_kernels.bind_last import bind_last
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "output-tail"
@@ -18,11 +18,11 @@ LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    recorded, made, seen = bits(case.recorded), bits(case.made), set()
+    recorded, healthy, tried = element_bits(case.recorded), element_bits(case.healthy), set()
     for name, shape, axis in _axes(case.spec.shape):
-        wanted, own = recorded.reshape(shape), made.reshape(shape)
+        recorded_lines, healthy_lines = recorded.reshape(shape), healthy.reshape(shape)
         size = shape[axis]
-        ends = cache(bound(_same_line, own, wanted, axis))
+        ends = cache(bind_last(_same_line, healthy_lines, recorded_lines, axis))
         for n in LANES:
             rest = size % n
             for tail in {rest, n} if size > n and rest else {n} if size > n else set():
@@ -32,19 +32,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     i = np.arange(size)
                     index = np.where(i >= size - tail, source(i), i)
                     key = (name, index.tobytes())
-                    if key in seen or (index == i).all():
+                    if key in tried or (index == i).all():
                         continue
-                    seen.add(key)
+                    tried.add(key)
                     text = f"the last {tail} {name} {said}"
                     yield FaultVariant(text, partial(_taken, shape=shape, axis=axis, index=index), copied=True)
 
 
-def _same_line(at: int, own: Array, wanted: Array, axis: int) -> bool:
-    return bool((own.take([at], axis) == wanted.take([-1], axis)).all())
+def _same_line(at: int, healthy: Array, recorded: Array, axis: int) -> bool:
+    return bool((healthy.take([at], axis) == recorded.take([-1], axis)).all())
 
 
 def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], int]]:
-    """Yields (noun, shape, axis) along which a kernel may work in blocks."""
+    """Yields (noun, shape, axis) of the axes along which a kernel may work in blocks."""
     names = {
         4: ("batch items", "channels", "rows", "columns"),
         3: ("batch items", "rows or channels", "columns"),
@@ -60,7 +60,7 @@ def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...], int]]:
 
 
 def _sources(size: int, n: int, tail: int) -> dict[str, Callable[[Array], Array]]:
-    """Returns by text which line the lines i of the tail are."""
+    """Returns, by text, a function from the indices of lines in the tail to those of the lines that are there."""
     start = size - tail
     return {
         f"(after the last whole {n}) all repeat the first of them": lambda i: 0 * i + start,
@@ -74,4 +74,4 @@ def _sources(size: int, n: int, tail: int) -> dict[str, Callable[[Array], Array]
 
 
 def _taken(case: Case, shape: tuple[int, ...], axis: int, index: Array) -> Array:
-    return np.ascontiguousarray(case.made.reshape(shape).take(index, axis)).reshape(case.spec.shape)
+    return np.ascontiguousarray(case.healthy.reshape(shape).take(index, axis)).reshape(case.spec.shape)

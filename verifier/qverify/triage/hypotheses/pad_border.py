@@ -18,7 +18,7 @@ from qverify.triage.altered_kernels.separable_copies import (
     mover,
     needed_copy,
 )
-from qverify.triage.case import Array, Case, bits, limits
+from qverify.triage.case import Array, Case, element_bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "pad-border"
@@ -54,11 +54,11 @@ MODES |= {
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "pad")
-    if of is None:
+    inner = mover(case, "pad")
+    if inner is None:
         return
     copy = needed_copy(case)
-    own, begin = of.last.words[0], of.last.words[2:]
+    own, begin = inner.last.words[0], inner.last.words[2:]
     padded = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
     for name, said in MODES.items():
         for axes in [padded, *(list(g) for n in (1, 2) if n < len(padded) for g in combinations(padded, n))]:
@@ -99,7 +99,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for said, begins in sides.items():
         yield from copy_variant(case, f"pad: {said}", partial(_begins, begins=begins, mode=own), 2.0)
     if own == 0:
-        yield from _values(case, of)
+        yield from _values(case, inner)
 
 
 def _mode(copy: SeparableCopy, case: Case, mode: str, axes: list[int]) -> SeparableCopy:
@@ -114,9 +114,9 @@ def _begins(copy: SeparableCopy, case: Case, begins: list[int], mode: int) -> Se
     )
 
 
-def _values(case: Case, of: Case) -> Iterator[FaultVariant]:
+def _values(case: Case, inner: Case) -> Iterator[FaultVariant]:
     """Yields constant pads of another value."""
-    word, spec = of.last.words[1], of.spec
+    word, spec = inner.last.words[1], inner.spec
     values: dict[str, float]
     if spec.numpy_dtype.kind == "f":
         values = {"0": 0.0, "1": 1.0, "the word taken as an integer": float(word), "the lowest number": -np.inf}
@@ -131,13 +131,13 @@ def _values(case: Case, of: Case) -> Iterator[FaultVariant]:
             values["the pad value with the zero point subtracted"] = word - spec.zero_point[0]
     for said, value in values.items():
         make = partial(_filled, value=value)
-        if (bits(make(case)) == bits(case.recorded))[case.differing].all():
+        if (element_bits(make(case)) == element_bits(case.recorded))[case.differing].all():
             yield FaultVariant(f"pad: the padding holds {said}", make, 2.0)
 
 
 def _filled(case: Case, value: float) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    outside = (needed_copy(case).addresses() < OUTSIDE // 2).reshape(of.spec.shape)
-    filled = np.where(outside, np.array(value).astype(of.spec.numpy_dtype), of.made)
+    inner = inner_case(case)
+    assert inner is not None
+    outside = (needed_copy(case).addresses() < OUTSIDE // 2).reshape(inner.spec.shape)
+    filled = np.where(outside, np.array(value).astype(inner.spec.numpy_dtype), inner.healthy)
     return finished(case, filled).reshape(case.spec.shape)

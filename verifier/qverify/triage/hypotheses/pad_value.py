@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from qverify import ops
-from qverify.triage.altered_kernels.solve_multiplier import multiples
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.altered_kernels.solve_multiplier import find_multiples
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import accumulator, linear
 
@@ -20,18 +20,18 @@ PADS = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    words, of = ops.words(case.last), linear(case)
+    words, sums = ops.words(case.last), linear(case)
     source = case.last.inputs[0] or ""
     if case.last.op == "pad":
-        yield from _of_pad(case, words)
+        yield from _yield_pad_faults(case, words)
         return
     if not any(words.get(name) for name in PADS) or source not in case.inputs:
         return
     spec = case.graph.spec(source)
     low, high = limits(spec) if spec.numpy_dtype.kind in "iu" else (0, 0)
-    if case.last.op == "conv" and of is not None:
-        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - of.acc
-        multipliers = multiples(case, of, step, np.arange(low - high, high - low + 1))
+    if case.last.op == "conv" and sums is not None:
+        step = accumulator(case, _padded(case, spec.zero_point[0] + 1)) - sums.acc
+        multipliers = find_multiples(case, sums, step, np.arange(low - high, high - low + 1))
         values = [spec.zero_point[0] + k for k in multipliers]
     elif case.last.op in ("max_pool", "average_pool"):
         values = [*range(low, high + 1)] if spec.numpy_dtype.itemsize == 1 else [*dict.fromkeys((0, low, high))]
@@ -45,29 +45,29 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         )
 
 
-def _padded(case: Case, value: int) -> Change:
-    """Returns the change that writes the padding, of any value, into the input itself."""
+def _padded(case: Case, value: int) -> UnitChange:
+    """Returns the change that writes padding with any value into the input itself."""
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x = case.inputs[name]
     top, left, bottom, right = (words[p] for p in PADS)
     widths = [(0, 0), (0, 0)] + ([(top, bottom)] if x.ndim == 4 else []) + [(left, right)]
-    change = case.words(**dict.fromkeys(PADS, 0))
+    change = case.change_words(**dict.fromkeys(PADS, 0))
     filled = np.pad(x, widths, constant_values=value) if x.dtype.kind == "f" else _filled(x, widths, value)
     return replace(change, inputs={name: filled})
 
 
 def _filled(x: Array, widths: list[tuple[int, int]], value: int) -> Array:
-    """Returns x padded with value; a value outside x's type widens it to int32."""
+    """Returns x padded with a value; a value outside of the dtype of x widens it to int32."""
     info = np.iinfo(x.dtype)
     wide = x if info.min <= value <= info.max else x.astype(np.int32)
     return np.pad(wide, widths, constant_values=value)
 
 
 def _with_value(case: Case, value: int) -> Array:
-    return case.again(_padded(case, value))
+    return case.recompute(_padded(case, value))
 
 
-def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
+def _yield_pad_faults(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
     for mode, said in enumerate(("constant", "reflected", "repeated edge")):
         if mode != words["mode"]:
             yield FaultVariant(f"pad mode {said}", partial(_words, mode=mode))
@@ -78,4 +78,4 @@ def _of_pad(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
 
 
 def _words(case: Case, **changed: int) -> Array:
-    return case.again(case.words(**changed))
+    return case.recompute(case.change_words(**changed))

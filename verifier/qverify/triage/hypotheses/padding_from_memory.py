@@ -1,5 +1,5 @@
-"""The padding of a window is not filled: it holds the neighbouring plane or row in memory, the edge repeated, reflected or
-wrapped around, on one side or on all."""
+"""The padding of a window is not filled: it contains the neighbouring plane or row in memory, or the edge repeated,
+reflected or wrapped around, on one side or on all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.summands import reads_padding
-from qverify.triage.altered_kernels.variant_checks import where_it_differs
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.pad_value import PADS
@@ -54,10 +54,10 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             if elsewhere:  # an element that differs reads no padding
                 case.count_tried(1, (text,))
                 continue
-            yield from where_it_differs(case, text, partial(_made, pads=pads, way=way), 2.0)
+            yield from check_where_it_differs(case, text, partial(_compute_output, pads=pads, way=way), 2.0)
 
 
-def _made(case: Case, pads: tuple[str, ...], way: str) -> Array:
+def _compute_output(case: Case, pads: tuple[str, ...], way: str) -> Array:
     words, name = ops.words(case.last), case.last.inputs[0] or ""
     x, spec = case.inputs[name], case.graph.spec(name)
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
@@ -77,8 +77,8 @@ def _made(case: Case, pads: tuple[str, ...], way: str) -> Array:
         where = plane + r[:, None] * width + c
     good = inside & (where >= 0) & (where < x.size)
     padded = np.where(good, x.reshape(-1)[np.clip(where, 0, x.size - 1)], x.dtype.type(fill))
-    change = case.words(**dict.fromkeys(PADS, 0))
-    return case.again(replace(change, inputs={name: np.ascontiguousarray(padded)}))
+    change = case.change_words(**dict.fromkeys(PADS, 0))
+    return case.recompute(replace(change, inputs={name: np.ascontiguousarray(padded)}))
 
 
 def _within(places: Array, size: int, way: str) -> Array:

@@ -26,7 +26,7 @@ WHOLE = (
     "every gap between the elements of the stretched input",
     "every gap and all padding of the stretched input",
 )
-Source = Callable[[Case, Summands], Array]  # what is read less the zero point
+Source = Callable[[Case, Summands], Array]  # the elements that are read, without the zero point
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
@@ -39,7 +39,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _neighbours() -> Ways:
-    """Yields the faults of planes and rows that lie one after the other, with no padding between them."""
+    """Yields the faults of planes and rows that lie one after the other without padding between them."""
     for rows in ("above", "below"):
         way = partial(_filled, mask=_PLACES[f"padding {rows}, its corners apart,"], source=_memory)
         which = "last rows of the plane before it" if rows == "above" else "first rows of the plane after it"
@@ -109,7 +109,7 @@ def _size(case: Case) -> tuple[int, int]:
 
 
 def _outside(case: Case, s: Summands, axis: int) -> Array:
-    """Returns -1, 0 or 1: whether a position lies before, in or after the plane on this axis."""
+    """Returns -1, 0 or 1 for positions that lie before, in or after the plane on this axis."""
     at, size = (s.row, s.column)[axis], _size(case)[axis]
     return np.asarray((at >= size).astype(np.int64) - (at < 0))
 
@@ -139,8 +139,8 @@ def _raw(case: Case, s: Summands, value: int) -> Array:
 
 
 def _read(case: Case, s: Summands, plane: Array, row: Array, column: Array) -> Array:
-    """Returns what these positions hold less the zero point; 0 outside of the tensor. Positions outside of a row are in
-    its neighbours, as in memory."""
+    """Returns the elements at these positions without the zero point; 0 outside of the tensor. A position outside of a
+    row is in a neighbouring row, as in memory."""
     height, width = _size(case)
     x = case.inputs[case.last.inputs[0] or ""].reshape(-1)
     flat = (plane * height + row) * width + column
@@ -174,7 +174,7 @@ def _mirrored(case: Case, s: Summands, edge: int) -> Array:
 
 
 def _mirror(at: Array, size: int, edge: int) -> Array:
-    """edge: 1 where the edge itself is repeated."""
+    """Returns the positions mirrored at the ends of an axis. edge: 1 if the edge itself is repeated, otherwise 0."""
     low = np.where(at < 0, -at - edge, at)
     return np.clip(np.where(low >= size, 2 * size - 2 + edge - low, low), 0, size - 1)
 
@@ -215,7 +215,7 @@ def _nothing_read(e: SummedElements) -> Any:
 
 
 def _bare(e: SummedElements, value: int | None = None) -> Array:
-    bare = e.requantized(0 * e.acc) if value is None else np.clip(0 * e.acc + value, e.of.low, e.of.high)
+    bare = e.requantized(0 * e.acc) if value is None else np.clip(0 * e.acc + value, e.sums.low, e.sums.high)
     return np.where(_nothing_read(e), bare, e.requantized(e.acc))
 
 

@@ -28,10 +28,10 @@ Index = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None or case.spec.shape[of.axis] < 2:
+    sums = linear(case)
+    if sums is None or case.spec.shape[sums.axis] < 2:
         return
-    count = case.spec.shape[of.axis]
+    count = case.spec.shape[sums.axis]
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Index] = {}
     for said, index in indices(case, count).items():
@@ -41,12 +41,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             ways.setdefault(taken.tobytes(), index)
     for key, index in ways.items():
         zeros = bool(np.ptp(zero_points(case)) > 0)
-        yield from fitting_alike(case, _ways(case, of, texts[key], index), in_parts=zeros)
-    yield from fitting(case, _by_place(case, of), in_parts=bool(np.ptp(zero_points(case)) > 0))
+        yield from fitting_alike(case, _ways(case, sums, texts[key], index), in_parts=zeros)
+    yield from fitting(case, _yield_place_indices(case, sums), in_parts=bool(np.ptp(zero_points(case)) > 0))
 
 
 def indices(case: Case, n: int) -> dict[str, Index]:
-    """Returns wrong indices of n channels, by what they are for channel o."""
+    """Returns wrong indices for n channels, by text in terms of the channel o."""
     ways: dict[str, Index] = {
         "0 (the first channel's for all)": lambda o: 0 * o,
         f"{n - 1} (the last channel's for all)": lambda o: 0 * o + n - 1,
@@ -105,37 +105,37 @@ def _lanes(m: int, n: int) -> dict[str, Index]:
 
 
 def _ways(
-    case: Case, of: Linear, texts: list[str], index: Index
+    case: Case, sums: Linear, texts: list[str], index: Index
 ) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
-    for what, parts in _operands(case, of).items():
+    for what, parts in _operands(case, sums).items():
         verb = "are" if " and " in what else "is"
         said = [f"{what} of channel o {verb} read at index {text}" for text in texts]
         yield said, partial(_read, index=index, parts=parts)
 
 
-def _operands(case: Case, of: Linear) -> dict[str, tuple[str, ...]]:
-    """Returns the combinations of parameters that differ between channels, by their name."""
+def _operands(case: Case, node_sums: Linear) -> dict[str, tuple[str, ...]]:
+    """Returns the combinations of parameters that differ between channels, by text."""
     bias = bool(np.ptp(bias_of(case)))
-    scale = of.rq.shape[-1] > 1
+    scale = node_sums.rq.shape[-1] > 1
     zeros = np.ptp(zero_points(case)) > 0
     zero_x = case.graph.spec(case.last.inputs[0] or "").zero_point
     sums = case.last.op in ("conv", "fully_connected") and len(zero_x) == 1 and zero_x[0] != 0
-    found: dict[str, tuple[str, ...]] = {}
+    combinations: dict[str, tuple[str, ...]] = {}
     if scale:
-        found["the requantization scale"] = ("scale",)
+        combinations["the requantization scale"] = ("scale",)
     if bias:
-        found["the bias" if scale else "the bias (the scale is one for all channels)"] = ("bias",)
+        combinations["the bias" if scale else "the bias (the scale is one for all channels)"] = ("bias",)
     if bias and scale:
-        found["the bias and the requantization scale"] = ("bias", "scale")
+        combinations["the bias and the requantization scale"] = ("bias", "scale")
     if zeros:
-        found["the zero point of the weights"] = ("zero",)
-        found["every parameter (bias, scale, zero point)"] = ("bias", "scale", "zero")
+        combinations["the zero point of the weights"] = ("zero",)
+        combinations["every parameter (bias, scale, zero point)"] = ("bias", "scale", "zero")
     if sums:
-        found["the sum of weights that the input's zero point is multiplied by"] = ("sum",)
+        combinations["the sum of weights that the input's zero point is multiplied by"] = ("sum",)
         if bias:
-            found["the bias with the input's zero point folded in"] = ("bias", "sum")
-            found["the bias with the input's zero point folded in and the scale"] = ("bias", "sum", "scale")
-    return found
+            combinations["the bias with the input's zero point folded in"] = ("bias", "sum")
+            combinations["the bias with the input's zero point folded in and the scale"] = ("bias", "sum", "scale")
+    return combinations
 
 
 def zero_points(case: Case) -> Array:
@@ -163,7 +163,7 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
     if "bias" in parts:
         acc = acc - e.bias + bias_of(e.case)[other]
     if "sum" in parts:
-        sums = e.case.once("weight sums", lambda: _weight_sums(e.case))
+        sums = e.case.compute_once("weight sums", lambda: _weight_sums(e.case))
         zero_x = e.case.graph.spec(e.case.last.inputs[0] or "").zero_point[0]
         acc = acc + zero_x * (sums[e.channel] - sums[other])
     if "zero" in parts:
@@ -173,13 +173,13 @@ def _at(e: SummedElements, other: Array, parts: tuple[str, ...]) -> Array:
     return e.requantized(acc, other if "scale" in parts else e.channel)
 
 
-def _by_place(case: Case, of: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    """Yields faults that read the parameters by the place in the output instead of by its channel."""
+def _yield_place_indices(case: Case, sums: Linear) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
+    """Yields faults that read the parameters at the index of the place in the output instead of that of the channel."""
     shape = case.spec.shape
     names = {i: f"axis {i}" for i in range(len(shape))} | ({2: "the row", 3: "the column"} if len(shape) == 4 else {})
-    for what, parts in _operands(case, of).items():
+    for what, parts in _operands(case, sums).items():
         for axis, name in names.items():
-            if axis != of.axis % len(shape) and shape[axis] > 1:
+            if axis != sums.axis % len(shape) and shape[axis] > 1:
                 yield f"{what}: the index is {name} instead of the channel", partial(_placed, axis=axis, parts=parts)
         yield (
             f"{what}: the index is the element's place in memory modulo the channels",

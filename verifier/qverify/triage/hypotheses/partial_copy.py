@@ -9,7 +9,8 @@ import numpy as np
 
 from qverify.triage import evidence
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.case import Array, Case, bits
+from qverify.triage.altered_kernels.memory_sources import recorded_at
+from qverify.triage.case import Array, Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "partial-copy"
@@ -18,28 +19,33 @@ BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op not in OPS or not case.recorded.size or of.spec.shape != case.spec.shape:
+    inner = inner_case(case)
+    if inner is None or inner.last.op not in OPS or not case.recorded.size or inner.spec.shape != case.spec.shape:
         return
     first, size = int(case.differing[0]), case.recorded.size
-    for cost, said, count in _counts(size, of.spec.numpy_dtype.itemsize):
+    for cost, said, count in _counts(size, inner.spec.numpy_dtype.itemsize):
         if not 0 <= count <= first or count >= size:
             continue
-        rest = case.recorded.reshape(-1)[count:]
-        text = f"{of.last.op}: {said}"
-        values = np.unique(bits(rest))
+        not_copied = case.recorded.reshape(-1)[count:]
+        text = f"{inner.last.op}: {said}"
+        values = np.unique(element_bits(not_copied))
         if len(values) == 1:
-            value = rest[0]
-            made = partial(_filled, count=count, value=value)
-            paid = cost if value in (0, *of.spec.zero_point) else cost + 8 * rest.itemsize  # taken from the record
-            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", made, paid)
-        elif 2 * case.differing.size > size - count and _tells(case, count, cost):  # it differs nearly everywhere
+            value = not_copied[0]
+            compute = partial(_filled, count=count, value=value)
+            # Other values are taken from the record.
+            paid = cost if value in (0, *inner.spec.zero_point) else cost + 8 * not_copied.itemsize
+            yield FaultVariant(f"{text}; the rest keeps what was in memory, {value} everywhere", compute, paid)
+        elif 2 * case.differing.size > size - count and _tells(
+            case, count, cost
+        ):  # most elements that were not copied differ
             free = np.arange(size) >= count
-            yield FaultVariant(f"{text}; the rest keeps what was in memory", partial(_left, free=free), cost, free=free)
+            yield FaultVariant(
+                f"{text}; the rest keeps what was in memory", partial(recorded_at, free=free), cost, free=free
+            )
 
 
 def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
-    """Yields (cost, what the kernel does, elements copied)."""
+    """Yields (cost, text, number of elements copied)."""
     if item > 1:
         copied = f"1/{item} of the tensor" if item > 2 else "half of the tensor"
         yield 0.5, f"it copies as many bytes as the tensor has elements: {copied}", size // item
@@ -60,15 +66,12 @@ def _counts(size: int, item: int) -> Iterator[tuple[float, str, int]]:
 
 
 def _tells(case: Case, count: int, cost: float) -> bool:
-    """Returns whether the elements that were copied are evidence of it: those of a value that is everywhere are not."""
-    return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.CHANCE
+    """Returns whether the copied elements are evidence of the copy, which elements with the same value everywhere are
+    not."""
+    return evidence.copied_bits(case, np.arange(count)) >= cost + evidence.MIN_COPY_MARGIN_BITS
 
 
 def _filled(case: Case, count: int, value: Array) -> Array:
-    output = case.made.reshape(-1).copy()
+    output = case.healthy.reshape(-1).copy()
     output[count:] = value
     return output.reshape(case.spec.shape)
-
-
-def _left(case: Case, free: Array) -> Array:
-    return np.where(free, case.recorded.reshape(-1), case.made.reshape(-1)).reshape(case.spec.shape)

@@ -1,5 +1,5 @@
-"""Partial sums are too narrow: the accumulator saturates or is rounded after every summand, or sums of a few neighbouring
-summands do, in some order of the summands."""
+"""Partial sums are too narrow: the accumulator saturates or is rounded after every summand, or sums of a few
+neighbouring summands do, in some order of the summands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FLOATS = {"float16": 11, "bfloat16": 8, "float32": 24} | {
     f"{n} significant bits": n for n in (6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 20)
 }
 BLOCKS = (2, 4, 8, 16, 32, 64)
-Order = Callable[[Array], Array]  # [S, channels, rows, columns] to [S, K]
+Order = Callable[[Array], Array]  # orders summands [S, channels, rows, columns] as [S, K]
 CHANNELS_OUTER = "in the order channel, kernel row, kernel column"
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
     few = sample(case)
-    of = requantization(case)
-    if few is None or of is None or case.last.op in ("mul", "average_pool"):
+    sums = requantization(case)
+    if few is None or sums is None or case.last.op in ("mul", "average_pool"):
         return
     shape = few.summands.products.shape[1:]
     for said, order in _orders(shape).items():
@@ -70,10 +70,10 @@ def _starts(case: Case) -> dict[str, bool]:
 def _saturating(
     case: Case, few: SummedElements, order: str, of: Order, start: str, begin: bool
 ) -> Iterator[FaultVariant]:
-    wanted = case.recorded.reshape(-1)[few.places]
-    found = _scan(few, of, begin, partial(_clipped, width=WIDTHS[:, None]), len(WIDTHS))
+    recorded = case.recorded.reshape(-1)[few.places]
+    sums = _scan(few, of, begin, partial(_clipped, width=WIDTHS[:, None]), len(WIDTHS))
     finals = (False, True) if not begin and start else (False,)
-    fits = [(_finished(few, found, begin, final, WIDTHS[:, None]) == wanted).all(1) for final in finals]
+    fits = [(_finished(few, sums, begin, final, WIDTHS[:, None]) == recorded).all(1) for final in finals]
     for at, width in enumerate(WIDTHS):
         for final in finals:
             if fits[final][at]:
@@ -86,10 +86,10 @@ def _saturating(
 def _floating(
     case: Case, few: SummedElements, order: str, of: Order, start: str, begin: bool
 ) -> Iterator[FaultVariant]:
-    wanted = case.recorded.reshape(-1)[few.places]
+    recorded = case.recorded.reshape(-1)[few.places]
     precision = np.array([*FLOATS.values()])[:, None]
-    found = _scan(few, of, begin, partial(_shortened, bits=precision), len(FLOATS))
-    fits = (_finished(few, found, begin, False, 64) == wanted).all(1)
+    sums = _scan(few, of, begin, partial(_shortened, bits=precision), len(FLOATS))
+    fits = (_finished(few, sums, begin, False, 64) == recorded).all(1)
     for (said, bits), fit in zip(FLOATS.items(), fits, strict=True):
         if fit:
             text = f"the sum is accumulated in {said}: every partial sum is rounded to {bits} significant bits{order}{start}"
@@ -98,7 +98,7 @@ def _floating(
 
 
 def _scan(e: SummedElements, of: Order, begin: bool, after: Callable[[Array], Array], count: int) -> Array:
-    """Returns [count, S]: the sums with `after` applied after every summand."""
+    """Returns the sums with `after` applied after every summand, [count, S]."""
     products = np.ascontiguousarray(of(e.summands.products).T)
     acc: Any = np.repeat((e.bias if begin else 0 * e.bias)[None], count, 0)
     for product in products:
@@ -129,17 +129,17 @@ def _rounded_steps(e: SummedElements, of: Order, begin: bool, bits: int) -> Arra
 
 
 def _blocks(case: Case, few: SummedElements, order: str, of: Order) -> Iterator[FaultVariant]:
-    """Yields faults whose sums of a few summands are narrow, and the sum of these is not."""
-    wanted = case.recorded.reshape(-1)[few.places]
+    """Yields faults in which the sums of a few summands are narrow, but the sum of these is not."""
+    recorded = case.recorded.reshape(-1)[few.places]
     count = int(np.prod(few.summands.products.shape[1:]))
-    largest: dict[tuple[int, bool], int] = {}  # of the sums of a block, which a wider accumulator does not change
+    largest: dict[tuple[int, bool], int] = {}  # largest sums of blocks; a wider accumulator does not change them
     for said, how in _block_faults().items():
         block, lanes, width, _ = how
         if block >= count:
             continue
         if (block, lanes) not in largest:
             largest[block, lanes] = int(np.abs(_block_sums(few, of, block, lanes)).max(initial=0))
-        if largest[block, lanes] >= (1 << width - 1) - 1 and (_by_blocks(few, of, *how) == wanted).all():
+        if largest[block, lanes] >= (1 << width - 1) - 1 and (_by_blocks(few, of, *how) == recorded).all():
             way = partial(_by_blocks, of=of, block=how[0], lanes=how[1], width=how[2], saturated=how[3])
             yield FaultVariant(said.format(order), partial(whole, way=way, in_parts=True))
 
@@ -163,7 +163,7 @@ def _block_faults() -> dict[str, tuple[int, bool, int, bool]]:
 
 
 def _block_sums(e: SummedElements, of: Order, block: int, lanes: bool) -> Array:
-    """Returns the exact sums of every block of neighbouring products, or of every lane."""
+    """Returns the exact sum of every block of neighbouring products, or of every lane."""
     products = of(e.summands.products)
     short = np.pad(products, ((0, 0), (0, -products.shape[1] % block)))
     return np.asarray(short.reshape(len(short), -1, block).sum(1 if lanes else 2))

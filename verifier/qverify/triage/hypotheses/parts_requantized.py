@@ -1,4 +1,4 @@
-"""Parts of the sum (kernel taps, channels, tiles of the depth) are requantized and rounded each by itself, and the rounded
+"""Parts of the sum (kernel taps, channels, tiles of the depth) are requantized and rounded separately, and the rounded
 values are added."""
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    few, of = sample(case), requantization(case)
-    if few is None or of is None or of.rq.dtype.kind != "f" or case.last.op in ("mul", "average_pool"):
+    few, sums = sample(case), requantization(case)
+    if few is None or sums is None or sums.rq.dtype.kind != "f" or case.last.op in ("mul", "average_pool"):
         return
     yield from fitting_alike(case, _ways(case, few.summands.products.shape[1:]), in_parts=True)
 
@@ -72,14 +72,14 @@ def _total(e: SummedElements, steps: Array) -> Array:
 
 
 def _each_clipped(e: SummedElements, steps: Array) -> Array:
-    of = e.of
-    return e.finished(clipped(steps, of.low - of.zero_point, of.high - of.zero_point).sum(1))
+    sums = e.sums
+    return e.finished(clipped(steps, sums.low - sums.zero_point, sums.high - sums.zero_point).sum(1))
 
 
 def _clipped_in_turn(e: SummedElements, steps: Array) -> Array:
-    of, total = e.of, np.zeros(len(steps))
+    sums, total = e.sums, np.zeros(len(steps))
     for part in steps.T:
-        total = clipped(total + part, of.low - of.zero_point, of.high - of.zero_point)
+        total = clipped(total + part, sums.low - sums.zero_point, sums.high - sums.zero_point)
     return e.finished(total)
 
 

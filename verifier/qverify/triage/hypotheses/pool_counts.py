@@ -1,5 +1,5 @@
-"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of it, or scales
-a mean that was made whole."""
+"""An average pool divides by the count of another window or of other taps, multiplies by a short reciprocal of the
+count, or scales a mean that was rounded to a whole number."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, half_up
-from qverify.triage.altered_kernels.same_here import prior
-from qverify.triage.altered_kernels.summed_elements import PooledElements, SummedElements, elements, fitting, words_of
+from qverify.triage.altered_kernels.summed_elements import (
+    PooledElements,
+    SummedElements,
+    as_pooled,
+    elements,
+    fitting,
+    words_of,
+)
+from qverify.triage.altered_kernels.text_priors import prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -21,7 +28,9 @@ LATE = -1
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 MOST_TEXTS = 6
-NEARLY, NEARLY_RIGHT, NEAR = 2.0**-10, 3.0, "(nearly right)"  # of a reciprocal; bits; words
+NEARLY = 2.0**-10  # largest relative error of a reciprocal that is nearly right
+NEARLY_RIGHT = 3.0  # additional bits of such a reciprocal
+NEAR = "(nearly right)"  # marks its text
 Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 
 
@@ -38,13 +47,13 @@ def _ways(case: Case) -> Ways:
     if not words_of(case)["count_include_pad"]:
         for said, way in _SIDES.items():
             yield f"the sum is divided by a count in which {said}", partial(_by_sides, way=way)
-        yield from _of_others(case)
+        yield from _yield_other_counts(case)
     for said, change in _POWERS.items():
         yield f"the sum is divided by {said} the count (a shift)", partial(_changed, change=change)
     for said, over in _CARRIED.items():
         yield f"the sum is not cleared: {said}", partial(_carried, over=over, counted=False)
         yield f"neither the sum nor its count is cleared: {said}", partial(_carried, over=over, counted=True)
-    yield from _of_reciprocals(case)
+    yield from _yield_reciprocals(case)
 
 
 _CARRIED: dict[str, Callable[[Array], Array]] = {
@@ -58,7 +67,7 @@ _CARRIED: dict[str, Callable[[Array], Array]] = {
 
 def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -> Array:
     case = e.case
-    every = case.once("pooled elements", lambda: _sums_and_counts(case))
+    every = case.compute_once("pooled elements", lambda: _sums_and_counts(case))
     changed = PooledElements(case, e.places)
     if counted:
         changed.__dict__["divisor"] = over(every[1]).reshape(-1)[e.places]
@@ -66,8 +75,8 @@ def _carried(e: SummedElements, over: Callable[[Array], Array], counted: bool) -
 
 
 def _sums_and_counts(case: Case) -> tuple[Array, Array]:
-    """Returns the sums and their divisors, of the output's shape."""
-    every = _pooled(elements(case, np.arange(case.recorded.size)))
+    """Returns the sums and their divisors in the output's shape."""
+    every = as_pooled(elements(case, np.arange(case.recorded.size)))
     return every.acc.reshape(case.spec.shape), every.divisor.reshape(case.spec.shape)
 
 
@@ -81,12 +90,12 @@ _POWERS: dict[str, Callable[[Array], Array]] = {
 
 
 def _changed(e: SummedElements, change: Callable[[Array], Array]) -> Array:
-    return _divided(e, change(_pooled(e).divisor))
+    return _divided(e, change(as_pooled(e).divisor))
 
 
-def _of_reciprocals(case: Case) -> Ways:
-    """Yields faults of short reciprocals, in one text those that are one for all counts of this node."""
-    counts = np.unique(_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
+def _yield_reciprocals(case: Case) -> Ways:
+    """Yields faults of short reciprocals. Those that are the same for all counts of this node have one text."""
+    counts = np.unique(as_pooled(elements(case, np.arange(int(np.prod(case.spec.shape))))).divisor)
     exact = 1.0 / counts.astype(np.float64)
     texts: dict[bytes, list[str]] = {}
     ways: dict[bytes, Narrow] = {}
@@ -130,16 +139,11 @@ def _through_float32(values: Array, narrow: Narrow) -> Array:
     return narrow(values.astype(np.float32)).astype(np.float64)
 
 
-def _pooled(e: SummedElements) -> PooledElements:
-    assert isinstance(e, PooledElements)
-    return e
-
-
 def _reciprocal(e: SummedElements, narrow: Narrow, rule: Rule, whole: Rule | None) -> Array:
-    mean = e.acc * narrow(1.0 / _pooled(e).divisor.astype(np.float64))
+    mean = e.acc * narrow(1.0 / as_pooled(e).divisor.astype(np.float64))
     if whole is not None:
         mean = whole(mean)
-    return e.finished(rule(mean * float(e.of.real[0])))
+    return e.finished(rule(mean * float(e.sums.real[0])))
 
 
 def _divided(e: SummedElements, divisor: Array) -> Array:
@@ -148,7 +152,7 @@ def _divided(e: SummedElements, divisor: Array) -> Array:
     return changed.added(e.summands.products)
 
 
-_SIDES: dict[str, tuple[bool, bool, bool, bool]] = {  # of padding above, below, left and right: is it counted
+_SIDES: dict[str, tuple[bool, bool, bool, bool]] = {  # whether padding above, below, left and right is counted
     "padding below and to the right of the input counts (only taps above and to the left are left out)": (
         False,
         True,
@@ -179,7 +183,7 @@ def _by_sides(e: SummedElements, way: tuple[bool, bool, bool, bool]) -> Array:
     return _divided(e, (rows & columns).reshape(len(e.places), -1).sum(1))
 
 
-def _of_others(case: Case) -> Ways:
+def _yield_other_counts(case: Case) -> Ways:
     shape = case.spec.shape
     names = ("batch item", "channel", "row", "column") if len(shape) == 4 else ("batch item", "channel", "column")
     for axis in range(2, len(shape)):
@@ -214,11 +218,11 @@ def _other(e: SummedElements, axis: int, step: int) -> Array:
         last = shape[axis] - 1
         at[axis] = 0 * at[axis] + (0 if step == 0 else last) if step in (0, 2) else np.clip(at[axis] + step, 0, last)
         places = np.ravel_multi_index(at, shape)
-    return _divided(e, _pooled(elements(e.case, places)).divisor)
+    return _divided(e, as_pooled(elements(e.case, places)).divisor)
 
 
 def _exchanged(e: SummedElements) -> Array:
     shape = e.case.spec.shape
     b, c, i, j = np.unravel_index(e.places, shape)
     places = np.ravel_multi_index((b, c, np.minimum(j, shape[2] - 1), np.minimum(i, shape[3] - 1)), shape)
-    return _divided(e, _pooled(elements(e.case, places)).divisor)
+    return _divided(e, as_pooled(elements(e.case, places)).divisor)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.triage.altered_kernels.rounding_rules import RULES, Rule
-from qverify.triage.altered_kernels.summed_elements import PooledElements, SummedElements, fitting, words_of
+from qverify.triage.altered_kernels.summed_elements import PooledElements, SummedElements, as_pooled, fitting, words_of
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -58,11 +58,6 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]
         yield f"the scaled mean plus zero point is rounded {said}", partial(_ruled, rule=rule, zero=True)
 
 
-def _pooled(e: SummedElements) -> PooledElements:
-    assert isinstance(e, PooledElements)
-    return e
-
-
 def _with_divisor(e: SummedElements, divisor: Any) -> Array:
     changed = PooledElements(e.case, e.places)
     changed.__dict__["divisor"] = np.broadcast_to(divisor, e.places.shape)
@@ -74,7 +69,8 @@ def _divided(e: SummedElements, count: int) -> Array:
 
 
 def _counted(e: SummedElements, way: Callable[[Array, Array], Array]) -> Array:
-    """way: the divisor from which kernel rows and which kernel columns lie inside, [S, kh] and [S, kw]."""
+    """Returns the output with another divisor. way: computes it from the masks of kernel rows [S, kh] and kernel
+    columns [S, kw] that lie inside the input."""
     read = np.broadcast_to(e.summands.read, (len(e.places), *e.summands.read.shape[1:]))[:, 0]
     rows, columns = np.asarray(read.any(2)), np.asarray(read.any(1))
     return _with_divisor(e, np.maximum(way(rows, columns), 1))
@@ -91,20 +87,20 @@ _COUNTED: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _ratio(e: SummedElements) -> float:
-    return float(e.of.real[0])
+    return float(e.sums.real[0])
 
 
 def _whole(e: SummedElements, rule: Rule) -> Array:
-    return e.finished(np.rint(rule(e.acc / _pooled(e).divisor) * _ratio(e)))
+    return e.finished(np.rint(rule(e.acc / as_pooled(e).divisor) * _ratio(e)))
 
 
 def _raw_whole(e: SummedElements, rule: Rule) -> Array:
     zero = e.summands.zero_x
-    return e.finished(np.rint((rule(e.acc / _pooled(e).divisor + zero) - zero) * _ratio(e)))
+    return e.finished(np.rint((rule(e.acc / as_pooled(e).divisor + zero) - zero) * _ratio(e)))
 
 
 def _ruled(e: SummedElements, rule: Rule, zero: bool) -> Array:
-    steps = e.acc * _ratio(e) / _pooled(e).divisor
+    steps = e.acc * _ratio(e) / as_pooled(e).divisor
     if zero:
-        return np.clip(rule(steps + e.of.zero_point), e.of.low, e.of.high).astype(e.of.dtype)
+        return np.clip(rule(steps + e.sums.zero_point), e.sums.low, e.sums.high).astype(e.sums.dtype)
     return e.finished(rule(steps))

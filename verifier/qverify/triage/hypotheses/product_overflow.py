@@ -19,11 +19,11 @@ WIDTHS = (32, 31, 24, 16, 40, 48)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None or not case.differing.size:
+    sums = linear(case)
+    if sums is None or not case.differing.size:
         return
-    most = float(np.abs(of.acc).max(initial=0))
-    yield from fitting(case, _ways(most, of.real))
+    most = float(np.abs(sums.acc).max(initial=0))
+    yield from fitting(case, _ways(most, sums.real))
 
 
 def _ways(most: float, real: Array) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:

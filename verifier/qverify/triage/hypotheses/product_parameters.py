@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; misuses alpha and
-beta; reads the weights, zero points or input channels of another group."""
+"""A convolution or matrix product of floats adds the bias of another channel or row, or adds it wrongly; uses alpha or
+beta wrongly; or reads the weights, zero points or input channels of another group."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from functools import partial
 import numpy as np
 
 from qverify.ops import float_word
+from qverify.triage.altered_kernels.product_layouts import FLOATS, INTEGERS, QUANTIZED, Layout, layout, operand
 from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    INTEGERS,
-    QUANTIZED,
     Array,
-    Layout,
-    Terms,
+    ProductTerms,
     fault_variant,
-    layout,
-    operand,
+    healthy_elements,
     product_case,
 )
 from qverify.triage.case import Case
@@ -28,7 +24,8 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "product-parameters"
 OPS = (*FLOATS, *INTEGERS, *QUANTIZED)
 F = np.float32
-Index = Callable[[Array, int, int], Array]  # of the channel, the number of channels and of those in a group
+# Another channel, from the channel, the number of channels and that of channels in a group.
+Index = Callable[[Array, int, int], Array]
 
 
 def _indices() -> Iterator[tuple[str, Index]]:
@@ -62,12 +59,12 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     if inner is None:
         return
     if inner.last.op in QUANTIZED:
-        yield from _of_scales(case, inner)
+        yield from _yield_scale_faults(case, inner)
         return
     if inner.last.op in INTEGERS:
-        yield from _of_zero_points(case, inner)
+        yield from _yield_zero_point_faults(case, inner)
     elif inner.last.op == "matmul_float":
-        yield from _of_matrices(case, inner)
+        yield from _yield_addend_faults(case, inner)
     elif operand(inner, 2) is not None:
         for said, index in _indices():
             yield from fault_variant(
@@ -80,22 +77,22 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             )
         yield from fault_variant(case, "the sum is rounded to float32 before the bias is added to it", _apart)
     if inner.last.op not in ("matmul_float", "matmul_integer", "matmul_integer_scaled"):
-        yield from _of_groups(case, inner)
+        yield from _yield_group_faults(case, inner)
 
 
-def _of_scales(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_scale_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     parts = [name for name in ("scale", "c", "whole") if getattr(layout(inner), name) is not None]
     for said, index in _indices():
         for name in parts:
             what = "the scale of the sum" if name == "scale" else "the bias"
             yield from fault_variant(
-                case, f"{what} is that {said}", _healthy, partial(_with_channels, index=index, names=(name,))
+                case, f"{what} is that {said}", healthy_elements, partial(_with_channels, index=index, names=(name,))
             )
         if len(parts) > 1:
             yield from fault_variant(
                 case,
                 f"the scale of the sum and the bias are those {said}",
-                _healthy,
+                healthy_elements,
                 partial(_with_channels, index=index, names=tuple(parts)),
             )
 
@@ -112,37 +109,33 @@ def _with_channels(case: Case, index: Index, names: tuple[str, ...]) -> Layout:
     return of
 
 
-def layout_bias(index: Index) -> Callable[[Terms], Array]:
-    """Returns the healthy sum: the fault is in the matrices."""
-    return _healthy
-
-
-def _healthy(terms: Terms) -> Array:
-    return terms.rounded(terms.products)
+def layout_bias(index: Index) -> Callable[[ProductTerms], Array]:
+    """Returns the healthy sum, because the fault is in the matrices."""
+    return healthy_elements
 
 
 def _with_bias(case: Case, index: Index) -> Layout:
-    of, bias, group = layout(case), operand(case, 2), case.last.words[10]
-    assert of.c is not None and bias is not None
+    matrices, bias, group = layout(case), operand(case, 2), case.last.words[10]
+    assert matrices.c is not None and bias is not None
     n = bias.size
     chosen = bias.reshape(-1)[np.clip(index(np.arange(n), n, n // group), 0, n - 1)].astype(np.float64)
-    batch = len(of.left) // group
-    c = np.tile(chosen.reshape(1, group, -1), (batch, 1, 1)).reshape(len(of.left), -1, 1)
-    return replace(of, c=np.broadcast_to(c, of.c.shape))
+    batch = len(matrices.left) // group
+    c = np.tile(chosen.reshape(1, group, -1), (batch, 1, 1)).reshape(len(matrices.left), -1, 1)
+    return replace(matrices, c=np.broadcast_to(c, matrices.c.shape))
 
 
-def _factor(terms: Terms, factor: float) -> Array:
+def _factor(terms: ProductTerms, factor: float) -> Array:
     assert terms.c is not None
     return terms.rounded(terms.products, terms.c * factor)
 
 
-def _apart(terms: Terms) -> Array:
+def _apart(terms: ProductTerms) -> Array:
     assert terms.c is not None
     total = replace(terms, alpha=1.0).summed(terms.products, None).astype(np.float64) * terms.alpha
     return (total + terms.c).astype(F) + F(0)
 
 
-def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_group_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     group = inner.last.words[10]
     if group == 1:
         return
@@ -151,22 +144,22 @@ def _of_groups(case: Case, inner: Case) -> Iterator[FaultVariant]:
         ("the weights of the next group are used", lambda g, n: (g + 1) % n),
         ("the weights of the groups are used in reverse order", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_weights_of, index=of))
+        yield from fault_variant(case, said, healthy_elements, partial(_weights_of, index=of))
     for said, of in (
         ("every group reads the input channels of the first group", lambda g, n: 0 * g),
         ("every group reads the input channels of the next group", lambda g, n: (g + 1) % n),
         ("the groups read the input channels in reverse order of the groups", lambda g, n: n - 1 - g),
     ):
-        yield from fault_variant(case, said, _healthy, partial(_channels_of, index=of))
+        yield from fault_variant(case, said, healthy_elements, partial(_channels_of, index=of))
     yield from fault_variant(
-        case, "a group reads every n-th input channel (interleaved groups)", _healthy, _interleaved
+        case, "a group reads every n-th input channel (interleaved groups)", healthy_elements, _interleaved
     )
 
 
 def _weights_of(case: Case, index: Callable[[Array, int], Array]) -> Layout:
-    of, group = layout(case), case.last.words[10]
-    left = of.left.reshape(-1, group, *of.left.shape[1:])[:, index(np.arange(group), group)]
-    return replace(of, left=left.reshape(of.left.shape))
+    matrices, group = layout(case), case.last.words[10]
+    left = matrices.left.reshape(-1, group, *matrices.left.shape[1:])[:, index(np.arange(group), group)]
+    return replace(matrices, left=left.reshape(matrices.left.shape))
 
 
 def _channel_table(case: Case) -> Array:
@@ -184,7 +177,7 @@ def _interleaved(case: Case) -> Layout:
     return layout(case, channels=table.reshape(table.shape[::-1]).T)
 
 
-def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_addend_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     c = operand(inner, 2)
     if c is None:
         return
@@ -199,10 +192,10 @@ def _of_matrices(case: Case, inner: Case) -> Iterator[FaultVariant]:
     )
     yield from fault_variant(case, "alpha and beta are exchanged", partial(_exchanged, beta=beta))
     for said, way in _MATRIX_BIASES.items():
-        yield from fault_variant(case, said, _healthy, partial(_with_matrix, way=way))
+        yield from fault_variant(case, said, healthy_elements, partial(_with_matrix, way=way))
 
 
-def _all_by_alpha(terms: Terms) -> Array:
+def _all_by_alpha(terms: ProductTerms) -> Array:
     assert terms.c is not None
     if terms.alpha == 1.0:
         raise ValueError("no alpha")
@@ -210,17 +203,17 @@ def _all_by_alpha(terms: Terms) -> Array:
     return (terms.alpha * (total + terms.c)).astype(F) + F(0)
 
 
-def _without_alpha(terms: Terms) -> Array:
+def _without_alpha(terms: ProductTerms) -> Array:
     return replace(terms, alpha=1.0).rounded(terms.products)
 
 
-def _all_by_beta(terms: Terms, beta: float) -> Array:
+def _all_by_beta(terms: ProductTerms, beta: float) -> Array:
     assert terms.c is not None
     total = replace(terms, alpha=1.0).summed(terms.products, None).astype(np.float64)
     return (beta * (terms.alpha * total + terms.c / beta)).astype(F) + F(0)
 
 
-def _exchanged(terms: Terms, beta: float) -> Array:
+def _exchanged(terms: ProductTerms, beta: float) -> Array:
     assert terms.c is not None
     return replace(terms, alpha=beta, c=terms.c / beta * terms.alpha).rounded(terms.products)
 
@@ -274,13 +267,15 @@ _MATRIX_BIASES: dict[str, Callable[[Array, int, int], Array]] = {
 
 
 def _with_matrix(case: Case, way: Callable[[Array, int, int], Array]) -> Layout:
-    of, c = layout(case), operand(case, 2)
-    assert of.c is not None and c is not None
+    matrices, c = layout(case), operand(case, 2)
+    assert matrices.c is not None and c is not None
     beta = float(float_word(case.last.words[3]))
-    return replace(of, c=np.broadcast_to(way(c.astype(np.float64) * beta, *of.c.shape[1:]), of.c.shape))
+    return replace(
+        matrices, c=np.broadcast_to(way(c.astype(np.float64) * beta, *matrices.c.shape[1:]), matrices.c.shape)
+    )
 
 
-def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
+def _yield_zero_point_faults(case: Case, inner: Case) -> Iterator[FaultVariant]:
     zeros = operand(inner, 3)
     if zeros is None or zeros.size < 2:
         return
@@ -289,19 +284,22 @@ def _of_zero_points(case: Case, inner: Case) -> Iterator[FaultVariant]:
         yield from fault_variant(
             case,
             f"the zero point of the weights is that {said}",
-            _healthy,
+            healthy_elements,
             partial(_with_zeros, index=index, group=group),
         )
 
 
 def _with_zeros(case: Case, index: Index, group: int) -> Layout:
-    of = layout(case)
+    matrices = layout(case)
     zeros = operand(case, 3)
     assert zeros is not None
     n = zeros.size
     chosen = zeros.reshape(-1)[np.clip(index(np.arange(n), n, n // group), 0, n - 1)].astype(np.int64)
     if case.last.op != "conv_integer":
-        return replace(of, zero_right=chosen)
+        return replace(matrices, zero_right=chosen)
     return replace(
-        of, zero_left=np.tile(chosen.reshape(1, group, -1), (len(of.left) // group, 1, 1)).reshape(of.zero_left.shape)
+        matrices,
+        zero_left=np.tile(chosen.reshape(1, group, -1), (len(matrices.left) // group, 1, 1)).reshape(
+            matrices.zero_left.shape
+        ),
     )

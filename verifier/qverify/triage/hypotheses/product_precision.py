@@ -1,4 +1,5 @@
-"""The sum, the scale or their product is in too short a float, or rounded to fewer bits, before the result is rounded."""
+"""The sum, the scale or their product is kept in too short a float, or rounded to fewer bits, before the result is
+rounded."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, Narrow, fixed, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, NEAREST, RULES, Rule, finally_rounded
-from qverify.triage.altered_kernels.same_here import prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting
+from qverify.triage.altered_kernels.text_priors import prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import LINEAR_OPS, linear
@@ -20,19 +21,19 @@ NAME = "product-precision"
 LATE = -1
 OPS = LINEAR_OPS
 BITS, FRACTION = range(4, 25), range(1, 9)
-COARSE = 4  # bits of a fraction that is rounded twice, by two rules
+COARSE = 4  # fraction bits up to which the two roundings may have two rules
 LAST = (EVEN, "half up", "half away from zero", "toward zero (truncated)", "down (floor)")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is not None:
-        ways = [*_ways(of.rq.dtype == np.float32)]
+    sums = linear(case)
+    if sums is not None:
+        ways = [*_ways(sums.rq.dtype == np.float32)]
         yield from fitting(case, ways, bits=_likely)
 
 
 def _likely(said: str) -> float:
-    """Returns the bits of these words: several parts in formats of their own are unlikely."""
+    """Returns the bits of this text: several parts with different formats are unlikely."""
     formats = {name for name in FORMATS if f" in {name}" in said}
     parts = sum(said.count(f" in {name}") for name in formats)
     return prior(said) + (parts > 1) + 2.0 * (len(formats) > 1) + ("zero point added" in said)
@@ -65,7 +66,7 @@ def _ways(single: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]
 
 
 def _twice() -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
-    """Yields faults of two roundings: to a fraction of an output step, then to a step."""
+    """Yields faults of two roundings: to a fraction of an output step, and then to a step."""
     for bits in FRACTION:
         for first in (
             "to nearest (ties to even)",
@@ -98,8 +99,8 @@ def _narrowed(e: SummedElements, narrow: tuple[Narrow | None, ...], zero: bool, 
     scale = e.scale if narrow[1] is None else narrow[1](e.scale)
     steps = acc.astype(dtype) * scale
     if zero:
-        steps = steps + dtype.type(e.of.zero_point)
+        steps = steps + dtype.type(e.sums.zero_point)
     steps = steps if narrow[2] is None else narrow[2](steps)
     if zero:
-        return np.clip(rule(steps), e.of.low, e.of.high).astype(e.of.dtype)
+        return np.clip(rule(steps), e.sums.low, e.sums.high).astype(e.sums.dtype)
     return e.rounded(steps, rule)

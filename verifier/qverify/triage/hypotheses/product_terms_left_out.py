@@ -1,5 +1,5 @@
-"""A convolution or matrix product of floats or of stored integers leaves terms out of its sum, or takes some twice: the
-first, the last, a tail beyond whole vectors, every n-th, a kernel row or column, channels."""
+"""A convolution or matrix product of floats or of stored integers leaves terms out of its sum, or adds some twice: the
+first, the last, a tail beyond whole vectors, every n-th, a kernel row or column, or channels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.product_terms import (
-    FLOATS,
-    INTEGERS,
-    QUANTIZED,
-    SUMS,
-    Array,
-    Terms,
-    fault_variant,
-    layout,
-    product_case,
-)
+from qverify.triage.altered_kernels.product_layouts import FLOATS, INTEGERS, QUANTIZED, SUMS, layout
+from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -32,15 +23,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     inner = product_case(case, OPS)
     if inner is None:
         return
-    of = case.once("product layout", lambda: layout(inner))
+    matrices = case.compute_once("product layout", lambda: layout(inner))
     for way, factor in CHANGES.items():
-        for said, mask in masks(of.shape):
+        for said, mask in masks(matrices.shape):
             if mask.any() and (factor or not mask.all()):
                 yield from fault_variant(case, f"{said} {way}", partial(_weighted, said=said, factor=factor))
 
 
 def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
-    """Yields which terms of a sum, flat."""
+    """Yields pairs of a text and a flat mask of terms of a sum."""
     depth = int(np.prod(shape))
     at = np.arange(depth)
     yield "the last term of each sum is", at == depth - 1
@@ -63,10 +54,10 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     yield "the second half of the terms is", at >= (depth + 1) // 2
     yield "where the terms are odd in number, the last is", (at == depth - 1) & (depth % 2 > 0)
     if len(shape) == 3:
-        yield from _of_kernel(shape)
+        yield from _kernel_masks(shape)
 
 
-def _of_kernel(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+def _kernel_masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     channel, row, column = (i.reshape(-1) for i in np.indices(shape))
     for name, place, size in (
         ("kernel row", row, shape[1]),
@@ -89,7 +80,7 @@ def _of_kernel(shape: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     yield "the centre tap is", (row == shape[1] // 2) & (column == shape[2] // 2)
 
 
-def _weighted(terms: Terms, said: str, factor: int) -> Array:
+def _weighted(terms: ProductTerms, said: str, factor: int) -> Array:
     mask = next((mask for text, mask in masks(terms.shape) if text == said), None)
     if mask is None:
         raise ValueError(said)

@@ -1,5 +1,5 @@
-"""A convolution of floats, a transposed one or one of stored integers has another value than 0 (or the zero point) in its
-padding, on one side or all, or does not read the first or last row or column of its input."""
+"""A convolution of floats, a transposed one or one of stored integers has another value than 0 (or the zero point) in
+its padding, on one side or all, or does not read the first or last row or column of its input."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.windows import plane_shape
+from qverify.triage.altered_kernels.product_layouts import INTEGERS, WINDOWED, Layout, layout, window_reads
 from qverify.triage.altered_kernels.product_terms import (
-    INTEGERS,
-    WINDOWED,
     Array,
-    Layout,
-    Terms,
     fault_variant,
-    layout,
+    healthy_elements,
     product_case,
-    window_reads,
 )
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant
@@ -27,7 +23,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "product-windows"
 OPS = (*WINDOWED, "conv", "conv_transpose")
 Places = Callable[[Array, int], Array]
-SIDES = {  # of rows, columns: before, after
+SIDES = {  # texts and the sides that they name
     "on all sides": ("above", "below", "left", "right"),
     "at the left": ("left",),
     "at the right": ("right",),
@@ -57,7 +53,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if not transposed:
             for said, place in COPIES.items():
                 yield from fault_variant(
-                    case, f"the padding {sides} {said}", _healthy, partial(_copied, names=names, place=place)
+                    case, f"the padding {sides} {said}", healthy_elements, partial(_copied, names=names, place=place)
                 )
         if inner.last.op in (*INTEGERS, "conv"):
             for value in _fills(inner):
@@ -66,16 +62,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                     yield from fault_variant(
                         case,
                         f"the padding {sides} counts as the stored value {value} instead of as the zero point{where}",
-                        _healthy,
+                        healthy_elements,
                         partial(_filled, names=names, value=value, corners=corners),
                     )
     for said, way in _unread():
-        yield from fault_variant(case, said, _healthy, partial(_reads, way=way))
+        yield from fault_variant(case, said, healthy_elements, partial(_reads, way=way))
 
 
 def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
-    """Returns the sides that this node has padding at, each set once."""
-    size, found = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
+    """Returns the sets of sides at which this node has padding, by text; each set once."""
+    size, texts = plane_shape(inner.graph.spec(inner.last.inputs[0] or "").shape), dict[tuple[str, ...], str]()
     reads = window_reads(inner)
     some = {
         n
@@ -86,16 +82,12 @@ def _padded(inner: Case) -> dict[str, tuple[str, ...]]:
     for said, names in SIDES.items():
         left = tuple(sorted(n for n in names if n in some))
         if left and (len(left) == len(names) or len(names) == 4):
-            found.setdefault(left, said)
-    return {said: names for names, said in found.items()}
+            texts.setdefault(left, said)
+    return {said: names for names, said in texts.items()}
 
 
 def _fills(inner: Case) -> tuple[int, ...]:
     return (0, -128, 127, 1, -1) if inner.graph.spec(inner.last.inputs[0] or "").dtype == "int8" else (0, 128, 255, 1)
-
-
-def _healthy(terms: Terms) -> Array:
-    return terms.rounded(terms.products)
 
 
 def _side(at: Array, size: int, axis: int, names: tuple[str, ...]) -> Array:
@@ -109,23 +101,23 @@ def _side(at: Array, size: int, axis: int, names: tuple[str, ...]) -> Array:
 
 
 def _copied(case: Case, names: tuple[str, ...], place: Places) -> Layout:
-    size, made = plane_shape(case.graph.spec(case.last.inputs[0] or "").shape), []
+    size, reads = plane_shape(case.graph.spec(case.last.inputs[0] or "").shape), []
     for axis, at in enumerate(window_reads(case)):
         side = _side(at, size[axis], axis, names)
-        made.append(np.where(side, place(at, size[axis]).clip(0, size[axis] - 1), at))
-    return layout(case, (made[0], made[1]))
+        reads.append(np.where(side, place(at, size[axis]).clip(0, size[axis] - 1), at))
+    return layout(case, (reads[0], reads[1]))
 
 
 def _filled(case: Case, names: tuple[str, ...], value: int, corners: bool) -> Layout:
-    of, size = layout(case), plane_shape(case.graph.spec(case.last.inputs[0] or "").shape)
+    matrices, size = layout(case), plane_shape(case.graph.spec(case.last.inputs[0] or "").shape)
     rows, columns = window_reads(case)
-    assert of.inside is not None
+    assert matrices.inside is not None
     sides = [_side(at, size[i], i, names) for i, at in enumerate((rows, columns))]
     inner = [(at >= 0) & (at < size[i]) for i, at in enumerate((rows, columns))]
     others = [np.ones_like(i) if corners else i for i in inner]
     mask = sides[0][:, None, :, None] & others[1][None, :, None] | others[0][:, None, :, None] & sides[1][None, :, None]
-    flat = np.repeat(mask.reshape(len(of.inside), 1, -1), of.shape[0], 1).reshape(of.inside.shape)
-    return replace(of, right=np.where(flat, value, of.right), inside=of.inside | flat)
+    flat = np.repeat(mask.reshape(len(matrices.inside), 1, -1), matrices.shape[0], 1).reshape(matrices.inside.shape)
+    return replace(matrices, right=np.where(flat, value, matrices.right), inside=matrices.inside | flat)
 
 
 Reads = Callable[[Array, Array, tuple[int, int]], tuple[Array, Array]]

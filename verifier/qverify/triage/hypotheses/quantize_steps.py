@@ -1,5 +1,5 @@
-"""Quantize (and a copy that requantizes) rounds by another rule, adds the zero point inside the rounding, rounds values or
-scales to a narrower format, multiplies by a reciprocal, or saturates otherwise."""
+"""Quantize (and a copy that requantizes) rounds by another rule, adds the zero point before it rounds, rounds values or
+scales to a narrower format, multiplies by a reciprocal, or saturates in another way."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.channel_choice import channel_choices
 from qverify.triage.altered_kernels.float_formats import DECIMAL, FIXED, FORMATS, Format, flushed, rarity
 from qverify.triage.altered_kernels.float_formats import float32 as to_float32
 from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
 
@@ -62,9 +62,16 @@ ALL_RULES = {**{k: r for k, r in RULES.items() if r is not np.rint}, **MORE_RULE
 
 @dataclass(frozen=True, slots=True)
 class Quantizer:
-    """How real values are stored. real: takes values and scale, returns steps. value: changes steps before they are
-    rounded. rule: rounds. inside: whether the zero point is added before. limits: one of LIMITS. zero: factor of the
-    zero point."""
+    """A way to quantize real values.
+
+    Attributes:
+        real: computes steps from values and scale.
+        value: changes the steps before they are rounded.
+        rule: rounds them.
+        inside: whether the zero point is added before they are rounded.
+        limits: one of LIMITS.
+        zero: factor of the zero point.
+    """
 
     real: Callable[[Array, Array], Array] = lambda x, s: x / s
     value: Format = lambda v: v
@@ -127,19 +134,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for said, choice in (channel_choices(scales) if scales > 1 else {}).items():
             yield kernel_variant(
                 f"quantize: scale and zero point are those of {said}",
-                {"quantize": partial(_of_channels, choice=choice)},
+                {"quantize": partial(_with_channel_choice, choice=choice)},
             )
 
 
 def _title(case: Case) -> str:
-    """Returns quantize, with the op whose result is quantized where that is part of the unit."""
+    """Returns the subject of a sentence: "quantize", with the op whose result is quantized if that is part of the
+    unit."""
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     return f"quantize (of the result of {before.replace('_', ' ')})" if before else "quantize"
 
 
 def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
-    """Yields roundings of the value between an op and its quantize, which either of the two may do."""
+    """Yields roundings of the value between an op and its quantize, which either of the two nodes may do."""
     makers = {node.outputs[0]: node.op for node in case.unit.nodes}
     before = makers.get(nodes_of(case, "quantize")[-1].inputs[0] or "")
     if not before:
@@ -148,7 +156,7 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
     other = titles.get(before, f"{before.replace('_', ' ')}: the result is")
     for said, narrow in {**FORMATS, **FIXED}.items():
         if said != "float32":
-            real = bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
+            real = bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)
             text = f"the value is rounded to {said} before it is divided, or {other} rounded to {said}"
             yield text, Quantizer(real=real), 8.0 + rarity(said)
     for said, narrow in DECIMAL.items():
@@ -156,7 +164,7 @@ def _shared(case: Case) -> Iterator[tuple[str, Quantizer, float]]:
 
 
 def other_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
-    """Yields wrong ways of making integers of values, each with its words and bits."""
+    """Yields wrong ways to quantize values, each with its text and bits."""
     for said, rule in ALL_RULES.items():
         yield f"values are rounded {said}, before the zero point is added", Quantizer(rule=rule), LIKELY
     for said, rule in {**RULES, **MORE_RULES}.items():
@@ -202,30 +210,30 @@ def _narrow_quantizers() -> Iterator[tuple[str, Quantizer, float]]:
         yield f"x/scale is rounded to {said} before it is rounded to an integer", Quantizer(value=narrow), 10.0
         yield (
             f"the value is rounded to {said} before it is divided",
-            Quantizer(real=bound(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: f(x.astype(float)).astype(np.float32) / s, narrow)),
             10.0,
         )
         yield f"the scale is rounded to {said}", Quantizer(scale=narrow), 8.5 + rarity(said)
         yield (
             f"1/scale is rounded to {said}, and multiplied",
-            Quantizer(real=bound(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: x * f(1.0 / s.astype(float)).astype(np.float32), narrow)),
             10.0,
         )
         yield (
             f"value and 1/scale are rounded to {said}, and multiplied to it",
-            Quantizer(real=bound(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
+            Quantizer(real=bind_last(lambda x, s, f: f(f(x.astype(float)) * f(1.0 / s.astype(float))), narrow)),
             12.0,
         )
     for said, rule in (("nearest", np.rint), ("below", np.floor), ("above", np.ceil)):
         yield (
             f"the scale is the power of two {said}",
-            Quantizer(scale=bound(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
+            Quantizer(scale=bind_last(lambda s, r: 2.0 ** r(np.log2(s)), rule)),
             10.0,
         )
     for said, function in reciprocals().items():
         yield (
             f"1/scale is computed {said}, and multiplied",
-            Quantizer(real=bound(lambda x, s, f: to_float32(x * f(s)), function)),
+            Quantizer(real=bind_last(lambda x, s, f: to_float32(x * f(s)), function)),
             UNLIKELY,
         )
 
@@ -235,14 +243,14 @@ def _kernel(node: Node, inputs: list[Array], graph: Graph, quantizer: Quantizer)
     return quantizer(inputs[0], *parameters(y), y.dtype)
 
 
-def _of_channels(node: Node, inputs: list[Array], graph: Graph, choice: Array) -> Array:
+def _with_channel_choice(node: Node, inputs: list[Array], graph: Graph, choice: Array) -> Array:
     y = graph.spec(node.outputs[0])
     of = replace(y, scale=tuple(y.scale[i] for i in choice), zero_point=tuple(y.zero_point[i] for i in choice))
     return float32.quantize(inputs[0], *parameters(of), y.dtype)
 
 
 def _copy(case: Case, quantizer: Quantizer) -> Array:
-    """Returns the copy of inputs that were requantized so before, and are as the output is."""
+    """Returns the output of a copy whose inputs are requantized in this way to the output's format."""
     inputs, specs = dict[str, Array](), dict[str, TensorSpec]()
     y = case.spec
     for name in case.unit.inputs:
@@ -251,4 +259,4 @@ def _copy(case: Case, quantizer: Quantizer) -> Array:
             real = float32.dequantize(case.inputs[name], *parameters(x))
             inputs[name] = quantizer(real, *parameters(y), y.dtype)
             specs[name] = replace(x, scale=y.scale, zero_point=y.zero_point, dtype=y.dtype, channel_axis=y.channel_axis)
-    return case.again(Change(inputs=inputs, specs=specs))
+    return case.recompute(UnitChange(inputs=inputs, specs=specs))

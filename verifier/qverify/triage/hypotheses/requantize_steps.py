@@ -28,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _ways(case: Case) -> Iterator[tuple[float, str, Callable[[SummedElements], Array]]]:
-    """Yields (bits, text, way), fewer bits for what a kernel is likelier to do."""
+    """Yields (bits, text, way), with fewer bits for what a kernel is more likely to do."""
     zero_first = case.last.op == "mul"
     unsigned = limits(case.spec)[0] == 0
     for said, rule in RULES.items():
@@ -51,13 +51,13 @@ def _zero_last(e: SummedElements, rule: Rule) -> Array:
 
 
 def _clipped_first(e: SummedElements, rule: Rule) -> Array:
-    of, v = e.of, e.steps(e.acc)
-    return e.finished(rule(np.clip(v, of.low - of.zero_point, of.high - of.zero_point)))
+    sums, v = e.sums, e.steps(e.acc)
+    return e.finished(rule(np.clip(v, sums.low - sums.zero_point, sums.high - sums.zero_point)))
 
 
 def _zero_first(e: SummedElements, rule: Rule) -> Array:
-    of, v = e.of, e.steps(e.acc)
-    return np.clip(rule(v + v.dtype.type(of.zero_point)), of.low, of.high).astype(of.dtype)
+    sums, v = e.sums, e.steps(e.acc)
+    return np.clip(rule(v + v.dtype.type(sums.zero_point)), sums.low, sums.high).astype(sums.dtype)
 
 
 def _whole(e: SummedElements, rule: Rule) -> Array:
@@ -65,40 +65,40 @@ def _whole(e: SummedElements, rule: Rule) -> Array:
 
 
 def _clamp_before_zero(e: SummedElements, rule: Rule) -> Array:
-    return e.finished(np.clip(_whole(e, rule), e.of.low, e.of.high))
+    return e.finished(np.clip(_whole(e, rule), e.sums.low, e.sums.high))
 
 
 def _clamp_before_zero_only(e: SummedElements, rule: Rule) -> Array:
-    info = np.iinfo(e.of.dtype)
-    return np.clip(np.clip(_whole(e, rule), e.of.low, e.of.high) + e.of.zero_point, info.min, info.max).astype(
-        e.of.dtype
+    info = np.iinfo(e.sums.dtype)
+    return np.clip(np.clip(_whole(e, rule), e.sums.low, e.sums.high) + e.sums.zero_point, info.min, info.max).astype(
+        e.sums.dtype
     )
 
 
 def _clamp_to_type_before_zero(e: SummedElements, rule: Rule) -> Array:
-    info = np.iinfo(e.of.dtype)
+    info = np.iinfo(e.sums.dtype)
     return e.finished(np.clip(_whole(e, rule), info.min, info.max))
 
 
 def _clamp_wraps(e: SummedElements, rule: Rule) -> Array:
-    return (np.clip(_whole(e, rule), e.of.low, e.of.high) + e.of.zero_point).astype(e.of.dtype)
+    return (np.clip(_whole(e, rule), e.sums.low, e.sums.high) + e.sums.zero_point).astype(e.sums.dtype)
 
 
 def _wraps_before_clamp(e: SummedElements, rule: Rule) -> Array:
-    whole = (_whole(e, rule) + e.of.zero_point).astype(e.of.dtype)
-    return np.clip(whole, e.of.low, e.of.high).astype(e.of.dtype)
+    whole = (_whole(e, rule) + e.sums.zero_point).astype(e.sums.dtype)
+    return np.clip(whole, e.sums.low, e.sums.high).astype(e.sums.dtype)
 
 
 def _zero_twice(e: SummedElements, rule: Rule) -> Array:
-    return e.finished(_whole(e, rule) + e.of.zero_point)
+    return e.finished(_whole(e, rule) + e.sums.zero_point)
 
 
 def _no_zero(e: SummedElements, rule: Rule) -> Array:
-    return e.finished(_whole(e, rule) - e.of.zero_point)
+    return e.finished(_whole(e, rule) - e.sums.zero_point)
 
 
 def _relu_at_raw_zero(e: SummedElements, rule: Rule) -> Array:
-    return np.maximum(e.finished(_whole(e, rule)), 0).astype(e.of.dtype)
+    return np.maximum(e.finished(_whole(e, rule)), 0).astype(e.sums.dtype)
 
 
 def _saturated(e: SummedElements, rule: Rule, width: int) -> Array:

@@ -13,12 +13,12 @@ from qverify.arithmetic import float32
 from qverify.ops.quantize import as_quantized, parameters
 from qverify.tensors.spec import TensorSpec
 from qverify.triage.altered_kernels.narrow_steps import NARROW, TO_INTEGER, half_up, places, significant
-from qverify.triage.case import Array, Case, bits, limits
+from qverify.triage.case import Array, Case, element_bits, limits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "requantized-copy"
 F = np.float32
-Requantized = Callable[[Array, TensorSpec, TensorSpec], Array]  # of elements, their spec, the output's spec
+Requantized = Callable[[Array, TensorSpec, TensorSpec], Array]  # from elements, their spec and the output's spec
 OPS = ("concat", "where")
 
 
@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for cost, said, way in _ways():
             text = f"{case.last.op}: {_place(names, name)} is requantized {said}"
             yield from _judged(case, text, partial(_by_way, way=way, only=name), cost + 2)
-    yield from _of_others(case, names, changed)
+    yield from _yield_parameters_of_others(case, names, changed)
 
 
 def _operands(case: Case) -> list[str]:
@@ -54,7 +54,7 @@ def _differs(x: TensorSpec, y: TensorSpec) -> bool:
 
 
 def _judged(case: Case, text: str, make: Callable[[Case], Array], cost: float) -> list[FaultVariant]:
-    fits = (bits(make(case))[case.differing] == bits(case.recorded)[case.differing]).all()
+    fits = (element_bits(make(case))[case.differing] == element_bits(case.recorded)[case.differing]).all()
     return [FaultVariant(text, make, cost)] if fits else []
 
 
@@ -63,7 +63,7 @@ def _by_way(case: Case, way: Requantized, only: str | None) -> Array:
 
 
 def combined(case: Case, ways: dict[str, Requantized]) -> Array:
-    """Returns the output with some operands requantized in these ways."""
+    """Returns the output with some operands requantized in these ways, by operand."""
     parts = []
     for name in _operands(case):
         x = case.inputs[name] if name in case.inputs else case.graph.constants[name]
@@ -171,8 +171,8 @@ def _through(x: Array, spec: TensorSpec, y: TensorSpec, narrow: Callable[[Array]
     return _finish(np.rint(np.asarray(narrow(_real(x, spec)), F) / F(y.scale[0])) + y.zero_point[0], y)
 
 
-def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
-    """Yields operands that are requantized with the scale and zero point of another operand."""
+def _yield_parameters_of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[FaultVariant]:
+    """Yields faults in which operands are requantized with the scale or zero point of another operand."""
     by = {
         f"of the {said} operand": [names[at]] * len(names) for at, said in ((0, "first"), (-1, "last"), (1, "second"))
     }
@@ -192,9 +192,9 @@ def _of_others(case: Case, names: list[str], changed: list[str]) -> Iterator[Fau
 
 def _as_others(case: Case, others: dict[str, str], scale: bool, zero: bool) -> Array:
     def way(x: Array, spec: TensorSpec, y: TensorSpec, other: TensorSpec) -> Array:
-        own = replace(
+        changed_spec = replace(
             spec, scale=other.scale if scale else spec.scale, zero_point=other.zero_point if zero else spec.zero_point
         )
-        return float32.quantize(float32.dequantize(x, *parameters(own)), *parameters(y), y.dtype)
+        return float32.quantize(float32.dequantize(x, *parameters(changed_spec)), *parameters(y), y.dtype)
 
     return combined(case, {n: partial(way, other=case.graph.spec(o)) for n, o in others.items()})

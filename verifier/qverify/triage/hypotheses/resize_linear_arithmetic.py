@@ -17,6 +17,7 @@ from qverify.triage.altered_kernels.bilinear_resize import (
     corners,
     fits_a_plane,
     own_samples,
+    resized_with,
     shaped,
     stored,
 )
@@ -26,16 +27,16 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-linear-arithmetic"
 OPS = ("resize_linear",)
-MOST_CHANGES = 3  # of weights, order and rounding, one is left as it should be
+MAX_CHANGES = 3  # at least one of weights, order and rounding is healthy
 BITS = (8, 10, 11, 7, 12, 6, 5, 4, 14, 15, 16)
 Round = Callable[[Array], Array]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = bilinear(case)
-    if of is None:
+    inner = bilinear(case)
+    if inner is None:
         return
-    for said, flat, cost in chain(_ways(of), _by_axis()):
+    for said, flat, cost in chain(_ways(inner), _yield_axis_weights()):
         if fits_a_plane(case, flat):
             yield FaultVariant(f"resize: {said}", partial(shaped, flat=flat), cost)
 
@@ -48,13 +49,13 @@ def _ways(case: Case) -> Iterator[tuple[str, Callable[[Case, int | None], Array]
             for order, along in _orders(stepwise).items():
                 for final, rounded in finals.items() if case.spec.quantized else [("", None)]:
                     few = sum(map(bool, (weights, order, final)))
-                    if few + stepwise > 0 and few < MOST_CHANGES:
+                    if few + stepwise > 0 and few < MAX_CHANGES:
                         said = f"{weights or 'the weights are exact'}{order}{domain}{final}"
-                        make = partial(_made, change=change, along=along, stepwise=stepwise, rounded=rounded)
+                        make = partial(_compute_output, change=change, along=along, stepwise=stepwise, rounded=rounded)
                         yield said, make, 1.0 + 2.0 * few + stepwise
 
 
-def _made(
+def _compute_output(
     case: Case,
     plane: int | None,
     change: Callable[[Samples], Samples] | None,
@@ -68,31 +69,31 @@ def _made(
     return stored(case, along(corners(case, rows, columns, stepwise, plane=plane)), stepwise, rounded)
 
 
-def _by_axis() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
-    """Yields weights of few bits on one axis, or with the two weights of a place rounded apart."""
+def _yield_axis_weights() -> Iterator[tuple[str, Callable[[Case, int | None], Array], float]]:
+    """Yields changes to weights of few bits on one axis, or to two weights of a place that are rounded separately."""
     for k in BITS:
         for rule, rounded in (("rounded", half_up), ("truncated", np.floor)):
             narrow = partial(places, count=k, rounded=rounded)
             end = f"are {rule} to multiples of 1/{1 << k} ({k} bits)"
             for where, axes in (("rows", (0,)), ("columns", (1,)), ("both axes", (0, 1))):
-                apart = partial(_on_axes, axes=axes, change=partial(_apart, narrow=narrow))
+                apart = partial(resized_with, axes=axes, change=partial(_apart, narrow=narrow))
                 yield f"both weights of every place of the {where}, each by itself, {end}", apart, 4.0
                 if len(axes) == 1:
-                    one = partial(_on_axes, axes=axes, change=partial(_fewer, narrow=narrow))
+                    one = partial(resized_with, axes=axes, change=partial(_fewer, narrow=narrow))
                     yield f"the weights of the {where} alone {end}", one, 4.0
 
 
-def _on_axes(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
-    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
-    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
-
-
-def _apart(of: Samples, narrow: Round) -> Samples:
-    return Samples(of.first, of.second, narrow(of.share).astype(np.float32), narrow(of.rest).astype(np.float32))
+def _apart(axis_samples: Samples, narrow: Round) -> Samples:
+    return Samples(
+        axis_samples.first,
+        axis_samples.second,
+        narrow(axis_samples.share).astype(np.float32),
+        narrow(axis_samples.rest).astype(np.float32),
+    )
 
 
 def _orders(stepwise: bool) -> dict[str, Callable[..., Array]]:
-    found: dict[str, Callable[..., Array]] = {
+    orders: dict[str, Callable[..., Array]] = {
         "": by_weights,
         ", columns are interpolated first, then rows": by_axes,
         ", rows are interpolated first, then columns": partial(by_axes, vertical=True),
@@ -100,38 +101,38 @@ def _orders(stepwise: bool) -> dict[str, Callable[..., Array]]:
         ", rows first, then columns, as a + (b - a) * t": partial(by_axes, vertical=True, lerp=True),
     }
     for name, narrow in NARROW.items():
-        found[f", the result along columns is kept in {name} before rows"] = partial(by_axes, between=narrow)
-        found[f", the result along rows is kept in {name} before columns"] = partial(
+        orders[f", the result along columns is kept in {name} before rows"] = partial(by_axes, between=narrow)
+        orders[f", the result along rows is kept in {name} before columns"] = partial(
             by_axes, between=narrow, vertical=True
         )
-        found[f", the product of the two weights is rounded to {name}"] = partial(by_weights, rounded=narrow)
+        orders[f", the product of the two weights is rounded to {name}"] = partial(by_weights, rounded=narrow)
     if stepwise:
         for name, whole in TO_INTEGER.items():
-            found[f", the result along columns is {name} before rows"] = partial(by_axes, between=whole)
-            found[f", the result along rows is {name} before columns"] = partial(by_axes, between=whole, vertical=True)
+            orders[f", the result along columns is {name} before rows"] = partial(by_axes, between=whole)
+            orders[f", the result along rows is {name} before columns"] = partial(by_axes, between=whole, vertical=True)
         for k in (4, 8):
-            found[f", the result along columns keeps {k} binary places before rows"] = partial(
+            orders[f", the result along columns keeps {k} binary places before rows"] = partial(
                 by_axes, between=partial(places, count=k)
             )
     for k in (8, 6, 10, 4, 5, 7):
-        found[f", the product of the two weights is rounded to {k} binary places"] = partial(
+        orders[f", the product of the two weights is rounded to {k} binary places"] = partial(
             by_weights, rounded=partial(places, count=k)
         )
-    return found
+    return orders
 
 
 def _weights() -> dict[str, Callable[[Samples], Samples] | None]:
-    found: dict[str, Callable[[Samples], Samples] | None] = {"": None}
+    changes: dict[str, Callable[[Samples], Samples] | None] = {"": None}
     for k in BITS:
         for rule, rounded in (("rounded", half_up), ("truncated", np.floor)):
-            found[f"the weights of both axes are {rule} to multiples of 1/{1 << k} ({k} bits)"] = partial(
+            changes[f"the weights of both axes are {rule} to multiples of 1/{1 << k} ({k} bits)"] = partial(
                 _fewer, narrow=partial(places, count=k, rounded=rounded)
             )
     for name, narrow in NARROW.items():
-        found[f"the weights of both axes are {name}"] = partial(_fewer, narrow=narrow)
-    return found
+        changes[f"the weights of both axes are {name}"] = partial(_fewer, narrow=narrow)
+    return changes
 
 
-def _fewer(of: Samples, narrow: Round) -> Samples:
-    share = narrow(of.share).astype(np.float32)
-    return Samples(of.first, of.second, share, np.float32(1) - share)
+def _fewer(axis_samples: Samples, narrow: Round) -> Samples:
+    share = narrow(axis_samples.share).astype(np.float32)
+    return Samples(axis_samples.first, axis_samples.second, share, np.float32(1) - share)

@@ -18,6 +18,7 @@ from qverify.triage.altered_kernels.bilinear_resize import (
     corners,
     fits_a_plane,
     own_samples,
+    resized_with,
     shaped,
     source_shape,
     stored,
@@ -67,8 +68,8 @@ AXES = {"rows and columns": (0, 1), "rows only": (0,), "columns only": (1,)}
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = bilinear(case)
-    if of is None:
+    inner = bilinear(case)
+    if inner is None:
         return
     for where, axes in AXES.items():
         for rare, (said, position) in enumerate(_positions().items()):
@@ -88,7 +89,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             yield from _judged(case, text, partial(_ended, axes=axes, way=way), 1.5)
     for said, change in _WEIGHTS.items():
         for where, axes in AXES.items():
-            yield from _judged(case, f"resize: {said} ({where})", partial(_changed, axes=axes, change=change), 2.0)
+            yield from _judged(case, f"resize: {said} ({where})", partial(resized_with, axes=axes, change=change), 2.0)
     for cost, said, order in _corner_orders():
         yield from _judged(case, f"resize: {said}", partial(_cornered, order=order), cost)
     for said, formula in _PLANES.items():
@@ -101,7 +102,7 @@ CORNERS = ("top left", "top right", "bottom left", "bottom right")
 
 
 def _corner_orders() -> Iterator[tuple[float, str, tuple[int, ...]]]:
-    """Yields which sample each of the four weights multiplies."""
+    """Yields wrong orders of the samples that the four weights multiply."""
     for order in product(range(4), repeat=4):
         wrong = [k for k in range(4) if order[k] != k]
         if wrong:
@@ -110,13 +111,13 @@ def _corner_orders() -> Iterator[tuple[float, str, tuple[int, ...]]]:
 
 
 def _cornered(case: Case, plane: int | None, order: tuple[int, ...]) -> Array:
-    own = own_samples(case)
-    of = corners(case, *own, plane=plane)
+    samples_of_axes = own_samples(case)
+    of = corners(case, *samples_of_axes, plane=plane)
     a, b, c, d = (of.values[k] for k in order)
-    return stored(case, by_weights(Corners((a, b, c, d), *own)))
+    return stored(case, by_weights(Corners((a, b, c, d), *samples_of_axes)))
 
 
-Formula = Callable[[Array, Array, Array, Array, Array, Array], Array]  # of four samples and the shares dx, dy
+Formula = Callable[[Array, Array, Array, Array, Array, Array], Array]  # output from four samples and the shares dx, dy
 _PLANES: dict[str, Formula] = {
     "the bottom right sample is dropped: top left + dx*(top right - top left) + dy*(bottom left - top left), a plane through three corners": lambda a, b, c, d, x, y: (
         a + x * (b - a) + y * (c - a)
@@ -175,21 +176,21 @@ _NEIGHBOUR = {
 
 
 def _judged(case: Case, text: str, flat: Callable[..., Array], cost: float) -> list[FaultVariant]:
-    """Returns the fault unless it fails on the elements that differ in a plane."""
+    """Returns the fault as a list of one, or [] if it fails on the elements that differ in a plane."""
     return [FaultVariant(text, partial(shaped, flat=flat), cost)] if fits_a_plane(case, flat) else []
 
 
 def _positions() -> dict[str, Position]:
-    found = dict(COORDINATES)
+    positions = dict(COORDINATES)
     for k in (16, 8, 10, 11, 12, 7, 6, 5, 4):
         for rule, rounded in (("down", np.floor), ("to the nearest", np.rint)):
-            found[f"half-pixel centres in fixed point of {k} bits, rounded {rule}"] = partial(
+            positions[f"half-pixel centres in fixed point of {k} bits, rounded {rule}"] = partial(
                 _fixed, k=k, rounded=rounded
             )
-            found[f"i * (in / out), the ratio in fixed point of {k} bits, rounded {rule}"] = partial(
+            positions[f"i * (in / out), the ratio in fixed point of {k} bits, rounded {rule}"] = partial(
                 _ratio, k=k, rounded=rounded
             )
-    return found
+    return positions
 
 
 def _fixed(n: int, out: int, k: int, rounded: Callable[[Array], Array]) -> Array:
@@ -201,7 +202,7 @@ def _ratio(n: int, out: int, k: int, rounded: Callable[[Array], Array]) -> Array
 
 
 def samples(position: Array, size: int) -> Samples:
-    """Returns the samples at real positions; the second one may lie behind the end."""
+    """Returns the samples at real positions; the second one may lie beyond the end."""
     first = np.minimum(np.maximum(np.floor(position), 0).astype(np.int64), size - 1)
     share = (position - first).astype(np.float32)
     return Samples(first, first + 1, share, np.float32(1) - share)
@@ -247,14 +248,9 @@ _WEIGHTS: dict[str, Callable[[Samples], Samples]] = {
 }
 
 
-def _nearest(of: Samples, second: Array) -> Samples:
-    place = np.where(second, of.second, of.first)
-    return Samples(place, place, of.share, of.rest)
-
-
-def _changed(case: Case, plane: int | None, axes: tuple[int, ...], change: Callable[[Samples], Samples]) -> Array:
-    rows, columns = (change(s) if k in axes else s for k, s in enumerate(own_samples(case)))
-    return stored(case, by_weights(corners(case, rows, columns, plane=plane)))
+def _nearest(axis_samples: Samples, second: Array) -> Samples:
+    place = np.where(second, axis_samples.second, axis_samples.first)
+    return Samples(place, place, axis_samples.share, axis_samples.rest)
 
 
 def _of_other(case: Case, plane: int | None, axis: int) -> Array:

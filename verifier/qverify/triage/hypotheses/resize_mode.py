@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-mode"
@@ -40,13 +40,15 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         for coordinates, positions in COORDINATES.items():
             yield FaultVariant(f"resize: {coordinates}", partial(_linear, positions=positions))
             for mode, rounded in NEAREST.items():
-                made = partial(_linear, positions=positions, rounded=rounded)
-                yield FaultVariant(f"resize: nearest ({coordinates}, {mode}) instead of linear", made)
-        yield FaultVariant("resize: cut off instead of rounded", lambda case: case.again(case.words(truncate=1)))
+                compute = partial(_linear, positions=positions, rounded=rounded)
+                yield FaultVariant(f"resize: nearest ({coordinates}, {mode}) instead of linear", compute)
+        yield FaultVariant(
+            "resize: cut off instead of rounded", lambda case: case.recompute(case.change_words(truncate=1))
+        )
 
 
 def _sizes(case: Case) -> list[tuple[int, int]]:
-    """Returns (size of the input, of the output) on every axis."""
+    """Returns (size of the input, size of the output) for every axis."""
     return list(zip(case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape, strict=True))
 
 
@@ -55,7 +57,7 @@ def _nearest(case: Case, positions: Positions, rounded: Callable[[Array], Array]
     for size, out in _sizes(case):
         places = np.arange(size) if size == out else rounded(positions(size, out))
         parts.append(np.clip(places, 0, size - 1))
-    return case.again(Change(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
+    return case.recompute(UnitChange(constants={case.last.inputs[1] or "": np.concatenate(parts).astype(np.int32)}))
 
 
 def _off(case: Case, by: int) -> Array:
@@ -65,7 +67,7 @@ def _off(case: Case, by: int) -> Array:
         part = index[start : start + out].astype(np.int64)
         parts.append(part if size == out else np.clip(part + by, 0, size - 1))
         start += out
-    return case.again(Change(constants={name: np.concatenate(parts).astype(np.int32)}))
+    return case.recompute(UnitChange(constants={name: np.concatenate(parts).astype(np.int32)}))
 
 
 def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] | None = None) -> Array:
@@ -80,4 +82,4 @@ def _linear(case: Case, positions: Positions, rounded: Callable[[Array], Array] 
         weights += [1 - share, share]
     _, index, weight = case.last.inputs
     constants = {index or "": np.concatenate(indices), weight or "": np.concatenate(weights).astype(np.float32)}
-    return case.again(Change(constants=constants))
+    return case.recompute(UnitChange(constants=constants))

@@ -1,5 +1,5 @@
-"""resize_nearest reads other rows or columns: its coordinate is rounded otherwise, computed in fixed point, with a whole
-factor, by another axis' scale or table."""
+"""resize_nearest reads other rows or columns: its coordinate is rounded in another way, or computed in fixed point,
+with a whole factor, or from another axis' scale or table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qverify.triage.hypotheses import FaultVariant
 
 NAME = "resize-nearest-source"
 OPS = ("resize_nearest",)
-Table = Callable[[int, int], Array]  # from the sizes of the input's and the output's dim
+Table = Callable[[int, int], Array]  # source indices from the sizes of the input's and the output's dim
 COORDINATES: dict[str, Table] = {
     "i * in / out": lambda n, out: np.arange(out) * n / out,
     "(i + 0.5) * in / out - 0.5": lambda n, out: (np.arange(out) + 0.5) * n / out - 0.5,
@@ -35,11 +35,11 @@ RULES: dict[str, Callable[[Array], Array]] = {
 
 
 def _tables() -> dict[str, Table]:
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     for coordinate, of in COORDINATES.items():
         for rule, rounded in RULES.items():
-            found[f"the source coordinate {coordinate} is {rule}"] = partial(_rounded, of=of, rule=rounded)
-    found |= {
+            tables[f"the source coordinate {coordinate} is {rule}"] = partial(_rounded, of=of, rule=rounded)
+    tables |= {
         "the source is i // (out // in), a whole factor": lambda n, out: np.arange(out) // max(out // n, 1),
         "the source is i * (in // out), a whole factor": lambda n, out: np.arange(out) * max(n // out, 1),
         "the source is i // ceil(out / in), a whole factor": lambda n, out: np.arange(out) // max(-(-out // n), 1),
@@ -59,9 +59,9 @@ def _tables() -> dict[str, Table]:
     for k in (16, 8, 10, 12, 11, 4, 5, 6, 7, 9, 14, 15):
         for rule, rounded in (("down", np.floor), ("to the nearest", np.rint)):
             text = f"the step in / out is fixed point of {k} bits, rounded {rule}"
-            found[text] = partial(_fixed, places=k, rounded=rounded)
-            found[f"{text}, and half a source added"] = partial(_fixed, places=k, rounded=rounded, half=True)
-    return found
+            tables[text] = partial(_fixed, places=k, rounded=rounded)
+            tables[f"{text}, and half a source added"] = partial(_fixed, places=k, rounded=rounded, half=True)
+    return tables
 
 
 def _rounded(n: int, out: int, of: Table, rule: Callable[[Array], Array]) -> Array:
@@ -81,8 +81,8 @@ TABLES = _tables()
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "resize_nearest")
-    if of is None:
+    inner = mover(case, "resize_nearest")
+    if inner is None:
         return
     copy = needed_copy(case)
     resized = [k for k, out in enumerate(copy.shape) if out != copy.sizes[k]]
@@ -135,7 +135,7 @@ def _off(copy: SeparableCopy, case: Case, axes: list[int], by: int) -> Separable
 
 
 def _of_table(copy: SeparableCopy, case: Case, axis: int, other: int) -> SeparableCopy:
-    """Returns the copy that reads the other axis' table and, past its end, the tables behind it."""
+    """Returns the copy that reads the other axis' table and, beyond its end, the tables after it."""
     whole = np.concatenate(tables_of(case)[other:] + [tables_of(case)[-1]] * 4)
     return copy.with_places({axis: np.resize(whole, copy.shape[axis])})
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.model_bin.graph import ROUNDINGS
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
-from qverify.triage.linear_sums import Linear, linear
+from qverify.triage.linear_sums import Linear, linear, required_linear
 from qverify.triage.pre_rounding import add_ratios, pre_rounding
 
 NAME = "rounding"
@@ -32,24 +32,24 @@ RULES: dict[str, Callable[[Array], Array]] = {
 def variants(case: Case) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
-    of = linear(case)
-    if of is not None:
-        yield from _modes(case, of)
+    sums = linear(case)
+    if sums is not None:
+        yield from _yield_modes(case, sums)
         for said, product in _PRODUCTS.items():
             for rule, rounded in RULES.items():
                 yield FaultVariant(f"rounding {rule}, {said}", partial(_by_product, product=product, rounded=rounded))
-        yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _truncated)
+        yield FaultVariant("rounding: 31-bit multiplier, truncated (floor)", _yield_truncations)
     elif case.last.op == "add":
-        yield from _of_add(case)
+        yield from _yield_addition_faults(case)
     elif case.last.op == "average_pool":
-        yield from _of_average_pool(case)
+        yield from _yield_average_pool_faults(case)
     if pre_rounding(case) is not None:
         for rule, rounded in RULES.items():
             yield FaultVariant(f"rounding {rule}", partial(_by_rule, rounded=rounded))
             yield FaultVariant(f"rounding {rule}, the zero point added before", partial(_with_zero, rounded=rounded))
 
 
-def _modes(case: Case, of: Linear) -> Iterator[FaultVariant]:
+def _yield_modes(case: Case, sums: Linear) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_in_mode, mode=mode))
@@ -58,72 +58,67 @@ def _modes(case: Case, of: Linear) -> Iterator[FaultVariant]:
     yield FaultVariant("rounding by a float64 product", partial(_in_float, dtype="float64"))
 
 
-def _needed(case: Case) -> Linear:
-    of = linear(case)
-    assert of is not None
-    return of
-
-
 def _in_mode(case: Case, mode: str) -> Array:
-    of = _needed(case)
-    return of.output(rq=parameters(mode, of.real, of.wide), rounding=mode)
+    sums = required_linear(case)
+    return sums.output(rq=parameters(mode, sums.real, sums.wide), rounding=mode)
 
 
 def _in_float(case: Case, dtype: str) -> Array:
-    of = _needed(case)
-    return of.output(rq=of.real.astype(dtype))
+    sums = required_linear(case)
+    return sums.output(rq=sums.real.astype(dtype))
 
 
-def _single(of: Linear) -> Array:
-    """Returns the accumulator multiplied by one float32 scale, rounded to float32."""
-    return of.acc.astype(np.float32) * of.along(of.real.astype(np.float32))
+def _single(sums: Linear) -> Array:
+    """Returns the accumulator multiplied by a single float32 scale, rounded to float32."""
+    return sums.acc.astype(np.float32) * sums.along(sums.real.astype(np.float32))
 
 
-def _double(of: Linear) -> Array:
-    return of.acc.astype(np.float64) * of.along(of.real)
+def _double(sums: Linear) -> Array:
+    return sums.acc.astype(np.float64) * sums.along(sums.real)
 
 
 _PRODUCTS: dict[str, Callable[[Linear], Array]] = {"float32 product": _single, "float64 product": _double}
 
 
 def _by_product(case: Case, product: Callable[[Linear], Array], rounded: Callable[[Array], Array]) -> Array:
-    of = _needed(case)
-    return of.finished(rounded(product(of)))
+    sums = required_linear(case)
+    return sums.finished(rounded(product(sums)))
 
 
-def _truncated(case: Case) -> Array:
-    of = _needed(case)
-    multiplier, shift = parameters("mul31", of.real, of.wide).astype(np.int64)
-    product = of.acc * of.along(multiplier)
-    return of.finished(product >> of.along(shift))
+def _yield_truncations(case: Case) -> Array:
+    sums = required_linear(case)
+    multiplier, shift = parameters("mul31", sums.real, sums.wide).astype(np.int64)
+    product = sums.acc * sums.along(multiplier)
+    return sums.finished(product >> sums.along(shift))
 
 
-def _of_add(case: Case) -> Iterator[FaultVariant]:
+def _yield_addition_faults(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_add_in_mode, mode=mode, shift=mode))
     yield FaultVariant("rounding: 30-bit multipliers, floor", partial(_add_in_mode, mode="mul31", shift="pow2-floor"))
-    yield FaultVariant("rounding by a float64 sum", lambda case: case.again(_add_change(case, add_ratios(case))))
+    yield FaultVariant("rounding by a float64 sum", lambda case: case.recompute(_add_change(case, add_ratios(case))))
 
 
-def _add_change(case: Case, rq: Array, rounding: str = "") -> Change:
-    """rq: not float32, so that its order is the operands' order."""
-    return Change(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
+def _add_change(case: Case, rq: Array, rounding: str = "") -> UnitChange:
+    """Returns the change of an addition to other parameters. rq is not float32, so that its order is that of the
+    operands."""
+    return UnitChange(constants={case.last.inputs[2] or "": rq}, rounding=rounding)
 
 
 def _add_in_mode(case: Case, mode: str, shift: str) -> Array:
     first, second = add_ratios(case)
-    return case.again(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
+    return case.recompute(_add_change(case, add_parameters(mode, float(first), float(second)), shift))
 
 
-def _of_average_pool(case: Case) -> Iterator[FaultVariant]:
+def _yield_average_pool_faults(case: Case) -> Iterator[FaultVariant]:
     for mode in ROUNDINGS[1:]:
         if mode != case.graph.rounding:
             yield FaultVariant(f"rounding {mode}", partial(_pool_in_mode, mode=mode))
     ratio = np.float64(case.graph.spec(case.last.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     yield FaultVariant(
         "rounding by a float64 mean",
-        lambda case: case.again(Change(constants={case.last.inputs[1] or "": np.array([ratio])})),
+        lambda case: case.recompute(UnitChange(constants={case.last.inputs[1] or "": np.array([ratio])})),
     )
 
 
@@ -131,7 +126,7 @@ def _pool_in_mode(case: Case, mode: str) -> Array:
     node, graph = case.last, case.graph
     ratio = np.float64(graph.spec(node.inputs[0] or "").scale[0]) / np.float64(case.spec.scale[0])
     counts = np.arange(node.words[0] * node.words[1], dtype=np.float64) + 1
-    return case.again(Change(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
+    return case.recompute(UnitChange(constants={node.inputs[1] or "": parameters(mode, ratio / counts)}, rounding=mode))
 
 
 def _by_rule(case: Case, rounded: Callable[[Array], Array]) -> Array:

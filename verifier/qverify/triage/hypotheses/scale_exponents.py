@@ -1,4 +1,5 @@
-"""The exponent of a requantization scale is limited or wraps: the shift of a channel saturates while its multiplier stays."""
+"""The exponent of a requantization scale is limited or wraps: the shift of a channel saturates while its multiplier
+stays."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ LATE = -1
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is not None:
-        yield from fitting(case, _ways(np.frexp(of.real.astype(np.float64))[1]), bits=0.8)
+    sums = linear(case)
+    if sums is not None:
+        yield from fitting(case, _ways(np.frexp(sums.real.astype(np.float64))[1]), bits=0.8)
 
 
 def _ways(exponents: Array) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:

@@ -1,5 +1,5 @@
-"""The scales of input, weights and output are applied one after the other in float32, or divided, where one product of them
-should be; or negative sums are scaled as if they were others."""
+"""The scales of input, weights and output are applied one after the other in float32, or divided, instead of as one
+product; or negative sums are scaled differently."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAME = "scale-order"
 LATE = -1
 OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "mul", "global_average_pool", "reduce_mean")
 F = np.float32
-Scales = tuple[Array, Array, Array]  # of the two operands and of the output, float32, one an element
+Scales = tuple[Array, Array, Array]  # of both operands and of the output, float32, one per element
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case) if case.last.op in OPS else None
-    if of is None:
+    sums = linear(case) if case.last.op in OPS else None
+    if sums is None:
         return
     yield from fitting(case, ((said, partial(_negative, way=way)) for said, way in _NEGATIVE.items()), bits=0.7)
-    if of.rq.dtype == np.float32:
+    if sums.rq.dtype == np.float32:
         two = case.last.op not in ("global_average_pool", "reduce_mean")
         ways = {**_ORDERS, **(_OF_TWO if two else {})}
         yield from fitting(case, ((said, partial(_ordered, way=way)) for said, way in ways.items()), bits=1.5)
@@ -34,14 +34,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _scales(e: SummedElements) -> Scales:
     case = e.case
     names = [n for n in case.last.inputs[:2] if n is not None and case.graph.spec(n).quantized]
-    found = []
+    scales = []
     for name in names:
         values = np.array(case.graph.spec(name).scale, F)
-        found.append(values[e.channel if len(values) > 1 else 0 * e.channel])
+        scales.append(values[e.channel if len(values) > 1 else 0 * e.channel])
     y = np.full(len(e.places), F(case.spec.scale[0]))
-    if len(found) == 1:  # a mean: the count divides
-        found.append((e.scale.astype(np.float64) * y / found[0]).astype(F))
-    return found[0], found[1], y
+    if len(scales) == 1:  # a mean, whose second scale is 1 / count
+        scales.append((e.scale.astype(np.float64) * y / scales[0]).astype(F))
+    return scales[0], scales[1], y
 
 
 _ORDERS: dict[str, Callable[[Array, Scales], Array]] = {
@@ -89,7 +89,7 @@ def _negative(e: SummedElements, way: Callable[[SummedElements, Array], Array]) 
 
 
 def _highest(e: SummedElements, acc: Array) -> Array:
-    return np.full(len(acc), e.of.high, e.of.dtype)
+    return np.full(len(acc), e.sums.high, e.sums.dtype)
 
 
 _NEGATIVE: dict[str, Callable[[SummedElements, Array], Array]] = {

@@ -12,8 +12,8 @@ import numpy as np
 
 from qverify.triage.altered_kernels.narrow_floats import FORMATS, fixed, float16, significant
 from qverify.triage.altered_kernels.rounding_rules import EVEN, RULES, Rule, finally_rounded, half_up
-from qverify.triage.altered_kernels.same_here import ALL, prior
 from qverify.triage.altered_kernels.summed_elements import SummedElements, fitting_alike
+from qverify.triage.altered_kernels.text_priors import ALL, prior
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.linear_sums import LINEAR_OPS, linear
@@ -23,23 +23,24 @@ LATE = -1
 OPS = LINEAR_OPS
 SIGNIFICANT, FRACTION, COMMON = range(1, 27), range(4, 41), range(4, 25)
 CUTS: dict[str, Rule] = {"rounded": half_up, "cut off": np.floor, "rounded up": np.ceil}
-NEAR, NEARLY_RIGHT = 2.0**-16, 2.0  # of a scale; bits
-SLIGHT = 2.0**-12  # of a scale; less than that and another rule of rounding is the rule's fault
+NEAR = 2.0**-16  # largest relative error of a scale that is nearly right
+NEARLY_RIGHT = 2.0  # additional bits of such a scale
+SLIGHT = 2.0**-12  # largest relative error of a scale that is not combined with another rounding rule
 BITS = re.compile(r"kept with (\d+) significant bits, (.*)")
 LAST = (EVEN, "half up", "half away from zero", "down (floor)", "toward zero (truncated)")
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = linear(case)
-    if of is None:
+    sums = linear(case)
+    if sums is None:
         return
-    values = of.rq if of.rq.dtype.kind == "f" else of.real
-    own = np.ascontiguousarray(values).tobytes()
+    values = sums.rq if sums.rq.dtype.kind == "f" else sums.real
+    own_key = np.ascontiguousarray(values).tobytes()
     texts: dict[bytes, list[str]] = {}
     scales: dict[bytes, Array] = {}
     for said, narrow in _narrow(len(values)):
         narrowed = np.ascontiguousarray(narrow(values))
-        if (key := narrowed.tobytes()) != own:
+        if (key := narrowed.tobytes()) != own_key:
             texts.setdefault(key, []).append(said)
             scales[key] = narrowed
     near = {t for key, said in texts.items() if _are_near(scales[key], values) for t in (*_together(said), *said)}
@@ -47,7 +48,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _likely(said: str, near: set[str]) -> float:
-    """Returns the bits of these words: scales that are nearly right are less likely than another rule of rounding."""
+    """Returns the bits of this text: scales that are nearly right are less likely than another rounding rule."""
     core = said.removeprefix("the requantization scale is ").partition(", the result rounded ")[0]
     return prior(said) + (NEARLY_RIGHT if core in near else 0.0)
 
@@ -62,21 +63,24 @@ def _ways(
     for rule in LAST:
         for key, said in texts.items():
             if rule != EVEN and np.abs(scales[key] - values).max() < SLIGHT * values.min():
-                continue  # the rule alone says as much
+                continue  # the rule alone explains as much
             end = finally_rounded(rule)
             way = partial(_scaled, scales=scales[key], rule=RULES[rule])
-            yield [f"the requantization scale is {one}{end}" for one in (*_together(said), *said)], way
+            yield [f"the requantization scale is {text}{end}" for text in (*_together(said), *said)], way
 
 
 def _together(texts: list[str]) -> list[str]:
-    """Returns the one text that says all of these, which narrow the scales of this node alike; none for one."""
+    """Returns a list with one text that names all of these, which narrow the scales of this node in the same way; [] if
+    there is only one."""
     if len(texts) < 2:
         return []
     others = [t.removeprefix("kept in ") for t in texts if not BITS.fullmatch(t)]
-    found: dict[str, list[int]] = {}
+    bits_by_rule: dict[str, list[int]] = {}
     for match in filter(None, map(BITS.fullmatch, texts)):
-        found.setdefault(match[2], []).append(int(match[1]))
-    runs = [f"{min(n)}{f' to {max(n)}' if len(n) > 1 else ''} significant bits, {cut}" for cut, n in found.items()]
+        bits_by_rule.setdefault(match[2], []).append(int(match[1]))
+    runs = [
+        f"{min(n)}{f' to {max(n)}' if len(n) > 1 else ''} significant bits, {cut}" for cut, n in bits_by_rule.items()
+    ]
     return [f"kept in too few bits, {ALL}: {'; '.join((runs + others)[:5])}"]
 
 
@@ -124,7 +128,7 @@ _POWERS: dict[str, Callable[[Array], Array]] = {
 
 
 def _scaled(e: SummedElements, scales: Any, rule: Rule) -> Array:
-    own = scales[e.channel if len(scales) > 1 else 0 * e.channel]
+    channel_scales = scales[e.channel if len(scales) > 1 else 0 * e.channel]
     if rule is np.rint:
-        return e.rounded(e.steps(e.acc, own))
-    return e.rounded(e.acc.astype(np.float64) * own.astype(np.float64), rule)
+        return e.rounded(e.steps(e.acc, channel_scales))
+    return e.rounded(e.acc.astype(np.float64) * channel_scales.astype(np.float64), rule)

@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.memory_sources import MemorySource, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "scales"
 READ_FROM_TENSORS = ("concat", "where", "quantize", "dequantize", "resize_linear")
-LEFT = ("gemmlowp", "cmsis")  # modes whose shift is to the left; in the others to the right
+LEFT = ("gemmlowp", "cmsis")  # modes in which positive shifts are to the left
 WAYS: dict[str, Callable[[Array], Array]] = {
     "of the next channel": lambda s: np.roll(s, -1, -1),
     "of the previous channel": lambda s: np.roll(s, 1, -1),
@@ -34,7 +34,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield FaultVariant(
                     said, output_from(place, partial(_shifted, k=k, rounding=case.graph.rounding, op=case.last.op))
                 )
-    yield from _of_specs(case)
+    yield from _yield_spec_faults(case)
 
 
 def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[FaultVariant]:
@@ -52,7 +52,7 @@ def _per_channel(place: MemorySource, value: Array, rounding: str) -> Iterator[F
     if value.ndim == 2:
         for row, said in ((0, "multipliers"), (1, "shifts")):
             for way_said, way in WAYS.items():
-                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_of_row, row=row, way=way)))
+                yield FaultVariant(f"{said} {way_said}", output_from(place, partial(_change_row, row=row, way=way)))
 
 
 def _one(value: Array, channel: int) -> Array:
@@ -63,14 +63,14 @@ def _filled(value: Array, by: Callable[[Array], Array]) -> Array:
     return np.full_like(value, by(value))
 
 
-def _of_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
+def _change_row(value: Array, row: int, way: Callable[[Array], Array]) -> Array:
     changed = value.copy()
     changed[row] = way(value[row])
     return changed
 
 
 def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
-    """Returns rq with the real scale multiplied by 2^k."""
+    """Returns rq with its real scale multiplied by 2^k."""
     if value.dtype.kind == "f":
         return value * value.dtype.type(2.0**k)
     changed = value.copy()
@@ -81,18 +81,18 @@ def _shifted(value: Array, k: int, rounding: str, op: str) -> Array:
     return changed
 
 
-def _of_specs(case: Case) -> Iterator[FaultVariant]:
-    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or another
-    input."""
+def _yield_spec_faults(case: Case) -> Iterator[FaultVariant]:
+    """Yields faults of ops that read scales from the tensors: an input is used with the scale of the output or of
+    another input."""
     if case.last.op not in READ_FROM_TENSORS:
         return
     specs = [case.graph.spec(n) for n in case.unit.inputs]
     quantized = [s for s in [*specs, case.spec] if s.quantized]
     for name in case.unit.inputs:
         for other in quantized:
-            own = case.graph.spec(name)
-            if own.quantized and (own.scale, own.zero_point) != (other.scale, other.zero_point):
-                if len(own.scale) == len(other.scale) == 1:
+            spec = case.graph.spec(name)
+            if spec.quantized and (spec.scale, spec.zero_point) != (other.scale, other.zero_point):
+                if len(spec.scale) == len(other.scale) == 1:
                     said = f"{name} is taken as if it had the scale and zero point of {other.name}"
                     yield FaultVariant(f"scales: {said}", partial(_as_if, name=name, other=other.name))
                     yield FaultVariant(
@@ -105,13 +105,15 @@ def _of_specs(case: Case) -> Iterator[FaultVariant]:
 
 def _as_if(case: Case, name: str, other: str, zero: bool = True) -> Array:
     own, of = case.graph.spec(name), case.graph.spec(other)
-    return case.again(
-        Change(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
+    return case.recompute(
+        UnitChange(specs={name: replace(own, scale=of.scale, zero_point=of.zero_point if zero else own.zero_point)})
     )
 
 
 def _copied(case: Case) -> Array:
     y = case.spec
-    return case.again(
-        Change(specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs})
+    return case.recompute(
+        UnitChange(
+            specs={n: replace(case.graph.spec(n), scale=y.scale, zero_point=y.zero_point) for n in case.unit.inputs}
+        )
     )

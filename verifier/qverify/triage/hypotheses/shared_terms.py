@@ -1,4 +1,4 @@
-"""A correction of zero points, the sum of one operand times the zero point of the other, is computed for one pixel, row or
+"""A zero point correction (the sum of one operand times the zero point of the other) is computed for one pixel, row or
 channel of a block and used for all of them."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.summed_elements import (
     SummedElements,
     elements,
@@ -23,7 +23,7 @@ NAME = "shared-terms"
 LATE = -1
 OPS = ("conv", "fully_connected", "matmul", "conv_transpose")
 LANES = (2, 4, 8, 16, 32, 64)
-Places = Callable[[Case, Array], Array]  # flat places to those whose correction they get
+Places = Callable[[Case, Array], Array]  # flat places whose correction is used, from flat places
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -58,12 +58,12 @@ def _others(case: Case) -> Iterator[tuple[str, Places]]:
             continue
         for n in LANES:
             if n < 2 * size:
-                yield f"the first {name} of every {n}", partial(_in_block, axis=axis, at=bound(_block, n, 0))
-                yield f"the last {name} of every {n}", partial(_in_block, axis=axis, at=bound(_block, n, n - 1))
-        yield f"the first {name} for all", partial(_in_block, axis=axis, at=bound(_block, size, 0))
-        yield f"the last {name} for all", partial(_in_block, axis=axis, at=bound(_block, size, size - 1))
-        yield f"the {name} before", partial(_in_block, axis=axis, at=bound(_moved, -1))
-        yield f"the {name} after", partial(_in_block, axis=axis, at=bound(_moved, 1))
+                yield f"the first {name} of every {n}", partial(_in_block, axis=axis, at=bind_last(_block, n, 0))
+                yield f"the last {name} of every {n}", partial(_in_block, axis=axis, at=bind_last(_block, n, n - 1))
+        yield f"the first {name} for all", partial(_in_block, axis=axis, at=bind_last(_block, size, 0))
+        yield f"the last {name} for all", partial(_in_block, axis=axis, at=bind_last(_block, size, size - 1))
+        yield f"the {name} before", partial(_in_block, axis=axis, at=bind_last(_moved, -1))
+        yield f"the {name} after", partial(_in_block, axis=axis, at=bind_last(_moved, 1))
 
 
 def _block(k: Array, n: int, at: int) -> Array:

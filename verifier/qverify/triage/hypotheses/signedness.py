@@ -1,4 +1,4 @@
-"""Signed elements are read as unsigned or unsigned as signed, or 128 is added where it must not be."""
+"""Signed elements are read as unsigned ones, or unsigned elements as signed ones, or 128 is added by mistake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.memory_sources import MemorySource, correct_value, memory_sources, output_from
-from qverify.triage.case import Array, Case, Change, limits
+from qverify.triage.case import Array, Case, UnitChange, limits
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import Recomputed
 
@@ -28,7 +28,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
             f"signedness: the highest bit of {place.label} is inverted ({half} added)", output_from(place, _inverted)
         )
         if place.kind == "output":
-            yield from _of_output(case, other)
+            yield from _yield_output_faults(case, other)
             continue
         for said, zero in (
             ("", 0),
@@ -45,16 +45,16 @@ def _inverted(values: Array) -> Array:
     return (values.view(unsigned) ^ half).view(values.dtype)
 
 
-def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> Change:
+def _read(case: Case, place: MemorySource, dtype: str, zero: int) -> UnitChange:
     values = np.ascontiguousarray(correct_value(case, place)).view(dtype)
     spec = replace(place.spec, dtype=dtype, zero_point=tuple(z + zero for z in place.spec.zero_point))
     changed = {place.name: values}
     if place.kind == "input":
-        return Change(inputs=changed, specs={place.name: spec})
-    return Change(constants=changed, specs={place.name: spec})
+        return UnitChange(inputs=changed, specs={place.name: spec})
+    return UnitChange(constants=changed, specs={place.name: spec})
 
 
-def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
+def _yield_output_faults(case: Case, other: str) -> Iterator[FaultVariant]:
     if not case.spec.quantized:
         return
     low, high = limits(replace(case.spec, dtype=other))
@@ -69,8 +69,8 @@ def _of_output(case: Case, other: str) -> Iterator[FaultVariant]:
 
 def _changed(case: Case, dtype: str, low: int, high: int) -> Array:
     words = ops.words(case.last)
-    change = case.words(act_min=low, act_max=high) if "act_min" in words else Change()
-    return case.again(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
+    change = case.change_words(act_min=low, act_max=high) if "act_min" in words else UnitChange()
+    return case.recompute(replace(change, specs={case.output: replace(case.spec, dtype=dtype)}))
 
 
 def _written(case: Case, dtype: str, low: int, high: int) -> Array:
@@ -78,5 +78,5 @@ def _written(case: Case, dtype: str, low: int, high: int) -> Array:
 
 
 def _wide(case: Case) -> Array:
-    """Returns the output computed in 32 bits with only the lowest bits kept."""
+    """Returns the output computed in 32 bits, of which only the lowest bits are kept."""
     return _changed(case, "int64", -(2**31), 2**31 - 1).astype(case.spec.numpy_dtype)

@@ -1,4 +1,4 @@
-"""A slice takes other elements along one or more dims: without its step or start, from the other end, or with those of
+"""A slice reads other elements along one or more dims: without its step or start, from the other end, or with those of
 another dim."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Dims = tuple[int, ...]
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "slice")
-    if of is None:
+    inner = mover(case, "slice")
+    if inner is None:
         return
     copy = needed_copy(case)
     rank = len(copy.shape)
@@ -41,9 +41,9 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def _dims(rank: int) -> dict[str, Dims]:
-    """Returns what to call a set of dims: the usual groups first."""
+    """Returns texts for sets of dims, the usual groups first."""
     every = tuple(range(rank))
-    found: dict[Dims, str] = {}
+    names: dict[Dims, str] = {}
     for text, dims in (
         ("on all dimensions", every),
         ("on all dimensions before the last two", every[:-2]),
@@ -54,12 +54,12 @@ def _dims(rank: int) -> dict[str, Dims]:
         *((f"on dimension {k} (counted from 0)", (k,)) for k in every),
     ):
         if dims:
-            found.setdefault(dims, text)
-    return {text: dims for dims, text in found.items()}
+            names.setdefault(dims, text)
+    return {text: dims for dims, text in names.items()}
 
 
 def _places(start: int, step: int, count: int, size: int) -> dict[str, Array]:
-    """Returns the places a wrong slice reads, by what it does."""
+    """Returns the places that wrong slices read, by text."""
     i = np.arange(count)
     end = start + (count - 1) * step
     return {

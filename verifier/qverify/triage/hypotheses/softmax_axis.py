@@ -32,21 +32,21 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield kernel_variant(f"softmax runs over {said}", {op: partial(_over, words=words)}, LIKELY)
 
 
-def _words(own: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
-    """Returns (outer, depth, inner) by what is summed over, each other than the node's own."""
-    outer, depth, inner = own
+def _words(own_words: tuple[int, ...], shape: tuple[int, ...]) -> dict[str, tuple[int, int, int]]:
+    """Returns (outer, depth, inner) of wrong sums, by text."""
+    outer, depth, inner = own_words
     total = outer * depth * inner
-    found = {
+    words_by_text = {
         f"axis {k} instead of its own": (int(np.prod(shape[:k])), shape[k], int(np.prod(shape[k + 1 :])))
         for k in range(len(shape) - 1, -1, -1)
     }
-    found["its axis and those after it at once"] = (outer, depth * inner, 1)
-    found["its axis and those before it at once"] = (1, outer * depth, inner)
-    found["the whole tensor at once"] = (1, total, 1)
-    found["as many neighbours in memory as its axis is long"] = (total // depth, depth, 1)
+    words_by_text["its axis and those after it at once"] = (outer, depth * inner, 1)
+    words_by_text["its axis and those before it at once"] = (1, outer * depth, inner)
+    words_by_text["the whole tensor at once"] = (1, total, 1)
+    words_by_text["as many neighbours in memory as its axis is long"] = (total // depth, depth, 1)
     distinct = dict[tuple[int, int, int], str]()
-    for said, words in found.items():
-        if words != own and not (words[0] == outer and words[2] == inner):
+    for said, words in words_by_text.items():
+        if words != own_words and not (words[0] == outer and words[2] == inner):
             distinct.setdefault(words, said)
     return {said: words for words, said in distinct.items()}
 

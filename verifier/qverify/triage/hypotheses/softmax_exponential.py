@@ -1,19 +1,19 @@
-"""The 8-bit softmax takes its exponentials from a coarser or otherwise computed table, or at another index."""
+"""The 8-bit softmax reads its exponentials from a table that is coarser or computed in another way, or at another
+index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from qverify.triage.altered_kernels.approximate_exponentials import exponentials
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS
-from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, by_index
+from qverify.triage.altered_kernels.softmax_kernels import by_index, softmax_variant
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -37,19 +37,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 def _faults() -> Iterator[FaultVariant]:
     for said, index in _indices():
-        yield _variant(
+        yield softmax_variant(
             f"the difference q - max {said} before it reads the table of exponentials",
             exponential=partial(_at, index=index),
         )
     for said, table in _tables():
         usual = any(f"of {k} fraction bits" in said for k in (7, 8, 10, 12, 14, 15, 16)) or "multiples of 1/" in said
-        yield _variant(said, 5.0 if usual else UNLIKELY, table=table)
+        yield softmax_variant(said, 5.0 if usual else UNLIKELY, table=table)
     for said, function in exponentials().items():
-        yield _variant(f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function))
-
-
-def _variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
+        yield softmax_variant(
+            f"the exponential is computed {said}", UNLIKELY, table=partial(_function, function=function)
+        )
 
 
 def _at(difference: Array, table: Array, index: Index) -> Array:
@@ -58,49 +56,52 @@ def _at(difference: Array, table: Array, index: Index) -> Array:
 
 def _indices() -> Iterator[tuple[str, Index]]:
     for low in (-128, -127, -129, -255, -254, -64, -63, -32, -31, -16, -15, -96, -192, -8, -100, -200):
-        yield f"saturates to {low}", bound(lambda d, low: np.maximum(d, low), low)
+        yield f"saturates to {low}", bind_last(lambda d, low: np.maximum(d, low), low)
     yield from WRAPPED.items()
     for k in (-3, -2, -1, 1, 2, 3):
-        yield f"is {abs(k)} too {'large' if k > 0 else 'small'}", bound(lambda d, k: d + k, k)
+        yield f"is {abs(k)} too {'large' if k > 0 else 'small'}", bind_last(lambda d, k: d + k, k)
     for k in (1, 2, 3, 4):
-        yield f"loses its lowest {k} bits (floor)", bound(lambda d, k: d >> k << k, k)
-        yield f"loses its lowest {k} bits (toward zero)", bound(lambda d, k: -(-d >> k << k), k)
-        yield f"is rounded to a multiple of {2**k}", bound(lambda d, k: (d + 2 ** (k - 1)) >> k << k, k)
-        yield f"is shifted {k} bits to the right", bound(lambda d, k: d >> k, k)
-        yield f"is shifted {k} bits to the left", bound(lambda d, k: d << k, k)
+        yield f"loses its lowest {k} bits (floor)", bind_last(lambda d, k: d >> k << k, k)
+        yield f"loses its lowest {k} bits (toward zero)", bind_last(lambda d, k: -(-d >> k << k), k)
+        yield f"is rounded to a multiple of {2**k}", bind_last(lambda d, k: (d + 2 ** (k - 1)) >> k << k, k)
+        yield f"is shifted {k} bits to the right", bind_last(lambda d, k: d >> k, k)
+        yield f"is shifted {k} bits to the left", bind_last(lambda d, k: d << k, k)
     for low in (-128, -127, -64, -32, -16, -192):
         yield (
             f"counts as infinite below {low} (exponential of the table's first entry)",
-            bound(lambda d, low: np.where(d < low, -255, d), low),
+            bind_last(lambda d, low: np.where(d < low, -255, d), low),
         )
 
 
 def _tables() -> Iterator[tuple[str, Callable[[Array, float], Array]]]:
     for said, narrow in FIXED.items():
-        yield f"the exponentials, 1 for the maximum, are rounded to {said}", bound(lambda t, s, f: f(t / t[-1]), narrow)
-    for said, narrow in FORMATS.items():
-        yield f"the exponentials are rounded to {said}", bound(lambda t, s, f: f(t), narrow)
         yield (
             f"the exponentials, 1 for the maximum, are rounded to {said}",
-            bound(lambda t, s, f: f(np.exp(AT * s)), narrow),
+            bind_last(lambda t, s, f: f(t / t[-1]), narrow),
+        )
+    for said, narrow in FORMATS.items():
+        yield f"the exponentials are rounded to {said}", bind_last(lambda t, s, f: f(t), narrow)
+        yield (
+            f"the exponentials, 1 for the maximum, are rounded to {said}",
+            bind_last(lambda t, s, f: f(np.exp(AT * s)), narrow),
         )
         yield (
             f"the input's scale is rounded to {said} for the exponentials",
-            bound(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
+            bind_last(lambda t, s, f: np.exp(AT * f(np.array(s))), narrow),
         )
     for number in (127.0, 255.0, 32767.0, 65535.0, 2.0**31 - 1):
         for rule in (np.rint, np.floor):
             yield (
                 f"the exponentials are {'rounded to' if rule is np.rint else 'cut to'} multiples of 1/{number:.0f}",
-                bound(lambda t, s, n, r: r(t / t[-1] * n) / n, number, rule),
+                bind_last(lambda t, s, n, r: r(t / t[-1] * n) / n, number, rule),
             )
     for low in range(-250, -1):
         yield (
             f"exponentials of differences below {low} count as 0",
-            bound(lambda t, s, low: np.where(low > AT, 0.0, t), low),
+            bind_last(lambda t, s, low: np.where(low > AT, 0.0, t), low),
         )
     for said, factor in (("2", 2.0), ("1/2", 0.5), ("4", 4.0), ("1/4", 0.25)):
-        yield f"the exponentials are of {said} times the difference", bound(lambda t, s, f: t**f, factor)
+        yield f"the exponentials are of {said} times the difference", bind_last(lambda t, s, f: t**f, factor)
     yield (
         "the exponentials are of the difference in steps, without the input's scale",
         lambda t, s: np.exp(AT.astype(float)),

@@ -1,5 +1,5 @@
-"""Softmax pads its rows and counts the padding, saturates the sum, compares bytes of the other sign for the maximum, forms
-maximum and sum in one pass, or interpolates its table of exponentials."""
+"""Softmax pads its rows and counts the padding, saturates the sum, compares bytes with the other signedness for the
+maximum, computes maximum and sum in one pass, or interpolates its table of exponentials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import exp64
 from qverify.model_bin.graph import Graph, Node
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.replaced_kernels import kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
 from qverify.triage.altered_kernels.softmax_kernels import FloatSoftmax, IntegerSoftmax, by_index, rows_of
@@ -23,7 +23,7 @@ NAME = "softmax-lanes"
 OPS = ("softmax", "softmax_float")
 LANES = (8, 16, 4, 32, 64, 2, 128)
 Exponential = Callable[[Array], Array]
-Total = Callable[[Array, Exponential], Array]  # of rows and what takes a difference to the maximum
+Total = Callable[[Array, Exponential], Array]  # sums from rows and the exponential of differences to the maximum
 Parts = Iterator[tuple[str, Callable[..., Array], float]]
 F = np.float32
 
@@ -59,11 +59,11 @@ def _padded_rows(node: Node, zero: tuple[int, ...]) -> Parts:
         values |= {"the zero point": zero[0]} if any(zero) else {}
         values |= {"-128": -128, "127": 127, "255": 255, "-1": -1, "1": 1}
     values |= {"its first element": "first", "its last element": "last"}
-    seen = set[int]()
+    tried = set[int]()
     for lanes in LANES:
         more = -depth % lanes
-        if more and more not in seen:
-            seen.add(more)
+        if more and more not in tried:
+            tried.add(more)
             for said, value in values.items():
                 text = f"rows are padded with {said} to a multiple of {lanes} elements ({more} more), and the padding"
                 cost = 4.0 if value == 0 else 6.0
@@ -104,7 +104,7 @@ def _added(e: Array) -> Array:
 
 
 def _restarted(rows: Array, exp: Exponential) -> Array:
-    """Returns the sums from the last new maximum on."""
+    """Returns the sums that restart at each new maximum."""
     largest = np.maximum.accumulate(rows, 1)
     new = np.diff(largest, axis=1, prepend=largest[:, :1] - 1) > 0
     start = rows.shape[1] - 1 - new[:, ::-1].argmax(1)[:, None]
@@ -116,8 +116,8 @@ def _from_first(rows: Array, exp: Exponential) -> Array:
 
 
 def _stepped_once(rows: Array, exp: Exponential) -> Array:
-    """Returns the sums rescaled by the exponential of the step from the maximum before to the new element, where that
-    maximum is never updated."""
+    """Returns the sums that are rescaled by the exponential of the step from the maximum before to the new element, if
+    that maximum is never updated."""
     largest = np.maximum.accumulate(rows, 1)
     total = exp(rows[:, :1] * 0)
     for i in range(1, rows.shape[1]):
@@ -157,19 +157,19 @@ def _running(node: Node, inputs: list[Array], graph: Graph, largest: Callable[[A
 
 
 def _capacities() -> dict[str, float]:
-    """Returns the largest sums that a fixed-point number can hold, by name; each once."""
-    found = dict[float, str]()
+    """Returns the largest sums that fit into fixed-point numbers, by text; each once."""
+    texts = dict[float, str]()
     for bits in (16, 15, 32, 31, 24, 8, 7, 12, 20):
         for fraction in range(max(0, bits - 12), bits + 1):
             most = (2.0**bits - 1) / 2.0**fraction
             if 1.0 <= most < 4096:
-                found.setdefault(
+                texts.setdefault(
                     most,
                     f"{2**bits - 1}/{2**fraction}, just under {2 ** (bits - fraction)} ({bits} bits, {fraction} of them fraction)",
                 )
     for power in range(13):
-        found.setdefault(2.0**power, str(2**power))
-    return {said: most for most, said in found.items()}
+        texts.setdefault(2.0**power, str(2**power))
+    return {said: most for most, said in texts.items()}
 
 
 def _saturated(node: Node, inputs: list[Array], graph: Graph, most: float) -> Array:
@@ -184,7 +184,7 @@ def _saturated(node: Node, inputs: list[Array], graph: Graph, most: float) -> Ar
 def _maxima(dtype: str) -> Parts:
     other = "signed" if dtype == "uint8" else "unsigned"
     flip = (lambda r: (r + 128) % 256 - 128) if dtype == "uint8" else (lambda r: r % 256)
-    own = "elements above it count like it"
+    like_above = "elements above it count like it"
     ways: dict[str, Callable[[Array], Array]] = {
         f"compares the bytes as {other} numbers": flip,
         "compares absolute values": np.abs,
@@ -194,7 +194,7 @@ def _maxima(dtype: str) -> Parts:
         "compares the upper 4 bits": lambda r: r >> 4,
     }
     for said, key in ways.items():
-        yield f"the search for the maximum {said}; {own}", IntegerSoftmax(largest=bound(_by_key, key)), 3.0
+        yield f"the search for the maximum {said}; {like_above}", IntegerSoftmax(largest=bind_last(_by_key, key)), 3.0
 
 
 def _by_key(rows: Array, key: Callable[[Array], Array]) -> Array:

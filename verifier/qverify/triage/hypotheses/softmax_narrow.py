@@ -36,12 +36,12 @@ def _faults(case: Case) -> Iterator[FaultVariant]:
         for bits in (7, 8, 10, 12, 14, 15, 16, 20, 23, 24, 30, 31):
             for said, rule in RULES.items():
                 for ended, end in RULES.items():
-                    yield from _of_integers(bits, (said, rule), (ended, end))
+                    yield from _yield_integer_faults(bits, (said, rule), (ended, end))
     if nodes_of(case, "softmax_float"):
-        yield from _of_floats()
+        yield from _yield_float_faults()
 
 
-def _of_integers(
+def _yield_integer_faults(
     bits: int, first: tuple[str, Callable[[Array], Array]], last: tuple[str, Callable[[Array], Array]]
 ) -> Iterator[FaultVariant]:
     one = 2.0**bits - 1 if bits in (7, 8, 15, 16, 31) else 2.0**bits
@@ -67,7 +67,7 @@ def _ended(value: Array, rows: Array, steps: Steps, rule: Callable[[Array], Arra
     return np.clip(rule(value), steps.low, steps.high)
 
 
-def _of_floats() -> Iterator[FaultVariant]:
+def _yield_float_faults() -> Iterator[FaultVariant]:
     def variant(said: str, bits: float, kernel: FloatSoftmax) -> FaultVariant:
         return kernel_variant(f"softmax: {said}", {"softmax_float": kernel}, bits)
 

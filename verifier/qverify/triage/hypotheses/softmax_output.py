@@ -1,20 +1,24 @@
-"""The 8-bit softmax scales, divides or rounds its result otherwise, or forces every row to add up to one."""
+"""The 8-bit softmax scales, divides or rounds its result in another way, or forces every row to add up to one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from qverify.ops import float_word
 from qverify.triage.altered_kernels.approximate_roots import reciprocals
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED, FORMATS, Format
-from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, kernel_variant, nodes_of
+from qverify.triage.altered_kernels.replaced_kernels import LIKELY, UNLIKELY, nodes_of
 from qverify.triage.altered_kernels.row_sample import fitting_rows
-from qverify.triage.altered_kernels.softmax_kernels import IntegerSoftmax, Steps, rounded, scaled_quotient
+from qverify.triage.altered_kernels.softmax_kernels import (
+    Steps,
+    rounded,
+    scaled_quotient,
+    softmax_variant,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.hypotheses.rounding import RULES
@@ -60,23 +64,23 @@ def _faults(case: Case) -> Iterator[FaultVariant]:
         for said, rule in RULES.items():
             if rule is not np.rint:
                 text = f"the result is rounded {said} instead of to the nearest"
-                yield _variant(text, LIKELY, finish=partial(_by_rule, rule=rule))
+                yield softmax_variant(text, LIKELY, finish=partial(_by_rule, rule=rule))
             if zero:
-                yield _variant(
+                yield softmax_variant(
                     f"the result plus the zero point is rounded {said}", finish=partial(_with_zero, rule=rule)
                 )
         yield from _residues(int(np.rint(float_word(node.words[3]))))
         yield from _finishes()
         for said, divide in QUOTIENTS.items():
             text = f"the quotient is computed {'' if said.startswith(('in', 'of')) else 'as '}{said}"
-            yield _variant(text, divide=divide)
+            yield softmax_variant(text, divide=divide)
             for name, rule in (("down (floor)", np.floor), ("to the nearest, ties up", lambda v: np.floor(v + 0.5))):
                 finish = partial(_by_rule, rule=rule)
-                yield _variant(f"{text}, and rounded {name}", UNLIKELY, divide=divide, finish=finish)
+                yield softmax_variant(f"{text}, and rounded {name}", UNLIKELY, divide=divide, finish=finish)
         for said, narrow in {**FORMATS, **FIXED}.items():
             yield from _narrow(said, narrow)
         for said, function in reciprocals().items():
-            yield _variant(f"1/sum is computed {said}", UNLIKELY, divide=partial(_reciprocal, function=function))
+            yield softmax_variant(f"1/sum is computed {said}", UNLIKELY, divide=partial(_reciprocal, function=function))
 
 
 def _residues(size: int) -> Iterator[FaultVariant]:
@@ -86,11 +90,7 @@ def _residues(size: int) -> Iterator[FaultVariant]:
             for how, clipped in (("with saturation", True), ("without saturation", False)):
                 finish = partial(_forced, place=place, number=number, clipped=clipped)
                 less = f"{of} less the sum of the rounded outputs is added to {where}, {how}"
-                yield _variant(f"every row is forced to add up to one: {less}", finish=finish)
-
-
-def _variant(said: str, bits: float = 0.0, **parts: Any) -> FaultVariant:
-    return kernel_variant(f"softmax: {said}", {"softmax": IntegerSoftmax(**parts)}, bits)
+                yield softmax_variant(f"every row is forced to add up to one: {less}", finish=finish)
 
 
 def _by_rule(value: Array, rows: Array, steps: Steps, rule: Callable[[Array], Array]) -> Array:
@@ -111,28 +111,28 @@ def _forced(
 
 
 def _narrow(said: str, narrow: Format) -> Iterator[FaultVariant]:
-    yield _variant(
+    yield softmax_variant(
         f"the quotient e/sum is rounded to {said} before it is scaled",
         UNLIKELY,
         divide=lambda e, t, s: narrow((e / t).astype(float)) * s.size,
     )
-    yield _variant(
+    yield softmax_variant(
         f"the scaled result is rounded to {said} before it is rounded to an integer",
         UNLIKELY,
         divide=lambda e, t, s: narrow(scaled_quotient(e, t, s).astype(float)),
     )
-    yield _variant(
+    yield softmax_variant(
         f"1/sum is rounded to {said}", UNLIKELY, divide=lambda e, t, s: e * narrow(1.0 / t.astype(float)) * s.size
     )
-    yield _variant(
+    yield softmax_variant(
         f"steps/sum is rounded to {said}", divide=lambda e, t, s: e * narrow(float(s.size) / t.astype(float))
     )
-    yield _variant(
+    yield softmax_variant(
         f"the number of output steps (1/scale) is rounded to {said}",
         UNLIKELY,
         divide=lambda e, t, s: (e * F32(narrow(np.array(float(s.size))))) / t,
     )
-    yield _variant(
+    yield softmax_variant(
         f"the sum is rounded to {said}", divide=lambda e, t, s: (e * s.size) / narrow(t.astype(float)).astype(F32)
     )
 
@@ -142,26 +142,26 @@ def _reciprocal(e: Array, total: Array, steps: Steps, function: Callable[[Array]
 
 
 def _finishes() -> Iterator[FaultVariant]:
-    yield _variant(
+    yield softmax_variant(
         "the output's zero point is left out",
         finish=lambda v, r, s: np.clip(np.rint(v), s.low + s.zero_point, s.high + s.zero_point) - s.zero_point,
     )
-    yield _variant(
+    yield softmax_variant(
         "the largest element of a row gets all (one-hot)",
         finish=lambda v, r, s: np.clip(
             np.where(np.arange(r.shape[1]) == r.argmax(1)[:, None], s.size, 0), s.low, s.high
         ),
     )
-    yield _variant(
+    yield softmax_variant(
         "the result wraps instead of saturating",
         finish=lambda v, r, s: (np.rint(v).astype(np.int64) - s.low) % 256 + s.low,
     )
     for most in (127, 255, 254, 126):
-        yield _variant(
+        yield softmax_variant(
             f"the result saturates at {most} steps",
-            finish=bound(lambda v, r, s, m: np.clip(np.rint(v), s.low, m), most),
+            finish=bind_last(lambda v, r, s, m: np.clip(np.rint(v), s.low, m), most),
         )
-    yield _variant(
+    yield softmax_variant(
         "results are at least one step", finish=lambda v, r, s: np.clip(np.maximum(np.rint(v), 1), s.low, s.high)
     )
-    yield _variant("1 minus the result", finish=lambda v, r, s: np.clip(np.rint(s.size - v), s.low, s.high))
+    yield softmax_variant("1 minus the result", finish=lambda v, r, s: np.clip(np.rint(s.size - v), s.low, s.high))

@@ -1,5 +1,5 @@
-"""Softmax adds up only a part of a row's exponentials, in another format or order, or takes the maximum or the sum of
-another row or of a part of the row."""
+"""Softmax adds only a part of a row's exponentials, adds them in another format or order, or uses the maximum or the
+sum of another row or of a part of the row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.float32 import exp64
-from qverify.triage.altered_kernels.bound import bound
+from qverify.triage.altered_kernels.bind_last import bind_last
 from qverify.triage.altered_kernels.float_formats import FIXED
 from qverify.triage.altered_kernels.replaced_kernels import UNLIKELY, kernel_variant, nodes_of
 from qverify.triage.altered_kernels.row_choice import row_choices
@@ -36,7 +36,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 yield kernel_variant(
                     f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, bits
                 )
-            for said, parts in (*_of_rows(outer * inner, inner), *_faults(depth)):
+            for said, parts in (*_yield_row_choices(outer * inner, inner), *_faults(depth)):
                 yield kernel_variant(
                     f"{op.removesuffix('_float').replace('_', ' ')}: {said}", {op: kernel(**parts)}, 7.0
                 )
@@ -73,7 +73,7 @@ LEAST = (4.5e-5, 4.54e-5, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, *(2.0**-k for k in
 
 
 def _flushed(op: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields float softmaxes whose exponential ends early, for several maxima; a row whose sum is 0 gives 0."""
+    """Yields float softmaxes whose exponential becomes 0 early, for several maxima; a row with the sum 0 gives 0."""
     if op != "softmax_float":
         return
     for said, largest in MAXIMA.items():
@@ -109,11 +109,11 @@ def _fixed() -> Iterator[tuple[str, dict[str, Any]]]:
     for said, narrow in FIXED.items():
         yield (
             f"the sum of exponentials is rounded to {said}",
-            {"total": bound(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
+            {"total": bind_last(lambda e, f: f(e.astype(np.float64).sum(1, keepdims=True)).astype(e.dtype), narrow)},
         )
         yield (
             f"the exponentials are summed in {said}",
-            {"total": bound(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
+            {"total": bind_last(lambda e, f: f(e.astype(np.float64)).sum(1, keepdims=True).astype(e.dtype), narrow)},
         )
 
 
@@ -145,12 +145,12 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for value in (0, 1, -1, 127, 128, 255, -128):
         yield (
             f"the search for the maximum starts at {value}",
-            {"largest": bound(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
+            {"largest": bind_last(lambda x, v: np.maximum(x.max(1, keepdims=True), v), value)},
         )
     for value in (127, 255):
         yield (
             f"{value} is subtracted instead of the row's largest element",
-            {"largest": bound(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
+            {"largest": bind_last(lambda x, v: np.full((len(x), 1), v, x.dtype), value)},
         )
     yield "the largest absolute value is subtracted", {"largest": lambda x: np.abs(x).max(1, keepdims=True)}
     yield (
@@ -159,7 +159,7 @@ def _faults(depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     )
 
 
-def _of_rows(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _yield_row_choices(rows: int, inner: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for said, row in row_choices(rows, inner).items():
         yield f"a row is divided by the sum of {said}", {"total_at": row}
         yield f"a row's maximum is that of {said}", {"largest_at": row}

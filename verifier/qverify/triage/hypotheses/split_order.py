@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify import ops
 from qverify.triage.altered_kernels.separable_copies import SeparableCopy, copy_variant, mover, needed_copy, split_start
-from qverify.triage.case import Case, bits
+from qverify.triage.case import Case, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "split-order"
@@ -17,14 +17,14 @@ OPS = ("split",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "split")
-    if of is None:
+    inner = mover(case, "split")
+    if inner is None:
         return
     copy = needed_copy(case)
-    axis = of.last.words[0]
-    sizes = [of.graph.spec(n).shape[axis] for n in of.last.outputs]
-    at, own = list(of.last.outputs).index(of.output), split_start(of)
-    others = _others(case, of)
+    axis = inner.last.words[0]
+    sizes = [inner.graph.spec(n).shape[axis] for n in inner.last.outputs]
+    at, own_start = list(inner.last.outputs).index(inner.output), split_start(inner)
+    others = _others(case, inner)
     for rare, said in enumerate(_starts(sizes, 0)):
         start = _starts(sizes, at)[said]
         if any((_starts(sizes, k)[said] == sum(sizes[:k])) != right for k, right in others.items()):
@@ -35,19 +35,19 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         if other != axis and copy.sizes[other] > 1:
             said = f"split: the offset of an output is counted in {copy.names[other]}s instead of {copy.names[axis]}s"
             yield from copy_variant(case, said, partial(_along, axis=axis, other=other), 3.0)
-    ways = {of.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
+    ways = {inner.spec.numpy_dtype.itemsize: "bytes, not in elements"} | {1: "elements, not in whole slices"}
     for stride, said in ways.items():
         text = f"split: the offset of an output is counted in {said}"
-        yield from copy_variant(case, text, partial(_offset, axis=axis, by=own * stride), 3.0)
-    if own:
-        yield from _aligned(case, of, axis)
+        yield from copy_variant(case, text, partial(_offset, axis=axis, by=own_start * stride), 3.0)
+    if own_start:
+        yield from _aligned(case, inner, axis)
     packed = "split: the outputs are cut from consecutive elements of memory, whatever the axis"
     yield from copy_variant(case, packed, partial(_packed, axis=axis), 2.0)
 
 
 def _starts(sizes: list[int], at: int) -> dict[str, int]:
-    """Returns where on the axis an output begins, by what the kernel does."""
-    size, own = sum(sizes), sum(sizes[:at])
+    """Returns the wrong places on the axis at which an output begins, by text."""
+    size, own_start = sum(sizes), sum(sizes[:at])
     return {
         "the outputs are taken from the end of the axis: the first output gets the last slices": sum(sizes[at + 1 :]),
         "every output starts at the beginning of the axis": 0,
@@ -59,53 +59,53 @@ def _starts(sizes: list[int], at: int) -> dict[str, int]:
         if at
         else 0,
         "every output takes the last slices of the axis": size - sizes[at],
-        "every output after the first starts one slice too early: the offset advances by size - 1 at the end of an output before": own
+        "every output after the first starts one slice too early: the offset advances by size - 1 at the end of an output before": own_start
         - (at > 0),
         "after each output the offset advances by one slice only": at,
-        "after each output the offset advances by one slice too few": own - at,
-        "after each output the offset advances by one slice too many": own + at,
-        "every output after the first starts one slice too far": own + (at > 0),
-        "each output starts one slice too far": own + 1,
-        "each output starts one slice too early": own - 1,
+        "after each output the offset advances by one slice too few": own_start - at,
+        "after each output the offset advances by one slice too many": own_start + at,
+        "every output after the first starts one slice too far": own_start + (at > 0),
+        "each output starts one slice too far": own_start + 1,
+        "each output starts one slice too early": own_start - 1,
         "outputs start at multiples of the next power of two of the first size": at
         * (1 << (sizes[0] - 1).bit_length()),
         "outputs start at the sum of the sizes behind them": sum(sizes[at:]),
         "every output after the first starts where the second one starts": sizes[0] if at else 0,
-        "each output takes the slices after its own": own + sizes[at],
-        "each output takes the slices before its own": own - sizes[at],
+        "each output takes the slices after its own": own_start + sizes[at],
+        "each output takes the slices before its own": own_start - sizes[at],
     }
 
 
-def _aligned(case: Case, of: Case, axis: int) -> Iterator[FaultVariant]:
+def _aligned(case: Case, inner: Case, axis: int) -> Iterator[FaultVariant]:
     """Yields outputs that begin at an element of the input rounded to a multiple, in the whole tensor or in a row of
     the axis and what lies behind it."""
-    copy, item = needed_copy(case), of.spec.numpy_dtype.itemsize
-    own = split_start(of) * copy.strides[axis]
-    found = set[int]()
+    copy, item = needed_copy(case), inner.spec.numpy_dtype.itemsize
+    own_start = split_start(inner) * copy.strides[axis]
+    starts = set[int]()
     for unit, size in (("element", 1), ("byte", item)):
         for m in (8, 4, 16, 2, 32, 64, 128):
-            for way, start in (("down", own * size // m * m), ("up", -(-own * size // m) * m)):
-                if start % size == 0 and start != own * size and start // size not in found:
-                    found.add(start // size)
+            for way, start in (("down", own_start * size // m * m), ("up", -(-own_start * size // m) * m)):
+                if start % size == 0 and start != own_start * size and start // size not in starts:
+                    starts.add(start // size)
                     text = f"split: every output after the first starts at an offset in {unit}s rounded {way} to a multiple of {m}"
                     change = partial(_offset, axis=axis, by=start // size)
                     yield from copy_variant(case, text, change, 2.0 + (unit == "byte") + 0.5 * (way == "up"))
 
 
-def _others(case: Case, of: Case) -> dict[int, bool]:
+def _others(case: Case, inner: Case) -> dict[int, bool]:
     """Returns whether the board has the right elements of the node's other outputs, where these are known."""
     known = {}
-    healthy = ops.simulate_node(of.graph, of.last, of.inputs)
-    for at, name in enumerate(of.last.outputs):
+    healthy = ops.simulate_node(inner.graph, inner.last, inner.inputs)
+    for at, name in enumerate(inner.last.outputs):
         reader = next((n for n in case.graph.nodes if n.op == "quantize" and n.inputs[0] == name), None)
         shown = reader.outputs[0] if reader is not None and case.graph.spec(name).interior else name
-        board = case.board(shown) if name != of.output else None
+        board = case.board(shown) if name != inner.output else None
         if board is None:
             continue
         value = (
-            healthy[name] if shown == name or reader is None else ops.simulate_node(of.graph, reader, healthy)[shown]
+            healthy[name] if shown == name or reader is None else ops.simulate_node(inner.graph, reader, healthy)[shown]
         )
-        known[at] = value.shape == board.shape and bool((bits(value) == bits(board)).all())
+        known[at] = value.shape == board.shape and bool((element_bits(value) == element_bits(board)).all())
     return known
 
 

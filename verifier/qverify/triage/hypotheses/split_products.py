@@ -1,4 +1,5 @@
-"""Products of 16-bit operands are put together from bytes, and a part of them is lost or its low byte taken as signed."""
+"""Products of 16-bit operands are added from products of bytes, of which a part is lost or the low byte is read as
+signed."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ OPS = LINEAR_OPS
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = requantization(case)
-    if of is not None and of.wide and case.last.op not in ("global_average_pool", "reduce_mean", "average_pool"):
+    sums = requantization(case)
+    if sums is not None and sums.wide and case.last.op not in ("global_average_pool", "reduce_mean", "average_pool"):
         yield from fitting(case, _ways(), in_parts=True)
 
 

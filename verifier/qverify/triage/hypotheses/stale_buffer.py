@@ -1,4 +1,4 @@
-"""The output or an input still has its buffer's earlier content: another tensor, or that of the previous frame."""
+"""The output or an input is the earlier content of its buffer: another tensor, or a tensor of the previous frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qverify.triage.case import Array, Case, Change, bits
+from qverify.triage.case import Array, Case, UnitChange, element_bits
 from qverify.triage.hypotheses import FaultVariant
 
 NAME = "stale-buffer"
@@ -53,21 +53,21 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
     earlier = find(case)
     if earlier is None:
         return
-    old = fitting(earlier, case)
+    old = as_output(earlier, case)
     if old is None:
         return
-    if (bits(old) == bits(case.recorded)).all():
+    if (element_bits(old) == element_bits(case.recorded)).all():
         yield FaultVariant(
             f"stale buffer: the output is {said} tensor" if "frame" in said else f"stale buffer: the output is {said}",
             partial(_replaced, find=find),
-            4.0 if said in case.unit.inputs else 0.0,  # what a copy or a shortcut of the unit gives as well
+            4.0 if said in case.unit.inputs else 0.0,  # a copy, or a unit that is skipped, gives the same
             copied=True,
         )
         return
     places = case.differing
     first, last = int(places[0]), int(places[-1]) + 1
     run = slice(first, last)
-    if (bits(old)[run] == bits(case.recorded)[run]).all():
+    if (element_bits(old)[run] == element_bits(case.recorded)[run]).all():
         where = f"elements {first} to {last - 1}"
         yield FaultVariant(
             f"stale buffer: {where} are {said}",
@@ -77,18 +77,18 @@ def _whole_or_part(case: Case, said: str, find: Callable[[Case], Array | None]) 
         )
 
 
-def fitting(earlier: Array, case: Case) -> Array | None:
-    """Returns the first bytes of a tensor as the output's elements; None where there are too few."""
+def as_output(earlier: Array, case: Case) -> Array | None:
+    """Returns the first bytes of a tensor as elements of the output, or None if there are too few."""
     data = np.ascontiguousarray(earlier).reshape(-1).view(np.uint8)
-    wanted = case.spec.valid_bytes
-    return None if data.size < wanted else data[:wanted].view(case.spec.numpy_dtype).reshape(case.spec.shape)
+    size_bytes = case.spec.valid_bytes
+    return None if data.size < size_bytes else data[:size_bytes].view(case.spec.numpy_dtype).reshape(case.spec.shape)
 
 
 def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slice(None)) -> Array:
     earlier = find(case)
-    old = None if earlier is None else fitting(earlier, case)
+    old = None if earlier is None else as_output(earlier, case)
     assert old is not None
-    output = case.made.copy().reshape(-1)
+    output = case.healthy.copy().reshape(-1)
     output[part] = old.reshape(-1)[part]
     return output.reshape(case.spec.shape)
 
@@ -96,4 +96,4 @@ def _replaced(case: Case, find: Callable[[Case], Array | None], part: Any = slic
 def _inputs(case: Case, names: tuple[str, ...]) -> Array:
     earlier = {name: values for name in names if (values := case.previous(name)) is not None}
     assert len(earlier) == len(names)
-    return case.again(Change(inputs=earlier))
+    return case.recompute(UnitChange(inputs=earlier))

@@ -1,5 +1,5 @@
-"""A convolution gathers its input into panels, and what padding should clear in them keeps what the same place held for
-the tile before."""
+"""A convolution gathers its input into panels in which elements of the padding are not cleared: they keep the values
+of the same place of the tile before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "stale-panel"
 LATE = -1
 OPS = ("conv",)
 TILES = (64, 8, 16, 32, 128, 256)
-MOST_BACK = 64  # tiles looked back through
+MAX_BACK = 64  # earlier tiles that are examined
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -62,15 +62,15 @@ def _all_stale(e: SummedElements, tile: int, rows_only: bool) -> Array:
         written = pending & (inside_row if rows_only else inside)
         at = (np.maximum(plane, 0) * height + np.clip(row, 0, height - 1)) * width + np.clip(column, 0, width - 1)
         earlier = np.where(inside, x[at].astype(np.int64) - s.zero_x, 0)
-        there = plane >= 0
-        value = np.where(written & there, earlier, value)
-        pending = pending & ~(written & there)
+        exists = plane >= 0
+        value = np.where(written & exists, earlier, value)
+        pending = pending & ~(written & exists)
     return e.added(value * s.centred_w)
 
 
 def _earlier(e: SummedElements, tile: int) -> Iterator[tuple[Array, Array, Array]]:
-    """Yields plane (below 0 before the first), row and column that every tap read for the same place of earlier tiles,
-    the latest first."""
+    """Yields the plane (below 0 if there is none), row and column that every tap read for the same place of earlier
+    tiles, the latest tile first."""
     case, s, words = e.case, e.summands, words_of(e.case)
     shape = case.spec.shape
     rows, columns = (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
@@ -80,9 +80,9 @@ def _earlier(e: SummedElements, tile: int) -> Iterator[tuple[Array, Array, Array
     pixel = (e.places % pixels).reshape(-1, 1, 1, 1)
     offset, number, group = pixel % tile, pixel // tile, s.plane[:, :1] // per_in
     row, column = s.row - pixel // columns * words["stride_h"], s.column - pixel % columns * words["stride_w"]
-    for _ in range(MOST_BACK):
+    for _ in range(MAX_BACK):
         number = number - 1
-        short = (number == -1) & ((tiles - 1) * tile + offset >= pixels)  # the last tile has no such place
+        short = (number == -1) & ((tiles - 1) * tile + offset >= pixels)  # the last tile does not have this place
         group = np.where(number < 0, group - 1, group)
         number = np.where(number < 0, np.maximum(tiles - 1 - short, 0), number)
         at = number * tile + offset

@@ -1,5 +1,5 @@
-"""The last, partial panel of a tile of pixels is not multiplied: its accumulators hold sums of an earlier tile or of earlier
-channels."""
+"""The last, partial panel of a tile of pixels is not multiplied: its accumulators contain sums of an earlier tile or of
+earlier channels."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _pixels(case: Case) -> int:
 
 
 def _sums(e: SummedElements) -> Array:
-    """Returns the sums without bias, [matrices, channels, pixels] (of matmul: rows, columns)."""
+    """Returns the sums without bias, [matrices, channels, pixels], or [matrices, rows, columns] for a matmul."""
     bias = bias_of(e.case)
-    sums = e.of.acc - (e.of.along(bias) if len(bias) > 1 else bias)
+    sums = e.sums.acc - (e.sums.along(bias) if len(bias) > 1 else bias)
     shape = e.case.spec.shape
     return sums.reshape(-1, shape[-2] if e.case.last.op == "matmul" else shape[1], _pixels(e.case))
 
@@ -94,7 +94,7 @@ def _stale(e: SummedElements, panel: int, tile: int, rows: int, same: bool) -> A
     groups = words_of(e.case).get("group", 1)
     per = sums.shape[1] // groups
     last = channel // per * per + (per - 1) // rows * rows + channel % per % rows
-    # the last block of channels may be short: its other accumulators are left from the block before
+    # The last block of channels may be shorter: its other accumulators are those of the block before.
     last = np.where(last >= (channel // per + 1) * per, last - rows, last)
     source = sums[batch, channel if same else np.maximum(last, 0), np.maximum(pixel - tile, 0)]
     return e.requantized(np.where(lost, source, sums[batch, channel, pixel]) + e.bias)

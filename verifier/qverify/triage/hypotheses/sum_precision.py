@@ -1,4 +1,5 @@
-"""The sum, its products or the bias lose low bits before they are scaled, or a mean is made whole first."""
+"""The sum, its products or the bias lose low bits before they are scaled, or a mean is rounded to a whole number
+first."""
 
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ Ways = Iterator[tuple[str, Callable[[SummedElements], Array]]]
 def variants(case: Case) -> Iterator[FaultVariant]:
     if linear(case) is None:
         return
-    yield from fitting(case, _of_sum(has_bias(case)), bits=_likely)
-    yield from fitting(case, _of_products(), in_parts=True, bits=_likely)
+    yield from fitting(case, _yield_sum_faults(has_bias(case)), bits=_likely)
+    yield from fitting(case, _yield_product_faults(), in_parts=True, bits=_likely)
 
 
 def _likely(said: str) -> float:
-    """Returns the bits of these words: integers are shifted, which rounds half up or down."""
+    """Returns the bits of this text: integers are usually shifted, which rounds half up or down."""
     rule = 0.0 if "half up" in said else 0.1 if "floor" in said or "truncated" in said else 0.5
     return 0.7 + rule + 0.5 * ("bias is" in said or "each" in said)
 
 
-def _of_sum(biased: bool) -> Ways:
+def _yield_sum_faults(biased: bool) -> Ways:
     for bits in range(1, 21):
         for said, rule in CUTS.items():
             to = f"rounded {said} to a multiple of {1 << bits}"
@@ -70,7 +71,7 @@ def _bias_only(e: SummedElements, bits: int, rule: Rule) -> Array:
     return e.requantized(e.acc - e.bias + _whole(e.bias, bits, rule))
 
 
-def _of_products() -> Ways:
+def _yield_product_faults() -> Ways:
     for bits in range(1, 13):
         for said, rule in CUTS.items():
             yield (

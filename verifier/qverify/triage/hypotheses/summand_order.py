@@ -1,5 +1,5 @@
-"""The sum pairs an input element with another element's weight: exchanged in pairs, reversed in blocks, shifted, or laid
-out in another order than the input."""
+"""The sum multiplies an input element by the weight of another element: the weights are exchanged in pairs, reversed in
+blocks, shifted, or in another order than the input."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 def _ways(case: Case, shape: tuple[int, ...]) -> Iterator[tuple[str, Callable[[SummedElements], Array]]]:
     count = int(np.prod(shape))
     names = ("the first operand", "the second operand") if case.last.op == "matmul" else ("the input", "the weights")
-    seen = {np.arange(count).tobytes()}
+    tried = {np.arange(count).tobytes()}
     for said, index in _indices(shape).items():
-        if (key := index.tobytes()) not in seen:
-            seen.add(key)
+        if (key := index.tobytes()) not in tried:
+            tried.add(key)
             for at, operand in enumerate(names):
                 yield said.format(operand), partial(_moved, index=index, at=at)
 
 
 def _indices(shape: tuple[int, ...]) -> dict[str, Array]:
-    """Returns for each summand which one's element is multiplied, by text with a place for the operand."""
+    """Returns for each summand the index of the summand whose element is multiplied, by text with a placeholder for the
+    operand."""
     channels, rows, columns = shape
     count = channels * rows * columns
     k, cube = np.arange(count), np.arange(count).reshape(shape)

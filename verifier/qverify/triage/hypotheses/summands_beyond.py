@@ -52,8 +52,8 @@ def _beyond(e: SummedElements, more: int, first: str, second: str) -> Array:
 
 
 def _read(values: Array, row: Array, more: int, way: int, zero: Any) -> Array:
-    """Returns [S, more]: what follows the rows; the zero point beyond the tensor. way: its place in FIRST and
-    SECOND."""
+    """Returns the elements that follow the rows, [S, more], with the zero point beyond the tensor. way: index of the
+    fault in FIRST and SECOND."""
     depth, k = values.shape[1], np.arange(more)
     flat = values.reshape(-1)
     at = (row[:, None] + 1) * depth + k

@@ -1,5 +1,5 @@
-"""A part of the sum is left out or counted twice: the tail after whole vectors, every second element, the first or last
-ones."""
+"""A part of the sum is left out or counted twice: the tail after whole vectors, every second element, or the first or
+last elements."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
-    """Returns how a kernel may count the summands [channels, rows, columns], by the text of the order."""
+    """Returns ways to number the summands [channels, rows, columns], by the text of the order."""
     channels, rows, columns = shape
     every = np.arange(channels * rows * columns)
     if op in ("fully_connected", "matmul") or shape[1:] == (1, 1):
         return {"": every.reshape(shape)}
     if op in ("global_average_pool", "reduce_mean"):
-        found = {"": every.reshape(shape)}
+        orders = {"": every.reshape(shape)}
         if rows > 1:
-            found[" of every row"] = np.broadcast_to(np.arange(columns), shape)
-            found[" of the rows"] = np.broadcast_to(np.arange(rows)[:, None], shape)
-        return found
+            orders[" of every row"] = np.broadcast_to(np.arange(columns), shape)
+            orders[" of the rows"] = np.broadcast_to(np.arange(rows)[:, None], shape)
+        return orders
     orders = {
         KERNEL_ROWS: np.broadcast_to(np.arange(rows)[:, None], shape),
         KERNEL_COLUMNS: np.broadcast_to(np.arange(columns), shape),
@@ -57,8 +57,8 @@ def numbered(shape: tuple[int, ...], op: str) -> dict[str, Array]:
 
 
 def _ways(shape: tuple[int, ...], op: str) -> Iterator[tuple[list[str], Callable[[SummedElements], Array]]]:
-    """Yields each part with all its texts: parts of kernel rows may be parts of the summands in another order."""
-    found: dict[tuple[bytes, int], tuple[list[str], Array]] = {}
+    """Yields each part with all its texts, since parts in one order may be equal to parts in another."""
+    parts: dict[tuple[bytes, int], tuple[list[str], Array]] = {}
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
         noun = order or (" of the depth" if op in ("fully_connected", "matmul") else "")
@@ -67,14 +67,14 @@ def _ways(shape: tuple[int, ...], op: str) -> Iterator[tuple[list[str], Callable
             if mask.any():
                 key = mask.tobytes()
                 for times, verb in ((0, "left out of the sum"), (2, "counted twice in the sum")):
-                    known, _ = found.setdefault((key, times), ([], mask))
+                    known, _ = parts.setdefault((key, times), ([], mask))
                     known += [text.format(verb) for text in texts]
-    for (_, times), (texts, mask) in found.items():
+    for (_, times), (texts, mask) in parts.items():
         yield texts[:MOST_TEXTS], partial(_weighted, weight=np.where(mask, times, 1))
 
 
 def _parts(count: int, noun: str) -> Iterator[tuple[list[str], Array]]:
-    """Yields (sentences with a place for what happens to it, mask) of parts of `count` numbered summands."""
+    """Yields (sentences with a placeholder for the change, mask) for parts of `count` numbered summands."""
     k = np.arange(count)
     of = f"of the {count} {noun}" if noun in STRUCTURE else f"of the {count} summands{noun}"
     lanes = [n for n in LANES if count % n and n <= 2 * count]

@@ -1,5 +1,5 @@
-"""One operand is taken wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in every
-second lane."""
+"""One operand is read wrongly in a part of the sum only: in the tail after whole vectors, in the whole vectors, or in
+every second lane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LANES = (2, 4, 8, 16, 32, 64)
 OPS = ("conv", "conv_transpose", "fully_connected", "matmul", "global_average_pool", "reduce_mean")
 MEANS = ("global_average_pool", "reduce_mean")
 MOST_TEXTS = 3
-Change = Callable[[Array, Any, int], Any]  # stored integers, their zero point and half of their type's range
+# Factors from stored integers, their zero point and half of the range of their dtype.
+FactorChange = Callable[[Array, Any, int], Any]
 Ways = Iterator[tuple[list[str], Callable[[SummedElements], Array]]]
 
 
@@ -45,13 +46,13 @@ def _ways(case: Case, shape: tuple[int, ...], few: SummedElements) -> Ways:
 
 
 def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:
-    """Returns parts of the sum as bool [channels, kernel rows, kernel columns], each with its texts."""
-    found: dict[bytes, tuple[list[str], Array]] = {}
+    """Returns parts of the sum as masks [channels, kernel rows, kernel columns], each with its texts."""
+    parts: dict[bytes, tuple[list[str], Array]] = {}
 
     def add(text: str, chosen: Array, number: Array) -> None:
         mask = np.ascontiguousarray(np.broadcast_to(chosen[number], shape))
         if mask.any() and not mask.all():
-            found.setdefault(mask.tobytes(), ([], mask))[0].append(text)
+            parts.setdefault(mask.tobytes(), ([], mask))[0].append(text)
 
     for order, number in numbered(shape, op).items():
         count = int(number.max()) + 1
@@ -74,10 +75,10 @@ def _parts(shape: tuple[int, ...], op: str) -> list[tuple[list[str], Array]]:
                 if count > n:
                     which = "first" if lane == 0 else "last"
                     add(f"the {which} of every {n} {what} alone", k % n == lane, number)
-    return list(found.values())
+    return list(parts.values())
 
 
-_OF_TYPE: dict[str, Change] = {
+_OF_TYPE: dict[str, FactorChange] = {
     "is read as unsigned": lambda v, z, half: v % (2 * half) - z,
     "is read as signed": lambda v, z, half: (v + half) % (2 * half) - half - z,
     "has its highest bit inverted": lambda v, z, half: (
@@ -92,7 +93,7 @@ _OF_TYPE: dict[str, Change] = {
     "is doubled": lambda v, z, half: 2 * (v - z),
     "counts as 1": lambda v, z, half: 0 * (v - z) + 1,
 }
-_OF_ZERO: dict[str, Change] = {
+_OF_ZERO: dict[str, FactorChange] = {
     "is used without subtracting its zero point": lambda v, z, half: v + 0 * z,
     "has its zero point added instead of subtracted": lambda v, z, half: v + z,
     "has its zero point subtracted twice": lambda v, z, half: v - 2 * z,
@@ -102,7 +103,7 @@ _OF_ZERO: dict[str, Change] = {
 }
 
 
-def _changed(e: SummedElements, mask: Array, at: int, change: Change, half: int) -> Array:
+def _changed(e: SummedElements, mask: Array, at: int, change: FactorChange, half: int) -> Array:
     s = e.summands
     x, w = s.centred_x, s.centred_w
     if at == 0:

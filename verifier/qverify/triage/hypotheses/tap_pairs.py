@@ -1,5 +1,5 @@
-"""Products of two neighbouring kernel taps, of one kernel row or one kernel column, are added in a narrow register before
-the others join them."""
+"""Products of two neighbouring kernel taps, of one kernel row or one kernel column, are added in a narrow register
+before the others are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each tile of rows and columns is stored transposed, while the grid of tiles is right."""
+"""Each tile of rows and columns is stored transposed, while the grid of tiles is correct."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from qverify.triage.altered_kernels.memory_sources import MemorySource, is_permutation, memory_sources, output_from
+from qverify.triage.altered_kernels.memory_sources import (
+    MemorySource,
+    is_permutation,
+    memory_sources,
+    output_from,
+    reordered_runs,
+)
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -26,24 +32,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
                 order = _turned(rows, columns, size, whole)
                 if (order != np.arange(rows * columns)).any() and (whole or rows % size or columns % size):
                     text = f"{said} of {size}x{size} of {place.label} are transposed"
-                    yield FaultVariant(text, output_from(place, partial(_in_order, order=order)))
+                    yield FaultVariant(text, output_from(place, partial(reordered_runs, order=order)))
 
 
 def _has_planes(place: MemorySource) -> bool:
-    """Returns whether it is an activation of rows and columns, or the matrix of a fully connected layer."""
+    """Returns whether the tensor is an activation with rows and columns, or the matrix of a fully connected layer."""
     shape = place.spec.shape
     return len(shape) > 1 and (place.kind != "constant" or (place.label == "the weights" and len(shape) == 2))
 
 
 def _turned(rows: int, columns: int, size: int, whole: bool) -> Array:
-    """Returns for every element of a plane the flat index it comes from."""
+    """Returns for every element of a plane the flat index from which it is read."""
     row, column = np.indices((rows, columns))
     from_row, from_column = row - row % size + column % size, column - column % size + row % size
-    there = (from_row < rows) & (from_column < columns)
+    inside = (from_row < rows) & (from_column < columns)
     if whole:
-        there = (row - row % size + size <= rows) & (column - column % size + size <= columns)
-    return np.where(there, from_row * columns + from_column, row * columns + column).reshape(-1)
-
-
-def _in_order(values: Array, order: Array) -> Array:
-    return values.reshape(-1, len(order))[:, order].reshape(values.shape)
+        inside = (row - row % size + size <= rows) & (column - column % size + size <= columns)
+    return np.where(inside, from_row * columns + from_column, row * columns + column).reshape(-1)

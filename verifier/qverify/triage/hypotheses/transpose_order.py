@@ -23,15 +23,15 @@ OPS = ("transpose",)
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = mover(case, "transpose")
-    if of is None:
+    inner = mover(case, "transpose")
+    if inner is None:
         return
     copy = needed_copy(case)
-    yield from _partly(case, of)
-    own = of.last.words
-    rank = len(own)
-    inverse = tuple(int(i) for i in np.argsort(own))
-    shape = of.graph.spec(copy.source).shape
+    yield from _partly(case, inner)
+    own_order = inner.last.words
+    rank = len(own_order)
+    inverse = tuple(int(i) for i in np.argsort(own_order))
+    shape = inner.graph.spec(copy.source).shape
     named = {
         inverse: "the permutation is inverted",
         tuple(range(rank)): "no dimension is moved: the bytes are copied as they are",
@@ -39,31 +39,31 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     }
     orders = permutations(range(rank)) if rank <= 5 else iter(named)
     for order in sorted(orders, key=lambda o: o not in named):
-        if order == own:
+        if order == own_order:
             continue
-        moved = [k for k in range(rank) if order[k] != own[k]]
-        text = f"transpose: {named.get(order, f'the dimensions are taken in the order {order} instead of {own}')}"
+        moved = [k for k in range(rank) if order[k] != own_order[k]]
+        text = f"transpose: {named.get(order, f'the dimensions are taken in the order {order} instead of {own_order}')}"
         if len(moved) == 2 and order not in named:
-            text = f"transpose: dimensions {own[moved[0]]} and {own[moved[1]]} of the input are exchanged (order {order} instead of {own})"
+            text = f"transpose: dimensions {own_order[moved[0]]} and {own_order[moved[1]]} of the input are exchanged (order {order} instead of {own_order})"
         dense = dense_strides(shape)
         yield from copy_variant(case, text, partial(_strides, strides=[dense[k] for k in order]), 3.0)
         reshaped = [shape[k] for k in order]
-        if reshaped != list(of.spec.shape):
+        if reshaped != list(inner.spec.shape):
             packed = f"{text}, and the result is taken as if it had the output's shape"
             yield from copy_variant(case, packed, partial(_packed, order=order), 4.0)
     for k in range(rank):
-        wrong = dense_strides(of.spec.shape)
+        wrong = dense_strides(inner.spec.shape)
         yield from copy_variant(
             case,
             f"transpose: the strides are computed from the output's shape{f', from dimension {k} on' if k else ''}",
-            partial(_strides, strides=[copy.strides[j] if j < k else wrong[own[j]] for j in range(rank)]),
+            partial(_strides, strides=[copy.strides[j] if j < k else wrong[own_order[j]] for j in range(rank)]),
             2.0 + k,
         )
 
 
-def _partly(case: Case, of: Case) -> Iterator[FaultVariant]:
-    """Yields a transpose that moves only some blocks of a leading dim that stays, and copies the others as they are."""
-    own, shape = of.last.words, of.spec.shape
+def _partly(case: Case, inner: Case) -> Iterator[FaultVariant]:
+    """Yields transposes that move only some blocks of a leading dim and copy the others unchanged."""
+    own, shape = inner.last.words, inner.spec.shape
     for k in range(len(own) - 1):
         if own[: k + 1] != tuple(range(k + 1)):
             return
@@ -98,7 +98,7 @@ def _strides(copy: SeparableCopy, case: Case, strides: list[int]) -> SeparableCo
 
 
 def _packed(copy: SeparableCopy, case: Case, order: tuple[int, ...]) -> SeparableCopy:
-    """Returns the copy of one axis whose places are those of the input transposed in this order, flat."""
+    """Returns the copy with a single axis whose places are those of the input transposed in this order, flat."""
     shape = case.graph.spec(copy.source).shape
     places = np.arange(case.recorded.size).reshape(shape).transpose(order).reshape(-1)
     return SeparableCopy(("element",), (case.recorded.size,), (case.recorded.size,), (1,), (places,), copy.source)

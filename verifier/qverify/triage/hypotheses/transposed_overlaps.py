@@ -1,4 +1,4 @@
-"""A transposed convolution scatters its input over the output, and what overlaps is stored over each other instead of
+"""A transposed convolution scatters its input over the output, and overlapping results overwrite each other instead of
 being added."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qverify.triage.hypotheses import FaultVariant
 NAME = "transposed-overlaps"
 OPS = ("conv_transpose",)
 LATE = -1
-Kept = Callable[[Summands], Array]  # of the summands [S, channels, kernel rows, kernel columns]: does it count
+Kept = Callable[[Summands], Array]  # mask of the summands [S, channels, kernel rows, kernel columns] that count
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
@@ -42,7 +42,7 @@ def _ways(biased: bool) -> Iterator[tuple[str, Callable[[SummedElements], Array]
 
 
 def _number(s: Summands) -> Array:
-    """Returns the place of the input pixel of every tap in its plane, -1 where none is read."""
+    """Returns the place of the input pixel of every tap in its plane; -1 where no element is read."""
     return np.where(s.read, s.row * 100_000 + s.column, -1)
 
 

@@ -1,4 +1,4 @@
-"""where picks its values by another condition: inverted, constant, one for several elements, or shifted."""
+"""where selects its values by another condition: inverted, constant, the same for several elements, or shifted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.altered_kernels.variant_checks import inner_again, operand, where_it_differs, with_operand
+from qverify.triage.altered_kernels.variant_checks import check_where_it_differs, operand, recompute_inner, with_operand
 from qverify.triage.case import Array, Case
 from qverify.triage.hypotheses import FaultVariant
 
@@ -107,7 +107,7 @@ def _back(i: Array, n: int, by: int) -> Array:
 
 
 def _word_reversed(c: Array, size: int, beyond: bool) -> Array:
-    """Returns the conditions with those of each word reversed; the last word is filled up."""
+    """Returns the conditions reversed within each word; the last word is filled up."""
     flat = c.reshape(-1)
     words = np.full(-(-flat.size // size) * size, beyond)
     words[: flat.size] = flat
@@ -132,21 +132,21 @@ def _wide(c: Array) -> Array:
 
 
 def variants(case: Case) -> Iterator[FaultVariant]:
-    of = inner_case(case)
-    if of is None or of.last.op != "where":
+    inner = inner_case(case)
+    if inner is None or inner.last.op != "where":
         return
     for cost, said, way in _ways():
         for whole in (False, True):
-            name = of.last.inputs[0] or ""
-            if not whole or operand(of, name).shape != of.spec.shape:
+            name = inner.last.inputs[0] or ""
+            if not whole or operand(inner, name).shape != inner.spec.shape:
                 text = f"where: {said}{' (after broadcasting)' if whole else ''}"
-                yield from where_it_differs(case, text, partial(_made, way=way, whole=whole), cost)
+                yield from check_where_it_differs(case, text, partial(_compute_output, way=way, whole=whole), cost)
 
 
-def _made(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
-    of = inner_case(case)
-    assert of is not None
-    name = of.last.inputs[0] or ""
-    condition = operand(of, name).astype(bool)
-    condition = np.ascontiguousarray(np.broadcast_to(condition, of.spec.shape)) if whole else condition
-    return inner_again(case, with_operand(of, name, way(condition)))
+def _compute_output(case: Case, way: Callable[[Array], Array], whole: bool) -> Array:
+    inner = inner_case(case)
+    assert inner is not None
+    name = inner.last.inputs[0] or ""
+    condition = operand(inner, name).astype(bool)
+    condition = np.ascontiguousarray(np.broadcast_to(condition, inner.spec.shape)) if whole else condition
+    return recompute_inner(case, with_operand(inner, name, way(condition)))

@@ -7,7 +7,7 @@ from functools import partial
 
 from qverify import ops
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
-from qverify.triage.case import Array, Case, Change
+from qverify.triage.case import Array, Case, UnitChange
 from qverify.triage.hypotheses import FaultVariant
 from qverify.triage.one_row import Recomputed
 
@@ -36,20 +36,20 @@ def variants(case: Case) -> Iterator[FaultVariant]:
 
 
 def recompute(case: Case, changed: dict[str, int]) -> Callable[[Case], Array]:
-    """Returns the fault that gives other words to the node that does the unit's work."""
+    """Returns the fault that changes words of the unit's inner node."""
     if (inner_case(case) or case) is case:
         return Recomputed(partial(_words, changed=changed))
     return partial(_again, changed=changed)
 
 
-def _words(case: Case, changed: dict[str, int]) -> Change:
-    return case.words(**changed)
+def _words(case: Case, changed: dict[str, int]) -> UnitChange:
+    return case.change_words(**changed)
 
 
 def _again(case: Case, changed: dict[str, int]) -> Array:
     inner = inner_case(case) or case
-    made = inner.again(inner.words(**changed))
-    return made if inner is case else finished(case, made).reshape(case.spec.shape)
+    output = inner.recompute(inner.change_words(**changed))
+    return output if inner is case else finished(case, output).reshape(case.spec.shape)
 
 
 def _changes(case: Case, words: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -1,4 +1,4 @@
-"""The windows of some rows or columns start at another place: the step between the outputs of a tail is 1, or starts are
+"""The windows of some rows or columns start at other places: the step between the outputs of a tail is 1, or starts are
 aligned to vectors."""
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     for side, axis, name in (("h", -2, "row"), ("w", -1, "column")):
         if axis == -1 or len(case.spec.shape) == 4:
             out, stride = case.spec.shape[axis], words[f"stride_{side}"]
-            own, seen = np.arange(out) * stride, set()
+            own_starts, tried = np.arange(out) * stride, set()
             for said, starts in _starts(out, stride, name).items():
                 key = starts.tobytes()
-                if key != own.tobytes() and key not in seen:
-                    seen.add(key)
+                if key != own_starts.tobytes() and key not in tried:
+                    tried.add(key)
                     yield FaultVariant(said, partial(_moved, axis=axis, side=side, starts=starts))
 
 
 def _flat_pixels(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
-    """Yields faults of a kernel of one tap that takes the pixels of a plane for one row."""
+    """Yields faults of a kernel of one tap that treats the pixels of a plane as one row."""
     if (words["kernel_h"], words["kernel_w"]) != (1, 1) or len(case.spec.shape) != 4:
         return
     pixels = case.spec.shape[2] * case.spec.shape[3]
@@ -45,16 +45,19 @@ def _flat_pixels(case: Case, words: dict[str, int]) -> Iterator[FaultVariant]:
 
 
 def _run_together(case: Case, pixels: int, step: int) -> Array:
-    """Returns the output of pixels step * p of the planes: the node without stride or padding, and of it these."""
+    """Returns the output at the pixels step * p of the planes, selected from that of the node without stride or
+    padding."""
     n, _, height, width = case.graph.spec(case.last.inputs[0] or "").shape
     words = dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right"), 0) | {"stride_h": 1, "stride_w": 1}
     spec = replace(case.spec, shape=(n, case.spec.shape[1], height, width), aligned_shape=())
-    whole = case.again(replace(case.words(**words), specs={case.output: spec})).reshape(n, case.spec.shape[1], -1)
+    whole = case.recompute(replace(case.change_words(**words), specs={case.output: spec})).reshape(
+        n, case.spec.shape[1], -1
+    )
     return whole[:, :, np.arange(pixels) * step % whole.shape[2]].reshape(case.spec.shape)
 
 
 def _starts(out: int, stride: int, name: str) -> dict[str, Array]:
-    """Returns where the windows start, in elements of the padded input, by text."""
+    """Returns wrong places at which the windows start, in elements of the padded input, by text."""
     j = np.arange(out)
     starts = {f"the step between windows is 1 {name} instead of {stride}": j}
     for n in LANES:
@@ -82,9 +85,9 @@ def _starts(out: int, stride: int, name: str) -> dict[str, Array]:
 
 
 def _moved(case: Case, axis: int, side: str, starts: Array) -> Array:
-    """Returns the output with other starts: the node at step 1 on this axis, and of it the windows that start there."""
+    """Returns the output of windows with other starts, selected from that of the node with step 1 on this axis."""
     shape = list(case.spec.shape)
     shape[axis] = int(starts.max()) + 1
-    change = case.words(**{f"stride_{side}": 1})
+    change = case.change_words(**{f"stride_{side}": 1})
     spec = replace(case.spec, shape=tuple(shape), aligned_shape=())
-    return case.again(replace(change, specs={case.output: spec})).take(starts, axis)
+    return case.recompute(replace(change, specs={case.output: spec})).take(starts, axis)

@@ -1,21 +1,21 @@
-"""A window's padding, stride, dilation or kernel is computed from the wrong words: of the other axis, the other end, or
-anew."""
+"""A window's padding, stride, dilation or kernel is computed from the wrong words: from those of the other axis or the
+other end, or computed anew."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from qverify.triage.altered_kernels.inner_node import inner_case
-from qverify.triage.altered_kernels.same_here import USUAL
 from qverify.triage.altered_kernels.summed_elements import words_of
+from qverify.triage.altered_kernels.text_priors import USUAL_BITS
 from qverify.triage.case import Case
 from qverify.triage.hypotheses import FaultVariant, window
 
 NAME = "window-words"
 OPS = window.OPS
-# Bits: of the mistakes made most often; of words without their values, for other nodes; of a change of one axis alone.
+# Bits of the most frequent mistakes; of texts without values, which also describe other nodes; of a change of one axis.
 SYSTEMATIC, PLAIN, ONE_AXIS = 0.6, 3.0, 0.2
-ENDS = ("pad_bottom", "pad_right")  # what they are changes nothing: the output has its size
+ENDS = ("pad_bottom", "pad_right")  # their values change nothing, because the size of the output is given
 SIDES = (("h", "pad_top", "pad_bottom", "row"), ("w", "pad_left", "pad_right", "column"))
 
 
@@ -35,7 +35,7 @@ def variants(case: Case) -> Iterator[FaultVariant]:
         values = ", ".join(f"{name} {value} instead of {words[name]}" for name, value in effect)
         make = window.recompute(case, dict(effect))
         for said in why:
-            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL
+            likely = SYSTEMATIC if "anew" in said or "ignored" in said or "both" in said else USUAL_BITS
             likely += ONE_AXIS * ("before rows" in said or "before columns" in said or "SAME" in said)
             yield FaultVariant(f"{said}: {values}", make, likely)
             yield FaultVariant(said, make, likely + PLAIN)
@@ -141,12 +141,12 @@ def _pads(words: dict[str, int], **pads: int) -> dict[str, int]:
 
 def _same(case: Case, words: dict[str, int], half: int) -> dict[str, int]:
     shape, out = case.graph.spec(case.last.inputs[0] or "").shape, case.spec.shape
-    found: dict[str, int] = {}
+    pads: dict[str, int] = {}
     for side, before, after, _ in SIDES:
         if len(shape) == 3 and side == "h":
             continue
         axis = -2 if side == "h" else -1
         reach = (words[f"kernel_{side}"] - 1) * words.get(f"dilation_{side}", 1) + 1
         total = max(0, (out[axis] - 1) * words[f"stride_{side}"] + reach - shape[axis])
-        found |= {before: (total + half) // 2, after: total - (total + half) // 2}
-    return found
+        pads |= {before: (total + half) // 2, after: total - (total + half) // 2}
+    return pads

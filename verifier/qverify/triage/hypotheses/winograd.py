@@ -1,4 +1,5 @@
-"""A convolution of 3 taps and stride 1 uses Winograd's F(2, 3) with integer transformed weights: their halves are lost."""
+"""A convolution of 3 taps and stride 1 uses Winograd's F(2, 3) with integer transformed weights: their halves are
+lost."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ CUTS = (
     "up (ceiling)",
 )
 WEIGHTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
-INPUT = np.array([[[1, 0, -1], [0, 1, 1], [0, -1, 1]], [[1, 1, 0], [-1, 1, 0], [1, 0, -1]]])  # of own taps, by parity
+# Coefficients of the input taps, by parity of the output.
+INPUT = np.array([[[1, 0, -1], [0, 1, 1], [0, -1, 1]], [[1, 1, 0], [-1, 1, 0], [1, 0, -1]]])
 OUTPUT = np.array([[1, 1, 1], [1, -1, -1]])
 HALVES = "(g0+g1+g2)/2 and (g0-g1+g2)/2"
 

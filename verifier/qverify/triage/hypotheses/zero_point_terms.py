@@ -1,5 +1,5 @@
-"""The zero points are taken out of the sum by correction terms, and one of these is missing, doubled, or counts
-wrongly."""
+"""The zero points are subtracted from the sum by correction terms, and one of these is missing, doubled, or has a wrong
+count."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def variants(case: Case) -> Iterator[FaultVariant]:
     s = few.summands
     shape = np.broadcast_shapes(s.x.shape, s.w.shape)[1:]
     if case.last.op in MEANS:
-        yield from fitting(case, islice(_of_mean(shape), 2), in_parts=True, bits=0.5)
-        yield from fitting(case, islice(_of_mean(shape), 2, None), in_parts=True)
+        yield from fitting(case, islice(_yield_mean_faults(shape), 2), in_parts=True, bits=0.5)
+        yield from fitting(case, islice(_yield_mean_faults(shape), 2, None), in_parts=True)
     else:
-        yield from fitting(case, _of_products(shape), in_parts=True)
+        yield from fitting(case, _yield_product_faults(shape), in_parts=True)
 
 
-def _of_mean(shape: tuple[int, ...]) -> Ways:
-    """Yields faults that subtract the zero point of the input another number of times."""
+def _yield_mean_faults(shape: tuple[int, ...]) -> Ways:
+    """Yields faults that subtract the zero point of the input a wrong number of times."""
     for said, count in _counts(shape).items():
         yield (
             f"the zero point of the input is subtracted {said} instead of for each element",
@@ -60,11 +60,11 @@ def _counts(shape: tuple[int, ...]) -> dict[str, int]:
 
 def _times(e: SummedElements, count: int) -> Array:
     s = e.summands
-    own = np.broadcast_to(s.read, s.x.shape).reshape(len(s.x), -1).sum(1)
-    return e.requantized(e.acc + s.zero_x * (own - count))
+    read_count = np.broadcast_to(s.read, s.x.shape).reshape(len(s.x), -1).sum(1)
+    return e.requantized(e.acc + s.zero_x * (read_count - count))
 
 
-def _of_products(shape: tuple[int, ...]) -> Ways:
+def _yield_product_faults(shape: tuple[int, ...]) -> Ways:
     count = int(np.prod(shape))
     first, second = "the zero point of the first operand", "the zero point of the second operand"
     terms: dict[str, tuple[float, float, float]] = {

@@ -6,7 +6,7 @@ import time
 
 from qverify.report.document import Report
 from qverify.session.host_sides import SideResults, Watch
-from qverify.session.job import Job, Opened
+from qverify.session.job import Job, OpenedModels
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull
 from qverify.tensors.prepared import PreparedInputs

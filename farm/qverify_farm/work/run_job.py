@@ -16,7 +16,7 @@ from pathlib import Path
 from qverify.errors import QVerifyError
 from qverify.inputs.sources import prepared_inputs
 from qverify.report.document import Report
-from qverify.session.job import Opened, Outcome, verify
+from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline, limited

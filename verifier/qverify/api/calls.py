@@ -23,10 +23,10 @@ from qverify.api.options import (
     with_options,
 )
 from qverify.api.results import Compiled, Kept, Report, Triage, keep
-from qverify.cli.python_options import asked_of
+from qverify.cli.python_options import parse_command
 from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
-from qverify.session.job import Outcome
+from qverify.session.job import JobOutcome
 from qverify.session.request import Request
 from qverify.session.triage.triage_request import TriageRequest
 
@@ -59,7 +59,7 @@ def verify(
     kept = dict[str | None, Kept]()
     with _documented_errors(), files_of(inputs) as fed:
         given = {"models": models, "board": board, "inputs": fed.files, **options}
-        asked = asked_of("verify", [], given, drawings)
+        asked = parse_command("verify", [], given, drawings)
         job: VerifyJob = asked.job
         if fed.arrays:
             job = replace(job, request=_of_arrays(job.request))
@@ -81,7 +81,7 @@ def verify(
         return Report(whole, kept)
 
 
-def _verified(request: Request, frames: Any, progress: Progress | None) -> Outcome:
+def _verified(request: Request, frames: Any, progress: Progress | None) -> JobOutcome:
     from qverify.session.job import verify as verify_frame
     from qverify.session.many_frames import verify_frames
 
@@ -107,7 +107,7 @@ def compile(
     from qverify.session.compile_file import compile_file
 
     with _documented_errors():
-        made = compile_file(asked_of("compile", [os.fspath(model)], {"output": output, **options}).job, progress)
+        made = compile_file(parse_command("compile", [os.fspath(model)], {"output": output, **options}).job, progress)
         if made.failed:
             raise BadFileError(
                 f"{os.fspath(model)}: check FAILED: {made.failed}. Nothing is written; check=False does it"
@@ -121,7 +121,7 @@ def compare(a: Path, b: Path, *, drawings: bool = False, **options: Unpack[Compa
     from qverify.session.offline.compare_dumps import compare_dumps
 
     with _documented_errors():
-        asked = asked_of("compare", [os.fspath(a), os.fspath(b)], options, drawings)
+        asked = parse_command("compare", [os.fspath(a), os.fspath(b)], options, drawings)
         report = compare_dumps(*asked.job)
         report.command = asked.command
         return Report(report)
@@ -147,7 +147,7 @@ def triage(
 
     with _documented_errors(), files_of(inputs) as fed:
         given = {"models": models, "board": board, "inputs": fed.files, **options}
-        asked = asked_of("triage", [os.fspath(replay)] if replay is not None else [], given, drawings)
+        asked = parse_command("triage", [os.fspath(replay)] if replay is not None else [], given, drawings)
         request, reduction = asked.job
         request = _of_arrays(request) if fed.arrays else request
         found, failing = run_triage(request, progress)
@@ -157,10 +157,10 @@ def triage(
         return Triage(found)
 
 
-Asked = TypeVar("Asked", Request, TriageRequest)
+AnyRequest = TypeVar("AnyRequest", Request, TriageRequest)
 
 
-def _of_arrays(request: Asked) -> Asked:
+def _of_arrays(request: AnyRequest) -> AnyRequest:
     """Returns the request with inputs that every report and capture names as what they are."""
     return replace(request, inputs=replace(request.inputs, source=ARRAY))
 
@@ -191,7 +191,7 @@ def replay(
     rerun = options.get("rerun")
     given = {**options, "model": _comma(model), "rerun": _comma(rerun)}
     with _documented_errors():
-        asked = asked_of("replay", [os.fspath(folder)], given, drawings)
+        asked = parse_command("replay", [os.fspath(folder)], given, drawings)
         captured = isinstance(asked.job, RejudgeRequest)
         report = rejudge(asked.job, None, progress).report if captured else replay_bundle(asked.job, progress).report
         report.command = asked.command

@@ -15,7 +15,7 @@ import numpy as np
 from qverify.capture.parts import Part, PartReader
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError
-from qverify.files import json_once, read_regular
+from qverify.files import parse_strict_json, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
@@ -98,7 +98,7 @@ class Capture:
         if self.report_sha256 and hashlib.sha256(data).hexdigest() != self.report_sha256:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         try:
-            content = json_once(data)
+            content = parse_strict_json(data)
         except (ValueError, RecursionError) as error:
             raise BadFileError(f"{path}: not JSON: {error}") from error
         if not isinstance(content, dict):
@@ -212,7 +212,7 @@ def open_capture(folder: str) -> Capture:
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:
-        manifest = json_once(read_regular(path, MOST_MANIFEST))
+        manifest = parse_strict_json(read_regular(path, MOST_MANIFEST))
         schema = manifest.get("schema")
         if schema != SCHEMA:
             later = isinstance(schema, str) and schema.startswith("qverify.capture/")

@@ -69,7 +69,7 @@ def run_program(words: list[str]) -> int:
 
 def _run_words(argv: list[str]) -> int:
     if not argv and "_QVERIFY_COMPLETE" in os.environ:  # as a shell's script asks; with words it is a run as any other
-        from qverify.cli.completion import complete
+        from qverify.cli.shell_completion import complete
 
         return complete(COMMANDS)
     words = normalize_options(argv)

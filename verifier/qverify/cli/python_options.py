@@ -22,7 +22,7 @@ RENAMED = {"model": "models", "input_img": "inputs"}  # the arguments of the fun
 
 
 @dataclass(slots=True)
-class Asked:
+class ParsedCommand:
     """The object of a command's context where Python calls it: what the command was asked to do. command: the line that
     does the same."""
 
@@ -33,7 +33,7 @@ class Asked:
 def hand_over(job: object) -> bool:
     """Gives the job to the caller in Python, and returns True; False where the command line calls, which runs it."""
     asked = click.get_current_context().obj
-    if isinstance(asked, Asked):
+    if isinstance(asked, ParsedCommand):
         asked.job = job
         return True
     return False
@@ -47,7 +47,9 @@ def python_options(name: str) -> dict[str, click.Option]:
     return {keyword: option for keyword, option in options.items() if keyword not in left_out}
 
 
-def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False) -> Asked:
+def parse_command(
+    name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False
+) -> ParsedCommand:
     """Returns what a command is asked to do by these words, which is not run. drawings: as for a page. options: by keyword; None is an option not given.
     UsageError for a wrong value, TypeError for an unknown keyword."""
     known, words = python_options(name), ["--html=-"] if drawings else []
@@ -55,7 +57,7 @@ def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any], dr
         if keyword not in known:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
         words += _words(known[keyword], keyword, value)
-    command, asked = _command(name), Asked(command=repeating_command([name, *words, *arguments]))
+    command, asked = _command(name), ParsedCommand(command=repeating_command([name, *words, *arguments]))
     try:
         with command.make_context(f"qverify {name}", [*words, "--", *arguments], obj=asked) as context:
             command.invoke(context)

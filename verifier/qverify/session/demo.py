@@ -20,7 +20,7 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
-from qverify.session.job import Outcome, verify
+from qverify.session.job import JobOutcome, verify
 from qverify.session.request import Request
 
 FILES = ("digits_float.onnx", "digits_quant.onnx", "digits.npz")
@@ -34,7 +34,7 @@ QUANTIZE = f"qverify quantize digits_float.onnx -i {IMAGES} -o quant.onnx"
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class DemoRun:
     """One run of the main job. says: what it shows, one line."""
 
     board: str
@@ -44,12 +44,12 @@ class Verification:
     def command(self) -> str:
         return f"qverify -m {SOURCE},{MODEL} -b {shlex.quote(self.board)} -i {IMAGE} -r True"
 
-    def run(self) -> Outcome:
+    def run(self) -> JobOutcome:
         """Runs it on the files of the current folder."""
         request = Request([SOURCE, MODEL], self.board, inputs=InputRequest(IMAGE), options=Options(dump_all=True))
         return verify(request)
 
-    def is_expected(self, outcome: Outcome) -> bool:
+    def is_expected(self, outcome: JobOutcome) -> bool:
         report = outcome.report
         if self.board != FAULTY:
             return report.verdict == "PASSED"
@@ -57,13 +57,13 @@ class Verification:
         return report.verdict == "FAILED" and blame is not None and (blame.side, blame.node) == ("board", CULPRIT)
 
 
-def verifications() -> list[Verification]:
+def demo_runs() -> list[DemoRun]:
     """Returns the runs that this machine can do; that of the emulated board where its emulator is installed."""
-    arm = [Verification(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
+    arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
     return [
-        Verification("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
+        DemoRun("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
         *arm,
-        Verification(FAULTY, "verify it on a board that computes one bit of one node wrongly: FAILED, and the node"),
+        DemoRun(FAULTY, "verify it on a board that computes one bit of one node wrongly: FAILED, and the node"),
     ]
 
 

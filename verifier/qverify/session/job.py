@@ -18,11 +18,11 @@ from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
 from qverify.session.background import Background
 from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
+from qverify.session.make_report import make_report
 from qverify.session.models import Models
 from qverify.session.other_inputs import mark_others, run_on_others
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
-from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Outcome:
+class JobOutcome:
     """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached, which the
     report states, too. evidence: None after a run of many frames."""
 
@@ -46,7 +46,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedModels:
     """What a job would open, opened before: by open_with_board_model, for a request of the same model files, shapes and
     runner. host: where the reference's and the simulator's results come from; not used by two jobs at a time."""
 
@@ -55,7 +55,7 @@ class Opened:
     host: HostSides
 
 
-def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> Outcome:
+def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> JobOutcome:
     """Runs the main job on one frame. job: of this request, which is closed at the end; None makes one. QVerifyError
     (exit 2) for the user's mistakes, LinkError for an address or a link that fails in another way than an unreachable
     board, which is an outcome."""
@@ -80,13 +80,13 @@ class Job:
     be opened again. unreached: why the board could not be reached, None where it was. UsageError where the request
     contradicts itself or gives fewer than `fewest_sides` sides."""
 
-    def __init__(self, request: Request, fewest_sides: int = 2, opened: Opened | None = None):
+    def __init__(self, request: Request, fewest_sides: int = 2, opened: OpenedModels | None = None):
         self.request = request
         self.unreached: LinkError | None = None
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
-            opened = Opened(models, vendor, HostSides(models))
+            opened = OpenedModels(models, vendor, HostSides(models))
         self.models, self._vendor = opened.models, opened.vendor
         sides = {
             "reference": self.models.compiled is not None or self.models.engine is not None,
@@ -115,7 +115,7 @@ class Job:
         self.task = _start_task(request, self.models, [side for side, on in sides.items() if on])
         self._capture = _start_capture(request, self.models)
 
-    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
+    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> JobOutcome:
         """Runs every side on one frame and judges it. source: the frame's name for people."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
@@ -138,7 +138,7 @@ class Job:
         if self.request.paranoid:
             self._run_on_others(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+        return JobOutcome(report, list(self.models.graph.outputs), unreached, evidence)
 
     def is_kept(self, report: Report) -> bool:
         """Returns whether the capture, where there is one, gets the frame of this report."""

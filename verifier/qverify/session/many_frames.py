@@ -21,7 +21,7 @@ from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
 from qverify.session.inputs.prepared_files import manifest
-from qverify.session.job import Job, Outcome
+from qverify.session.job import Job, JobOutcome
 from qverify.session.request import Request
 
 WHOLE = 16  # frames whose tensors stay in the report
@@ -119,7 +119,7 @@ def _resolve(here: str, part: str) -> str:
 
 def verify_frames(
     request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None, job: Job | None = None
-) -> Outcome:
+) -> JobOutcome:
     """Verifies every frame in order and calls tell(row) after each. job: of this request, which is closed at the end; None
     makes one. Frames that cannot be prepared are listed, and the others still run. UsageError when none ran. The report
     contains a verdict for every pair of every frame, but tensors only of the WHOLE worst frames, so that memory does not
@@ -165,7 +165,7 @@ def verify_frames(
         raise
     finally:
         job.close()
-    return Outcome(whole, list(job.models.graph.outputs), unreached)
+    return JobOutcome(whole, list(job.models.graph.outputs), unreached)
 
 
 class KeptReports:

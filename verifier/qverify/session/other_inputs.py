@@ -14,8 +14,8 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import SideResults
+from qverify.session.make_report import make_report
 from qverify.session.models import Models
-from qverify.session.report import make_report
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs

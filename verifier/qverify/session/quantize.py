@@ -39,7 +39,7 @@ class OutputLoss:
 
 
 @dataclass(slots=True)
-class Quantized:
+class QuantizedFile:
     """What was made. used: calibration frames; left_out: those that could not be prepared, with the reason. losses: of
     each output, over `compared` frames; not_compared: outputs that are not finite, or whose shape differs. blocker: why qverify cannot compile the result; empty where it can.
     drafts: of descriptions that frames left out need, TOML by input."""
@@ -60,7 +60,7 @@ def quantize_file(
     output: str,
     options: QuantizeOptions,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Quantized:
+) -> QuantizedFile:
     """Writes the quantized ONNX to `output`. inputs: the calibration inputs, one file or many. UsageError where the
     model is not a float ONNX, or no input fits."""
     data = read_model(path)
@@ -74,7 +74,7 @@ def quantize_file(
     source = _Calibration(_inputs_of(path, data, shapes), inputs, frames, progress)
     made = quantize(path, data, source.feeds(), options)
     write_bytes(made, output)
-    found = Quantized(len(made), source.used, source.left_out, drafts=source.drafts)
+    found = QuantizedFile(len(made), source.used, source.left_out, drafts=source.drafts)
     before = FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes)
     found.losses, found.compared = _compare(before, FloatFile(made, output), source.again())
     found.not_compared = [n for n in before.outputs if n not in {loss.name for loss in found.losses}]

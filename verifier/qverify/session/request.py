@@ -11,7 +11,7 @@ from qverify.session.task.task_request import TaskRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class RequestedEngine:
     """The engine that runs an ONNX of unknown operators, as in Request. names: () for none."""
 
     names: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Request:
     task: TaskRequest | None = None  # of --labels and --task-metric
     reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python
 
-    def with_engine(self, engine: Engine) -> Request:
+    def with_engine(self, engine: RequestedEngine) -> Request:
         """Returns the request with this engine as the reference; the same where it names none."""
         if not engine.names:
             return self

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qverify_agents.inventory import runner_of
 
 from qverify.errors import BadFileError, UsageError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
@@ -118,7 +118,7 @@ def _tie(path: str, data: bytes, others: list[str], models: Models, allow_other:
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"
     elif os.path.lexists(path + MANIFEST):
-        content = json_of(read_regular(path + MANIFEST, MOST_TEXT, follow=True), path + MANIFEST)
+        content = parse_json(read_regular(path + MANIFEST, MOST_TEXT, follow=True), path + MANIFEST)
         content = content if isinstance(content, dict) else {}
         if content.get("model_sha256") != hashlib.sha256(data).hexdigest():
             raise BadFileError(

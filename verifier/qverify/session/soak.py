@@ -23,9 +23,9 @@ from qverify.model_bin.islands import describe_islands
 from qverify.report.clock import utc_text
 from qverify.runners import RunnerChoice
 from qverify.session.host_sides import SideResults
+from qverify.session.make_report import make_report
 from qverify.session.models import Models
-from qverify.session.report import make_report
-from qverify.session.request import Engine, Request
+from qverify.session.request import Request, RequestedEngine
 from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
 from qverify.sides.board import Board
 from qverify.sides.runner_board import RunnerBoard
@@ -50,7 +50,7 @@ class Soak:
     deadline_s: float = 120.0
     reach: dict[str, str] = field(default_factory=dict)
     runner: tuple[tuple[str, str], ...] = ()
-    engine: Engine = field(default_factory=Engine)
+    engine: RequestedEngine = field(default_factory=RequestedEngine)
     options: Options = field(default_factory=Options)
 
 

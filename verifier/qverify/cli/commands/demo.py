@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from qverify.session.demo import Verification
+    from qverify.session.demo import DemoRun
 
 
 @click.command(help=__doc__)
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     "--keep", metavar="DIR", help="a new folder for the example's files; the printed commands run there as written"
 )
 def command(keep: str | None) -> int:
-    from qverify.session.demo import EMULATED, QUANTIZE, verifications
+    from qverify.session.demo import EMULATED, QUANTIZE, demo_runs
 
-    runs = verifications()
+    runs = demo_runs()
     count = len(runs) + 1
     with _folder(keep):
         _compile(count)
@@ -89,7 +89,7 @@ def _compile(count: int) -> None:
     say_compiled(MODEL, size_bytes, graph)
 
 
-def _verify(number: str, run: Verification) -> bool:
+def _verify(number: str, run: DemoRun) -> bool:
     """Runs it, shows what `qverify verify` shows, and returns whether the verdict is as expected."""
     from qverify.cli.view_options import screen
     from qverify.renderers import terminal

@@ -14,7 +14,7 @@ from qverify.cli.say_line import say, say_command
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
-    from qverify.session.quantize import Quantized
+    from qverify.session.quantize import QuantizedFile
 
 SHOWN = 5  # frames left out, by name
 
@@ -78,7 +78,7 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for value in values for name in value.split(",") if name)
 
 
-def _say(output: str, made: Quantized, inputs: str) -> None:
+def _say(output: str, made: QuantizedFile, inputs: str) -> None:
     """Prints what was made. inputs: the words that give the main job the same inputs."""
     from qverify.plural import count
     from qverify.renderers import drafts

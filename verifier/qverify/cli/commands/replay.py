@@ -17,7 +17,7 @@ from qverify.cli.view_options import view_options
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.renderers.view import View
-    from qverify.session.job import Outcome
+    from qverify.session.job import JobOutcome
 
 
 @click.command(help=__doc__)
@@ -102,7 +102,7 @@ def command(
     return emit(report, whole, reports)
 
 
-def _write_tensors(npz: str | None, outcome: Outcome) -> None:
+def _write_tensors(npz: str | None, outcome: JobOutcome) -> None:
     """Writes --npz. UsageError where the capture has several frames."""
     from qverify.session.write_tensors import write_tensors
 

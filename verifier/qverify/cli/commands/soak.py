@@ -16,7 +16,7 @@ from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
-    from qverify.session.request import Engine
+    from qverify.session.request import RequestedEngine
     from qverify.session.soak import SoakResult
 
 
@@ -57,7 +57,7 @@ def command(
     seconds: float,
     every_s: float,
     path: str | None,
-    engine: Engine,
+    engine: RequestedEngine,
     gates: tuple[str, ...],
     inputs: InputRequest,
     deadline_s: float,

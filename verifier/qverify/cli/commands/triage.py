@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qverify.capture.reader import Capture
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import Triage
-    from qverify.session.request import Engine, Request
+    from qverify.session.request import Request, RequestedEngine
     from qverify.session.triage.run_reduction import Reduction
 
 OF_A_RUN = {
@@ -141,7 +141,7 @@ def command(
     reduce: str | None,
     build: str | None,
     keep: str | None,
-    engine: Engine,
+    engine: RequestedEngine,
     reports: ReportFiles,
     inputs: InputRequest,
     deadline_s: float,

@@ -17,7 +17,7 @@ from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.extras import import_extra
-from qverify.files import json_of, read_regular, write_bytes, write_text
+from qverify.files import parse_json, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
@@ -150,7 +150,7 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
     if not os.path.lexists(path):
         raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
     try:
-        content = json_of(read_regular(path, MOST_MANIFEST, follow=True), path)
+        content = parse_json(read_regular(path, MOST_MANIFEST, follow=True), path)
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: not a manifest of {SCHEMA}")
         files = [{k: printable(str(row[k])) for k in ("file", "source", "sha256")} for row in content["files"]]

@@ -20,12 +20,12 @@ from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.host_sides import HostSides, SideResults, Watch
-from qverify.session.job import Outcome, unreachable_board
+from qverify.session.job import JobOutcome, unreachable_board
+from qverify.session.make_report import make_report
 from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
 from qverify.session.models import Models, open_models
 from qverify.session.other_inputs import mark_others
 from qverify.session.repeat import mark_repeat
-from qverify.session.report import make_report
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.sides.host_islands import after_islands
 from qverify.tensors.prepared import PreparedInputs
@@ -81,7 +81,7 @@ class CapturedJob:
         pass
 
 
-def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
+def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> JobOutcome:
     """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
     judged. Raises BadFileError where no frame can be judged."""
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
@@ -100,7 +100,7 @@ def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | No
     whole = kept.whole(rows)
     if len(rows) == 1:
         whole.frames = []
-    return Outcome(whole, finals, evidence=evidence)
+    return JobOutcome(whole, finals, evidence=evidence)
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
@@ -126,7 +126,7 @@ def mark_inconclusive(report: Report, why: str) -> None:
 
 def frames(
     request: RejudgeRequest, capture: Capture, watch: Watch | None = None
-) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
+) -> Iterator[tuple[int, str, JobOutcome | QVerifyError]]:
     """Yields (number, source, outcome) of every frame. Raises BadFileError for a damaged model."""
     if not capture.frames:
         raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
@@ -160,7 +160,7 @@ def frames(
             if capture.incomplete:
                 mark_inconclusive(report, f"the capture is incomplete: {capture.incomplete}")
             evidence = RunEvidence(prepared, ran, None)
-            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs), evidence=evidence)
+            yield number, str(row["source"]), JobOutcome(report, list(models.graph.outputs), evidence=evidence)
     finally:
         if board is not None:
             board.close()

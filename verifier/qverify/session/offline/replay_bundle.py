@@ -9,14 +9,14 @@ from typing import Any
 
 from qverify.compare.options import Options
 from qverify.errors import BadFileError, UsageError
-from qverify.files import json_once, read_regular
+from qverify.files import parse_strict_json, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
 from qverify.session.host_sides import HostSides, Watch
-from qverify.session.job import Outcome
+from qverify.session.job import JobOutcome
+from qverify.session.make_report import make_report
 from qverify.session.models import open_models
 from qverify.session.offline.pack_bundle import SCHEMA
-from qverify.session.report import make_report
 from qverify.session.run_evidence import RunEvidence
 from qverify.sides.dumps.board_dump import read_board_dump
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -36,7 +36,7 @@ class ReplayRequest:
     options: Options = field(default_factory=Options)
 
 
-def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
+def replay(request: ReplayRequest, watch: Watch | None = None) -> JobOutcome:
     """Runs reference and simulator on the bundle's inputs and compares them with the dump as the board side. Raises
     BadFileError for a damaged bundle."""
     manifest = _manifest(request.bundle)
@@ -51,13 +51,13 @@ def replay(request: ReplayRequest, watch: Watch | None = None) -> Outcome:
     path = request.dump or os.path.join(request.bundle, "dump")
     ran.recordings["board"] = read_board_dump(path, models.graph, hashlib.sha256(models.binary).hexdigest(), prepared)
     report = make_report(models, prepared, ran, request.options)
-    return Outcome(report, list(models.graph.outputs), evidence=RunEvidence(prepared, ran, None))
+    return JobOutcome(report, list(models.graph.outputs), evidence=RunEvidence(prepared, ran, None))
 
 
 def _manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "manifest.json")
     try:
-        manifest = json_once(read_regular(path, MOST_MANIFEST))
+        manifest = parse_strict_json(read_regular(path, MOST_MANIFEST))
         if manifest.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: schema {manifest.get('schema')!r}, wanted {SCHEMA!r}")
         files = {str(n): str(v["sha256"]) for n, v in manifest["files"].items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from qverify.closest_names import closest_names
 from qverify.errors import BadFileError, TaskError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.plural import count
 from qverify.printable import printable
 
@@ -47,7 +47,7 @@ def class_of(label: Label, classes: int, path: str, frame: str) -> int:
 
 
 def _json(data: bytes, path: str) -> dict[str, Label] | list[Label]:
-    found = json_of(data, f"--labels {path}")
+    found = parse_json(data, f"--labels {path}")
     if not isinstance(found, (dict, list)):
         raise BadFileError(f"--labels {path}: wanted an object of labels by file, or a list")
     return found

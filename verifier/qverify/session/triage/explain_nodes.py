@@ -31,7 +31,7 @@ SEARCH_SHARE = 0.7  # of the time; the rest is for experiments
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedOutput:
     """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why.
     cost: what the experiments take on a slow link, in words."""
 
@@ -71,14 +71,16 @@ def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
 
 def explain_blame(
     report: Report, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
-) -> list[Explained]:
+) -> list[ExplainedOutput]:
     """Explains every output of the first few nodes where the board is blamed; [] where the board is not blamed.
     deadline_s: for all of them together."""
     with one_blas_thread():
         return _explain_blame(report, evidence, deadline_s, watch)
 
 
-def _explain_blame(report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None) -> list[Explained]:
+def _explain_blame(
+    report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None
+) -> list[ExplainedOutput]:
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
@@ -86,7 +88,7 @@ def _explain_blame(report: Report, evidence: NodeEvidence, deadline_s: float, wa
     by_name, unsteady = {unit.name: unit for unit in units(graph)}, _unsteady(report)
     chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
     todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
-    board, explained = board_tensors(evidence), list[Explained]()
+    board, explained = board_tensors(evidence), list[ExplainedOutput]()
     searches = dict[str, FaultSearch]()
     stop = end if evidence.board is None else time.monotonic() + SEARCH_SHARE * deadline_s
     for at, (unit, name) in enumerate(todo):
@@ -113,7 +115,7 @@ class Blamed:
     def __init__(self, seconds: float):
         self._seconds, self._knew_before = seconds, False
         self._before: dict[str, Array] = {}  # the inputs and the simulator's tensors of the frame before
-        self.explained: list[Explained] = []
+        self.explained: list[ExplainedOutput] = []
 
     def frame(self, report: Report, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
         """Explains this frame where it is one of those to explain."""
@@ -132,12 +134,12 @@ def _unsteady(report: Report) -> frozenset[str]:
 
 def _searched(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
-) -> tuple[Explained, FaultSearch | None]:
+) -> tuple[ExplainedOutput, FaultSearch | None]:
     case, lacking = _case(unit, name, evidence, board)
     if case is None:
-        return Explained(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
+        return ExplainedOutput(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
     search = search_faults(case, deadline_s, watch)
-    return Explained(unit.name, unit.op, name, describe_search(search)), search
+    return ExplainedOutput(unit.name, unit.op, name, describe_search(search)), search
 
 
 def _case(
@@ -155,8 +157,8 @@ def _case(
 
 
 def _decided(
-    one: Explained, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
-) -> Explained:
+    one: ExplainedOutput, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
+) -> ExplainedOutput:
     if search is None or one.explanation is None or not search.groups:
         return one
     cost = board.cost(search.case)

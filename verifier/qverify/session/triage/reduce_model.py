@@ -22,7 +22,7 @@ from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
 from qverify.onnx_model.cut_model import cut as cut_onnx
 from qverify.onnx_model.load import parse
-from qverify.session.job import Job, Outcome, verify
+from qverify.session.job import Job, JobOutcome, verify
 from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
@@ -79,7 +79,7 @@ def reduce(request: Request, output: str, build: str | None = None, tell: Tell |
 
 
 class _Search:
-    def __init__(self, request: Request, job: Job, outcome: Outcome, build: str | None, tell: Tell):
+    def __init__(self, request: Request, job: Job, outcome: JobOutcome, build: str | None, tell: Tell):
         self._request, self._graph, self._build, self._tell = request, job.models.graph, build, tell
         assert outcome.evidence is not None
         self._outcome, self._evidence, self._runs = outcome, outcome.evidence, 1

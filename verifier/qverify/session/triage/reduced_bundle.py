@@ -11,7 +11,7 @@ from pathlib import Path
 from qverify import __version__
 from qverify.files import writing
 from qverify.plural import count
-from qverify.session.job import Outcome
+from qverify.session.job import JobOutcome
 from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 
@@ -19,7 +19,7 @@ WORDS = ("runtime", "command")  # of a request that say what runs on its board
 
 
 def write_bundle(
-    folder: str, paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]
+    folder: str, paths: list[str], outcome: JobOutcome, request: Request, nodes: int, assumed: list[str]
 ) -> None:
     """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that
     the board does not show."""
@@ -38,7 +38,7 @@ def write_bundle(
             Path(folder, file).write_text(content, encoding="utf-8")
 
 
-def _readme(paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]) -> str:
+def _readme(paths: list[str], outcome: JobOutcome, request: Request, nodes: int, assumed: list[str]) -> str:
     runs = {"runtime": request.reach.get("runtime"), **dict(request.runner)}
     how = [f"--{'runner' if k == 'command' else k} {shlex.quote(v)}" for k, v in runs.items() if v and k in WORDS]
     board = " ".join(["-b", shlex.quote(request.board or "local"), *how])

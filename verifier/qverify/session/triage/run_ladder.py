@@ -21,10 +21,10 @@ from qverify.report.triage_document import Rung, Stage, Triage
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
+from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
 from qverify.session.offline.rejudge import CapturedJob, captured_sides, restore_names
-from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
 from qverify.session.triage.application_ends import input_rung, output_rung

@@ -7,7 +7,7 @@ from typing import Literal
 
 from qverify.capture.reader import Capture
 from qverify.inputs.sources import InputRequest
-from qverify.session.request import Engine
+from qverify.session.request import RequestedEngine
 from qverify.triage.ladder import RungGate
 
 
@@ -44,4 +44,4 @@ class TriageRequest:
     keep: str | None = None
     build: str | None = None
     drawings: bool = False
-    engine: Engine = field(default_factory=Engine)
+    engine: RequestedEngine = field(default_factory=RequestedEngine)

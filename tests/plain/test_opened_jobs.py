@@ -21,7 +21,7 @@ from qverify.tensors.prepared import PreparedInputs
 class Known(HostSides):
     """The results of an earlier run."""
 
-    at_hand = True
+    results_are_known = True
 
     def __init__(self, models: Any, ran: SideResults):
         super().__init__(models)

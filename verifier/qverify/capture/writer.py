@@ -66,13 +66,13 @@ class CaptureWriter:
         except OSError as error:
             raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
 
-    def model(self, file: str, path: str, kind: str, sha256: str, data: bytes) -> None:
+    def add_model(self, file: str, path: str, kind: str, sha256: str, data: bytes) -> None:
         """Adds a model. file: its name in `models`. path: as the user gave it."""
         row = {"file": file, "path": path, "kind": kind, "sha256": sha256, "bytes": len(data)}
         if self._try(lambda: write_bytes(data, os.path.join(self.folder, "models", file))):
             self._held["models"].append(row)
 
-    def frame(
+    def add_frame(
         self, number: int, source: str, prepared: PreparedInputs, sides: Mapping[str, Recording], pull: Pull | None
     ) -> None:
         """Adds a frame. pull: fetches tensors from the board that no side has."""
@@ -84,20 +84,20 @@ class CaptureWriter:
         rows = [self._side(label, r, pull if r.side == "board" else None) for label, r in sides.items()]
         self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 
-    def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
+    def add_not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
         """Adds a frame that could not be prepared, or that did not run since the board was lost."""
         row = {"frame": number, "source": source, "inputs": [], "sides": [], "why": why}
         self._held["frames"].append({**row, "board_lost": True} if board_lost else row)
 
-    def repeated(self, found: Mapping[str, Any]) -> None:
+    def add_repeat(self, outcome: Mapping[str, Any]) -> None:
         """Adds the results of --repeat to the last frame (Report.repeat)."""
-        self._held["frames"][-1]["repeat"] = dict(found)
+        self._held["frames"][-1]["repeat"] = dict(outcome)
 
-    def on_others(self, found: Mapping[str, Any]) -> None:
+    def add_other_inputs(self, outcome: Mapping[str, Any]) -> None:
         """Adds the results of --paranoid to the last frame (session/other_inputs.py)."""
-        self._held["frames"][-1]["other_inputs"] = dict(found)
+        self._held["frames"][-1]["other_inputs"] = dict(outcome)
 
-    def experiments(self, rows: list[dict[str, Any]]) -> None:
+    def add_experiments(self, rows: list[dict[str, Any]]) -> None:
         """Adds the experiments of triage to the last frame (session/triage/captured_experiments.py)."""
         self._held["frames"][-1]["experiments"] = rows
 
@@ -184,7 +184,7 @@ class CaptureWriter:
             return False
         return True
 
-    def forget(self) -> None:
+    def discard_if_empty(self) -> None:
         """Removes what was written unless a frame ran, and the folder if this writer made it."""
         if not self._closed and not any(row["sides"] for row in self._held["frames"]):
             self._closed = True

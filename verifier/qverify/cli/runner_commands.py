@@ -57,5 +57,5 @@ def test(
 
     paths = [p for model in models for p in model.split(",")]
     request = Request(paths, board, inputs=inputs, deadline_s=deadline_s, reach=reach, runner=runner)
-    tried = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))
-    return 3 if tried.failed else 0
+    trial = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))
+    return 3 if trial.failed else 0

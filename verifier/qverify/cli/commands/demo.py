@@ -94,7 +94,7 @@ def _verify(number: str, run: DemoRun) -> bool:
     from qverify.cli.view_options import screen
     from qverify.renderers import terminal
 
-    click.echo(f"\n{number}: {run.says}\n$ {run.command}")
+    click.echo(f"\n{number}: {run.purpose}\n$ {run.command}")
     outcome = run.run()
     click.echo(terminal.render(outcome.report, outcome.finals, screen()))
     return run.is_expected(outcome)

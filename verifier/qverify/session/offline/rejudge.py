@@ -22,9 +22,9 @@ from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.host_sides import HostSides, SideResults, Watch
 from qverify.session.job import JobOutcome, unreachable_board
 from qverify.session.make_report import make_report
-from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
+from qverify.session.many_frames import KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.models import Models, open_models
-from qverify.session.other_inputs import mark_others
+from qverify.session.other_inputs import mark_other_inputs
 from qverify.session.repeat import mark_repeat
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.sides.host_islands import after_islands
@@ -74,30 +74,30 @@ class CapturedJob:
         """Adds the captured run's results of --repeat to the report."""
         mark_captured_repeat(report, self.capture, self._frame)
 
-    def refresh(self, ran: SideResults) -> None:
+    def disconnect_if_broken(self, ran: SideResults) -> None:
         pass
 
     def close(self) -> None:
         pass
 
 
-def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> JobOutcome:
+def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Watch | None = None) -> JobOutcome:
     """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
     judged. Raises BadFileError where no frame can be judged."""
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
     evidence = None
     for number, source, outcome in frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
-            rows.append(not_run(number, source, outcome, capture.board_lost(number)))
+            rows.append(not_run_row(number, source, outcome, capture.board_lost(number)))
         else:
             rows.append(frame_row(number, source, outcome.report))
             kept.add(outcome.report, rows[-1])
             finals, evidence = outcome.finals, outcome.evidence if len(capture.frames) == 1 else None
-        if tell is not None and len(capture.frames) > 1:
-            tell(rows[-1])
+        if on_frame is not None and len(capture.frames) > 1:
+            on_frame(rows[-1])
     if not kept.reports:
         raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
-    whole = kept.whole(rows)
+    whole = kept.combine(rows)
     if len(rows) == 1:
         whole.frames = []
     return JobOutcome(whole, finals, evidence=evidence)
@@ -106,7 +106,7 @@ def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | No
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
     """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot
     be read."""
-    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
+    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_other_inputs)):
         if not (results := capture.frames[number].get(key)):
             continue
         try:

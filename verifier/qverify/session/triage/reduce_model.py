@@ -61,7 +61,7 @@ def reduce(request: Request, output: str, build: str | None = None, tell: Tell |
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
-        if job.foreign:
+        if job.has_runner:
             raise ReductionStopped(
                 "a board that runs something else is not reduced; --build-cmd without --reduce locates the node"
             )

@@ -70,7 +70,7 @@ class Ladder:
         try:
             self._prepare()
         except QVerifyError as error:
-            self.forget(error)
+            self.discard_empty_capture(error)
             self.close()
             raise
 
@@ -147,29 +147,29 @@ class Ladder:
 
     def _neighbours(self) -> list[tuple[str, str]]:
         """Returns the pairs of stages to compare. What another runtime gave is compared with the reference."""
-        other = ("dump", "board") if isinstance(self.job, Job) and self.job.foreign else ("dump",)
+        other = ("dump", "board") if isinstance(self.job, Job) and self.job.has_runner else ("dump",)
         chain = [s.name for s in self.report.stages if s.kind not in other]
         return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other)]
 
     def close(self) -> None:
-        """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""
+        """Closes the connection to the board; marks a capture that finish_capture did not end as cut off."""
         if self.job is not None:
             self.job.close()
 
-    def end_capture(self) -> None:
-        """Ends the capture, once every frame was run or entered by not_run."""
-        if isinstance(self.job, Job) and (why := self.job.keep_capture()):
+    def finish_capture(self) -> None:
+        """Ends the capture, once every frame was run or entered by record_not_run."""
+        if isinstance(self.job, Job) and (why := self.job.finish_capture_without_report()):
             self._note(f"WARNING: capture {self.request.keep} is incomplete: {why}")
 
-    def forget(self, error: QVerifyError | LinkError) -> None:
+    def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
         """Removes the empty capture of a run that ended by a mistake."""
         if isinstance(self.job, Job):
-            self.job.forget(error)
+            self.job.discard_empty_capture(error)
 
-    def not_run(self, number: int, source: str, why: str) -> None:
+    def record_not_run(self, number: int, source: str, why: str) -> None:
         """Enters a frame that could not be prepared into the capture."""
         if isinstance(self.job, Job):
-            self.job.not_run(number, source, why)
+            self.job.record_not_run(number, source, why)
 
     def _note(self, *lines: str) -> None:
         self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
@@ -229,7 +229,7 @@ class Ladder:
             device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
             gate = request.gates.get(f"{device.name}~application")
             self.ends["output"] = output_rung(graph, ran, device, request.app_output, gate)
-        job.refresh(ran)
+        job.disconnect_if_broken(ran)
 
     def _add_run(self, report: Report) -> None:
         """Takes models, notes, caveats and timings of a frame's report."""
@@ -338,7 +338,7 @@ def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
     if isinstance(job, CapturedJob):
         rows = job.capture.frames[number].get("experiments", [])
         return CapturedExperiments(job.capture.folder, rows) if rows else None
-    board = job.connected()
+    board = job.connected_board()
     return None if board is None else BoardExperiments(board)
 
 

@@ -14,7 +14,7 @@ from qverify.printable import printable
 from qverify.report.frames_left_out import describe_counts
 from qverify.report.triage_document import Triage
 from qverify.session.host_sides import Watch
-from qverify.session.many_frames import FrameSource, frame_sources, with_draft
+from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.request import Request
 from qverify.session.triage.bisect_builds import Tell
 from qverify.session.triage.locate_by_builds import locate
@@ -53,16 +53,16 @@ def run_triage(
                     raise
                 first_error = first_error or error
                 ladder.add_draft(error)
-                ladder.not_run(number, frame.source, str(error))
+                ladder.record_not_run(number, frame.source, str(error))
                 wrong.append(f"{printable(frame.source)}: {error}")
-        ladder.end_capture()
+        ladder.finish_capture()
     except (QVerifyError, LinkError) as error:
-        ladder.forget(error)
+        ladder.discard_empty_capture(error)
         raise
     finally:
         ladder.close()
     if len(wrong) == len(frames):
-        raise with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
+        raise error_with_draft(f"none of {count(len(frames), 'frame')} could be prepared: {wrong[0]}", first_error)
     if request.build is not None:
         _locate(ladder, request, request.build, tell or (lambda line: None))
     report = ladder.conclude()

@@ -45,10 +45,10 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def wrapper(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:
-        from qverify.session.inputs.merge_descriptions import description
+        from qverify.session.inputs.merge_descriptions import merge_descriptions
 
         values = {key: others.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
-        wanted, input_name = description({k: v for k, v in values.items() if v is not None}, toml, model, name)
+        wanted, input_name = merge_descriptions({k: v for k, v in values.items() if v is not None}, toml, model, name)
         return command(wanted=wanted, name=input_name, **others)
 
     for key, text in reversed(CHOICES.items()):

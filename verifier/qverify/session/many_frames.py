@@ -20,7 +20,7 @@ from qverify.report.frames_left_out import describe_left_out
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
-from qverify.session.inputs.prepared_files import manifest
+from qverify.session.inputs.prepared_files import read_manifest
 from qverify.session.job import Job, JobOutcome
 from qverify.session.request import Request
 
@@ -95,7 +95,7 @@ def _read_folder(folder: str, name: str) -> list[FrameSource]:
 
 def _read_manifest(folder: str, name: str) -> list[FrameSource]:
     """Returns the frames of a manifest, including those that could not be prepared and therefore cannot run."""
-    described, rows, document = manifest(folder)
+    described, rows, document = read_manifest(folder)
     prepared = []
     for row in rows:
         path = os.path.join(folder, row["file"])

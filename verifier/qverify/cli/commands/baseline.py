@@ -11,7 +11,7 @@ from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.session.offline.baselines import Comparison
+    from qverify.session.offline.baselines import BaselineComparison
 
 SHOWN = 40
 
@@ -82,7 +82,7 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
     return 1 if changes else 0
 
 
-def _describe_verdicts(found: Comparison) -> str:
+def _describe_verdicts(found: BaselineComparison) -> str:
     """Returns "" where both runs PASSED: a run that repeats a wrong one has no changes, which is no good news."""
     from qverify.printable import printable
 

@@ -38,7 +38,7 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import prepared_files
 
-    paths = [p for one in files for p in prepared_files.sources(one)]
+    paths = [p for one in files for p in prepared_files.list_files(one)]
     with progress_bars() as watch:
         tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
         failed = prepared_files.prepare(paths, _require(wanted), output, name, tell)
@@ -103,7 +103,7 @@ def check(paths: tuple[str, ...], wanted: Description | None, name: str) -> int:
     from qverify.plural import count
     from qverify.session.inputs import prepared_files
 
-    rows = [row for path in paths for row in prepared_files.checked(path, wanted)]
+    rows = [row for path in paths for row in prepared_files.check_files(path, wanted)]
     for file, wrong in rows:
         if wrong:
             say(f"qverify: {file}: {wrong}", err=True)

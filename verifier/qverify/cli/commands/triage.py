@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import Triage
     from qverify.session.request import Request, RequestedEngine
-    from qverify.session.triage.run_reduction import Reduction
+    from qverify.session.triage.run_reduction import ReductionRequest
 
 OF_A_RUN = {
     "seed": "--seed",
@@ -151,7 +151,7 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
     from qverify.session.models import parse_shapes
-    from qverify.session.triage.run_reduction import Reduction
+    from qverify.session.triage.run_reduction import ReductionRequest
     from qverify.session.triage.run_triage import run_triage
     from qverify.session.triage.triage_request import TriageRequest
     from qverify.triage.ladder import parse_gate
@@ -188,7 +188,7 @@ def command(
         drawings=reports.drawings,
         engine=engine,
     )
-    reduction = None if reduce is None else Reduction(reduce, build)
+    reduction = None if reduce is None else ReductionRequest(reduce, build)
     if hand_over((request, reduction)):
         return 0
     with progress_bars() as watch:
@@ -201,7 +201,7 @@ def command(
 
 
 def _emit_reduced(
-    triage: Triage, rendered: str, failing: Request | None, reduction: Reduction, reports: ReportFiles
+    triage: Triage, rendered: str, failing: Request | None, reduction: ReductionRequest, reports: ReportFiles
 ) -> int:
     """Emits what was found, then reduces, and writes the reports again with the reduction."""
     from qverify.renderers import triage_text as text

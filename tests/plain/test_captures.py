@@ -78,7 +78,7 @@ def test_a_number_that_is_not_finite_stands_as_in_a_report(tmp_path):
     side = Recording("board", "qvrt", settings={"temperature_c": float("nan"), "frequency_mhz": 600.0})
     writer = CaptureWriter(str(tmp_path / "cap"), {"board": "local"})
     writer.add_frame(0, "random", PreparedInputs(()), {"board": side}, None)
-    writer.repeated({"runs": 2, "unstable": [{"max_abs": float("inf")}]})
+    writer.add_repeat({"runs": 2, "unstable": [{"max_abs": float("inf")}]})
     assert writer.close() == ""
     (frame,) = report(tmp_path / "cap" / "capture.json")["frames"]
     assert frame["sides"][0]["settings"] == {"temperature_c": "nan", "frequency_mhz": 600.0}

@@ -72,7 +72,7 @@ def test_what_is_started_when_a_signal_arrives_is_ended(
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         STARTERS[name](tmp_path)
-    assert interrupts.heard == number
+    assert interrupts.first_signal == number
     (process,) = started
     assert process.returncode is not None and process.returncode < 0
     with pytest.raises(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The options that describe the bytes of an input, the same on every command of `qverify inputs`."""
+"""The options that describe the bytes of an input, which every command of `qverify inputs` has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ CHOICES = {
 
 
 def describing(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as `wanted` (Description, None where none was given) and `name`."""
+    """Adds the options. The command receives them as `wanted` (a Description, None if nothing describes the input) and
+    `name` (of the input)."""
 
     @wraps(command)
     def wrapper(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:

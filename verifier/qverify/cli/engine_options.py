@@ -1,4 +1,4 @@
-"""The options of a reference engine on commands beside the main job."""
+"""The options of a reference engine, for commands other than the main job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def engine_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `engine` (session.request.RequestedEngine)."""
+    """Adds the options. The command receives them as one `engine` (session.request.RequestedEngine)."""
 
     @wraps(command)
     def wrapper(**others: Any) -> int:

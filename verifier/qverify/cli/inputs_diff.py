@@ -1,4 +1,4 @@
-"""`qverify inputs diff`: compares what the device fed the NPU with what it should have fed."""
+"""`qverify inputs diff`: compares the bytes that the device fed to the NPU with those that it should have fed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qverify.inputs.difference import MistakeExplanation
     from qverify.session.inputs.compare_inputs import ComparedFrame
 
-PICTURES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # PNG, JPEG
+PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first bytes of PNG and JPEG files
 
 
 @click.command(
@@ -43,23 +43,24 @@ def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description |
         _write(a, b, frames, path)
     if path != "-":
         view = screen()
-        click.echo("\n".join(view.wrap(line) for line in [*_render(frames), *_doubt(a, b, frames)]))
+        click.echo("\n".join(view.wrap(line) for line in [*_render(frames), *_note_picture(a, b, frames)]))
     return 0 if all(f.difference.equal for f in frames) else 1
 
 
-def _doubt(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
-    """Returns a line where what was captured is itself a picture file, as when A and B are exchanged."""
+def _note_picture(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
+    """Returns a note if B, which should be captured bytes, is a picture file, so that A and B may be exchanged; else []."""
     from qverify.printable import printable
 
     if not os.path.isfile(b) or all(f.difference.equal for f in frames):
         return []
     with open(b, "rb") as file:
-        picture = file.read(4).startswith(PICTURES)
+        is_picture = file.read(4).startswith(PICTURE_MAGICS)
     step = f"if A and B are exchanged: qverify inputs diff {shlex.quote(b)} {shlex.quote(a)}"
-    return [printable(f"note: B, {b}, is a picture file; wanted the captured bytes; {step}")] if picture else []
+    return [printable(f"note: B, {b}, is a picture file; wanted the captured bytes; {step}")] if is_picture else []
 
 
 def _render(frames: list[ComparedFrame]) -> list[str]:
+    """Returns the lines to print."""
     from qverify.printable import printable
     from qverify.renderers.inputs_difference import details, verdict
 
@@ -77,6 +78,7 @@ def _render(frames: list[ComparedFrame]) -> list[str]:
 
 
 def _summarize(frames: list[ComparedFrame]) -> str:
+    """Returns one line on several frames: how many differ, and whether one mistake explains them all."""
     from qverify.plural import count
     from qverify.session.inputs.compare_inputs import common_mistakes
 
@@ -88,16 +90,16 @@ def _summarize(frames: list[ComparedFrame]) -> str:
     return f"DIFFERENT: {differing} of {count(len(frames), 'frame')}; {common}"
 
 
-def _advise(wanted: Description | None, one: MistakeExplanation) -> str:
-    """Returns what would make both sides agree: options of the description where these can express it, else the advice
-    of the mistakes' families."""
+def _advise(wanted: Description | None, explanation: MistakeExplanation) -> str:
+    """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else the
+    advice of the mistake's families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 
-    if changed := compare_inputs.fix(one, wanted):
+    if changed := compare_inputs.fix(explanation, wanted):
         options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
-    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
+    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in explanation.causes) if text)
 
 
 def _format(value: object) -> str:
@@ -105,6 +107,7 @@ def _format(value: object) -> str:
 
 
 def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
+    """Writes the result as JSON to a file, or to stdout if the path is `-`."""
     import json
     import sys
 
@@ -120,7 +123,7 @@ def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
         "a": a,
         "b": b,
         "verdict": "EQUAL" if equal else "DIFFERENT",
-        "common": [[one.said for one in group] for group in common_mistakes(frames)],
+        "common": [[explanation.said for explanation in group] for group in common_mistakes(frames)],
         "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
     }
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"

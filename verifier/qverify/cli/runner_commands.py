@@ -1,4 +1,4 @@
-"""`qverify boards runner`: the runners there are, and a try of a board's."""
+"""`qverify boards runner`: lists the runners, and tries the runner of a board."""
 
 from __future__ import annotations
 

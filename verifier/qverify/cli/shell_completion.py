@@ -1,5 +1,4 @@
-"""Completion of the command line in bash, zsh and fish, by click: commands, options, models, boards of the inventory,
-files."""
+"""Completes the command line in bash, zsh and fish, by click: commands, options, models, boards of the inventory, files."""
 
 from __future__ import annotations
 
@@ -13,13 +12,20 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 from qverify.cli.command_modules import load_command
 
 VARIABLE = "_QVERIFY_COMPLETE"  # the shell's script sets it to, for example, bash_complete
-MODELS, BOARDS = ("-m", "--model"), ("-b", "--board")
-SUFFIXES = (".onnx", ".bin", ".tflite")
-KINDS = ("local", "qemu-user:aarch64", "qemu-user:armv7", "qemu-user:riscv64", "qemu-user:s390x", "qemu:arm64")
+MODEL_OPTIONS, BOARD_OPTIONS = ("-m", "--model"), ("-b", "--board")
+MODEL_SUFFIXES = (".onnx", ".bin", ".tflite")
+FIXED_ADDRESSES = (
+    "local",
+    "qemu-user:aarch64",
+    "qemu-user:armv7",
+    "qemu-user:riscv64",
+    "qemu-user:s390x",
+    "qemu:arm64",
+)
 
 
 class Commands(click.Group):
-    """All commands, each imported when it is asked for; words that start with an option are the main job's."""
+    """The group of all commands. Each is imported only when it is needed. names: their names and short helps."""
 
     def __init__(self, names: dict[str, str]) -> None:
         super().__init__("qverify")
@@ -31,63 +37,64 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.names:
             return None
-        found = load_command(cmd_name)
-        found.short_help = self.names[cmd_name]
-        return found
+        command = load_command(cmd_name)
+        command.short_help = self.names[cmd_name]
+        return command
 
 
-class _Words(ShellComplete):
-    """Adds what click does not know: models, boards and the main job without its name."""
+class _Completer(ShellComplete):
+    """Completes what click cannot: models, boards, and the main job without its name (words that begin with an option)."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        if args and args[-1] in MODELS:
+        if args and args[-1] in MODEL_OPTIONS:
             return [CompletionItem(path) for path in model_files(incomplete)]
-        if args and args[-1] in BOARDS:
+        if args and args[-1] in BOARD_OPTIONS:
             return [CompletionItem(name) for name in board_names() if name.startswith(incomplete)]
         if (args or [incomplete])[0].startswith("-"):
             args = ["verify", *args]
         return super().get_completions(args, incomplete)
 
 
-class Bash(_Words, BashComplete):
+class Bash(_Completer, BashComplete):
     pass
 
 
-class Zsh(_Words, ZshComplete):
+class Zsh(_Completer, ZshComplete):
     pass
 
 
-class Fish(_Words, FishComplete):
+class Fish(_Completer, FishComplete):
     pass
 
 
-SHELLS: dict[str, type[_Words]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
+SHELLS: dict[str, type[_Completer]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
 
 
 def script(shell: str, names: dict[str, str]) -> str:
-    """Returns the script that a shell reads once to complete `qverify`. names: of the commands."""
+    """Returns the script that a shell reads once to complete `qverify`. names: names and short helps of the commands."""
     return SHELLS[shell](Commands(names), {}, "qverify", VARIABLE).source()
 
 
 def complete(names: dict[str, str]) -> int:
-    """Prints what the shell asked for in its variables, and returns the exit status: 0, or 2 for another request."""
-    shell, _, what = os.environ[VARIABLE].partition("_")
-    if shell not in SHELLS or what != "complete" or "COMP_WORDS" not in os.environ:
+    """Prints the completions that the shell requests by its environment variables. Returns the exit status: 0, or 2 for a
+    request of another form."""
+    shell, _, request = os.environ[VARIABLE].partition("_")
+    if shell not in SHELLS or request != "complete" or "COMP_WORDS" not in os.environ:
         return 2
     click.echo(SHELLS[shell](Commands(names), {}, "qverify", VARIABLE).complete())
     return 0
 
 
 def model_files(typed: str) -> list[str]:
-    """Returns the models and folders that continue a comma list of files."""
+    """Returns the completions of a comma list of models: files and folders that continue its last path."""
     before, comma, last = typed.rpartition(",")
     folder, start = os.path.split(last)
-    found = []
+    completions = []
     for entry in _entries(folder or "."):
-        if entry.name.startswith(start) and (entry.is_dir() or entry.name.endswith(SUFFIXES)):
+        if entry.name.startswith(start) and (entry.is_dir() or entry.name.endswith(MODEL_SUFFIXES)):
             end = os.sep if entry.is_dir() else ""
-            found.append(before + comma + os.path.join(folder, entry.name) + end)
-    return sorted(found)
+            completions.append(before + comma + os.path.join(folder, entry.name) + end)
+    return sorted(completions)
 
 
 def _entries(folder: str) -> Sequence[Any]:
@@ -98,11 +105,11 @@ def _entries(folder: str) -> Sequence[Any]:
 
 
 def board_names() -> list[str]:
-    """Returns the names in the inventory, and the addresses that need no further words."""
+    """Returns the names in the inventory, and the addresses that need no further parts."""
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import boards
 
     try:
-        return [*boards(), *KINDS]
-    except LinkError:  # a broken inventory; the command itself says what is wrong with it
-        return list(KINDS)
+        return [*boards(), *FIXED_ADDRESSES]
+    except LinkError:  # the inventory cannot be read; the command itself reports why
+        return list(FIXED_ADDRESSES)

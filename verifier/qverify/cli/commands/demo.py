@@ -40,7 +40,8 @@ def command(keep: str | None) -> int:
 
 @contextlib.contextmanager
 def _folder(keep: str | None) -> Iterator[None]:
-    """Makes the example's folder, and enters it; a temporary one is removed at the end."""
+    """Creates the example's folder and changes into it for the `with` block. keep: path of the folder; if None, a temporary
+    folder is used and removed at the end."""
     import os
     import shlex
     import tempfile
@@ -66,15 +67,16 @@ def _folder(keep: str | None) -> Iterator[None]:
 
 
 def _activation() -> list[str]:
-    """Returns the command after which `qverify` is the program that runs now, where it is not so already."""
+    """Returns the command that makes `qverify` the program that runs now; [] if it is already, or there is no such
+    command."""
     import os
     import shlex
     import shutil
     import sys
 
-    here = os.path.dirname(sys.executable)
-    activate, found = os.path.join(here, "activate"), shutil.which("qverify")
-    if (found and os.path.dirname(found) == here) or not os.path.exists(activate):
+    programs = os.path.dirname(sys.executable)
+    activate, on_path = os.path.join(programs, "activate"), shutil.which("qverify")
+    if (on_path and os.path.dirname(on_path) == programs) or not os.path.exists(activate):
         return []
     return [f". {shlex.quote(activate)}"]
 
@@ -90,7 +92,8 @@ def _compile(count: int) -> None:
 
 
 def _verify(number: str, run: DemoRun) -> bool:
-    """Runs it, shows what `qverify verify` shows, and returns whether the verdict is as expected."""
+    """Runs a step, prints what `qverify verify` would print, and returns whether the verdict is as expected. number: of the
+    step, such as `2 of 4`."""
     from qverify.cli.view_options import screen
     from qverify.renderers import terminal
 

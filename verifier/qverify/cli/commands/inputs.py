@@ -23,6 +23,7 @@ command.add_command(diff)
 
 
 def _require(wanted: Description | None) -> Description:
+    """Returns the description. Raises UsageError if there is none."""
     if wanted is None:
         raise click.UsageError("the bytes are not described: give --format and --size, --description FILE or -m MODEL")
     return wanted
@@ -38,10 +39,10 @@ def prepare(files: tuple[str, ...], output: str, wanted: Description | None, nam
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import prepared_files
 
-    paths = [p for one in files for p in prepared_files.list_files(one)]
+    paths = [p for file in files for p in prepared_files.list_files(file)]
     with progress_bars() as watch:
-        tell = None if watch is None else (lambda done, total: watch("pictures", done, total))
-        failed = prepared_files.prepare(paths, _require(wanted), output, name, tell)
+        progress = None if watch is None else (lambda done, total: watch("pictures", done, total))
+        failed = prepared_files.prepare(paths, _require(wanted), output, name, progress)
     say(f"{output}: {len(paths) - len(failed)} of {len(paths)} prepared, {_describe(_require(wanted))}")
     for row in failed:
         say(f"qverify: {row['why']}", err=True)
@@ -65,6 +66,7 @@ def random(output: str, seed: int, count: int, wanted: Description | None, name:
 
 
 def _describe(wanted: Description) -> str:
+    """Returns size and format of the described bytes as text."""
     from qverify.inputs.description_keys import unverified
 
     width, height = wanted.frame

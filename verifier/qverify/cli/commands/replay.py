@@ -88,10 +88,10 @@ def command(
         return emit(outcome.report, terminal.render(outcome.report, outcome.finals, view), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
-    again = tuple(s for s in (rerun or "").split(",") if s)
+    rerun_sides = tuple(s for s in (rerun or "").split(",") if s)
     if runtime in RUNTIMES:
         reach["runtime"] = runtime
-    request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach, runtime)
+    request = RejudgeRequest(folder, options, rerun_sides, board, run_sim, tuple(paths), deadline_s, reach, runtime)
     if hand_over(request):
         return 0
     with live_progress() as live:
@@ -103,7 +103,7 @@ def command(
 
 
 def _write_tensors(npz: str | None, outcome: JobOutcome) -> None:
-    """Writes --npz. UsageError where the capture has several frames."""
+    """Writes the tensors to --npz, if it was given. Raises UsageError if the capture has several frames."""
     from qverify.session.write_tensors import write_tensors
 
     if npz is None:

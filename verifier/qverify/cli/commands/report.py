@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from qverify.renderers.view import View
 
 
-class OfCaptures(click.Group):
-    """A group whose first word may be the capture itself: `report CAPTURE` stands for `report capture CAPTURE`."""
+class CaptureGroup(click.Group):
+    """A group of commands that also accepts a capture as its first word: `report CAPTURE` means `report capture CAPTURE`."""
 
     default = "capture"
 
@@ -31,7 +31,7 @@ of the 16 worst of many frames, the inputs of the 6 worst. The JSON report has e
 is no PDF (print the page), no SARIF, and no page that joins several runs (report diff takes two)."""
 
 
-@click.group(cls=OfCaptures, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
+@click.group(cls=CaptureGroup, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
 def command() -> None:
     pass
 

@@ -41,7 +41,7 @@ CHOICES = {
 
 
 def describing(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as `wanted` (a Description, None if nothing describes the input) and
+    """Adds the options. The command receives them as `description` (a Description, None if nothing describes the input) and
     `name` (of the input)."""
 
     @wraps(command)
@@ -49,8 +49,10 @@ def describing(command: Callable[..., int]) -> Callable[..., int]:
         from qverify.session.inputs.merge_descriptions import merge_descriptions
 
         values = {key: others.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
-        wanted, input_name = merge_descriptions({k: v for k, v in values.items() if v is not None}, toml, model, name)
-        return command(wanted=wanted, name=input_name, **others)
+        description, input_name = merge_descriptions(
+            {k: v for k, v in values.items() if v is not None}, toml, model, name
+        )
+        return command(description=description, name=input_name, **others)
 
     for key, text in reversed(CHOICES.items()):
         wrapper = click.option(f"--{key}", help=text)(wrapper)

@@ -31,14 +31,14 @@ PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first
 @click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="how long to search")
 @click.option("--json", "path", metavar="FILE", help="write the result as qverify.inputs_diff/1; - for stdout")
 @describing
-def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
+def diff(a: str, b: str, seconds: float, path: str | None, description: Description | None, name: str) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import compare_inputs
 
     if path is not None and path != "-":
         require_writable("--json", path)
     with progress_bars() as watch:
-        frames = compare_inputs.compare(a, b, wanted, seconds, watch)
+        frames = compare_inputs.compare(a, b, description, seconds, watch)
     if path:
         _write(a, b, frames, path)
     if path != "-":
@@ -68,12 +68,12 @@ def _render(frames: list[ComparedFrame]) -> list[str]:
         (only,) = frames
         return [
             verdict(only.difference),
-            *(f"  {line}" for line in details(only.difference, partial(_advise, only.wanted))),
+            *(f"  {line}" for line in details(only.difference, partial(_advise, only.description))),
         ]
     lines = [_summarize(frames)]
     for frame in frames:
         lines.append(printable(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}"))
-        lines += [f"  {line}" for line in details(frame.difference, partial(_advise, frame.wanted))]
+        lines += [f"  {line}" for line in details(frame.difference, partial(_advise, frame.description))]
     return lines
 
 
@@ -90,13 +90,13 @@ def _summarize(frames: list[ComparedFrame]) -> str:
     return f"DIFFERENT: {differing} of {count(len(frames), 'frame')}; {common}"
 
 
-def _advise(wanted: Description | None, explanation: MistakeExplanation) -> str:
+def _advise(description: Description | None, explanation: MistakeExplanation) -> str:
     """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else the
     advice of the mistake's families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 
-    if changed := compare_inputs.fix(explanation, wanted):
+    if changed := compare_inputs.fix(explanation, description):
         options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
     return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in explanation.causes) if text)

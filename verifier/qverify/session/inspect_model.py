@@ -34,8 +34,8 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
     compiled, why_not_compiled = None, "it is a float ONNX, which has no quantized tensors"
     if kind == "quant.onnx":
         compiled, why_not_compiled = _compile(path, data, shapes or {})
-    found = summary.inputs, summary.outputs, summary.operators, summary.opsets
-    return ModelFacts(*identity, *found, compiled, why_not_compiled)
+    contents = summary.inputs, summary.outputs, summary.operators, summary.opsets
+    return ModelFacts(*identity, *contents, compiled, why_not_compiled)
 
 
 def _compile(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, str]:

@@ -46,18 +46,18 @@ class BoardModel:
         return os.path.basename(self.path)
 
 
-def runner_for(board: str | None, given: tuple[tuple[str, str], ...]) -> RunnerChoice | None:
+def runner_for(board: str | None, options: tuple[tuple[str, str], ...]) -> RunnerChoice | None:
     """Returns the runner of a board: that of the inventory, with the options given separately; None if the board runs
     qvrt. Raises UsageError for options that no runner has, and for options without a board."""
     if board is None:
-        if given:
+        if options:
             raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
         return None
     where, listed = runner_of(board)
-    keys = {key for key, _ in given}
+    keys = {key for key, _ in options}
     if keys & {"runtime", "command"}:  # this may be another runner than the one listed for the board
         listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))
-    choice = choose((*listed, *given), "--runner-option" if given else where)
+    choice = choose((*listed, *options), "--runner-option" if options else where)
     if choice is not None:
         check_options(choice)
     return choice
@@ -116,7 +116,7 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
     if not others:
         return "being the same file"
     assert models.original is not None
-    wanted, source = hashlib.sha256(models.original).hexdigest(), os.path.basename(others[0])
+    sha256, source = hashlib.sha256(models.original).hexdigest(), os.path.basename(others[0])
     if data[:8] == MAGIC:
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"
@@ -137,7 +137,7 @@ def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_o
             where += f", built by {command[:200]!r}"
     else:
         return ""
-    if stated == wanted:
+    if stated == sha256:
         return where
     if not allow_other:
         raise BadFileError(

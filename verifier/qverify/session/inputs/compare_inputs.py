@@ -27,40 +27,40 @@ MAX_SIZE_RATIO = 16  # of the largest capture that is read to the intended size
 @dataclass(frozen=True, slots=True)
 class IntendedInput:
     """An intended input. path: of a picture, .npy pixels, or bytes. name: name by which a capture may be paired with it.
-    wanted: description of its bytes, None if unknown. sha256: the hash that its manifest states, "" without one."""
+    description: the description of its bytes, None if unknown. sha256: the hash that its manifest states, "" without one."""
 
     path: str
     name: str
-    wanted: Description | None
+    description: Description | None
     sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedFrame:
-    """The difference of one frame. intended, captured: paths. wanted: description of the intended input, None if
+    """The difference of one frame. intended, captured: paths. description: the description of the intended input, None if
     unknown."""
 
     intended: str
     captured: str
-    wanted: Description | None
+    description: Description | None
     difference: Difference
 
 
 def compare(
     a: str,
     b: str,
-    wanted: Description | None,
+    description: Description | None,
     seconds: float,
     watch: Callable[[str, int, int], None] | None = None,
 ) -> list[ComparedFrame]:
     """Compares frame by frame. Mistakes that explained an earlier frame are tried first.
 
-    a: path of the intended inputs. b: path of the captures. wanted: description of the intended inputs, None if unknown.
+    a: path of the intended inputs. b: path of the captures. description: the description of the intended inputs, None if unknown.
     seconds: time limit of the search for all frames together. watch: receives the progress. Raises UsageError if the
     inputs cannot be paired or read."""
-    intended_inputs = _list_intended(a, wanted)
+    intended_inputs = _list_intended(a, description)
     for intended in intended_inputs[:1]:
-        if intended.wanted is not None and (size := intended.wanted.size_bytes) > MAX_DESCRIBED_BYTES:
+        if intended.description is not None and (size := intended.description.size_bytes) > MAX_DESCRIBED_BYTES:
             raise UsageError(
                 f"an input of {size} bytes; at most {MAX_DESCRIBED_BYTES} can be compared. Give a smaller --size"
             )
@@ -74,7 +74,7 @@ def compare(
         seconds_left = max(0.0, deadline - time.monotonic())
         differing = difference.explain_difference(start, captured, seconds_left, watch, earlier)
         earlier = [e for group in differing.exact for e in group] or earlier
-        frames.append(ComparedFrame(intended.path, path, intended.wanted, differing))
+        frames.append(ComparedFrame(intended.path, path, intended.description, differing))
     return frames
 
 
@@ -89,10 +89,10 @@ def common_mistakes(frames: list[ComparedFrame]) -> list[list[MistakeExplanation
     return [group for group in groups if group]
 
 
-def _list_intended(a: str, wanted: Description | None) -> list[IntendedInput]:
+def _list_intended(a: str, description: Description | None) -> list[IntendedInput]:
     """Returns the intended inputs at a path. Raises UsageError if their description is missing, or given twice."""
     if os.path.isfile(os.path.join(a, "manifest.json")):
-        if wanted is not None:
+        if description is not None:
             raise UsageError(f"{a}: its manifest.json describes the input; leave out --format and the other options")
         described, rows, _ = prepared_files.read_manifest(a)
         return [
@@ -100,9 +100,9 @@ def _list_intended(a: str, wanted: Description | None) -> list[IntendedInput]:
             for r in rows
         ]
     paths = prepared_files.list_files(a)
-    if wanted is None and not all(_is_raw(p) for p in paths):
+    if description is None and not all(_is_raw(p) for p in paths):
         raise UsageError(f"{a}: a picture needs a description; give --format and --size, or --description FILE")
-    return [IntendedInput(p, os.path.basename(p), wanted) for p in paths]
+    return [IntendedInput(p, os.path.basename(p), description) for p in paths]
 
 
 def _is_raw(path: str) -> bool:
@@ -146,26 +146,26 @@ def _stem(path: str) -> str:
 def _open_start(intended: IntendedInput) -> Start:
     """Returns the intended input as the start of a search for mistakes. Raises UsageError or BadFileError if it cannot be
     read, or is not what its manifest states."""
-    path, wanted = intended.path, intended.wanted
-    if wanted is None:
+    path, description = intended.path, intended.description
+    if description is None:
         return Start("bytes", _read(path, MAX_UNDESCRIBED_BYTES), UNDESCRIBED)
     if intended.sha256 or _is_raw(path):
-        data = _read(path, wanted.size_bytes)
+        data = _read(path, description.size_bytes)
         if intended.sha256 and hashlib.sha256(data).hexdigest() != intended.sha256:
             raise BadFileError(f"{path}: its SHA-256 is not the manifest's; run qverify inputs prepare again")
         try:
-            return from_bytes(data, wanted)
+            return from_bytes(data, description)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
-    if wanted.resize_order != "before-normalize":
+    if description.resize_order != "before-normalize":
         raise UsageError(
-            f"{path}: resize order {wanted.resize_order} cannot be searched from a picture; "
+            f"{path}: resize order {description.resize_order} cannot be searched from a picture; "
             "prepare it, and give the folder of `inputs prepare` as A"
         )
     if path.lower().endswith(".npy"):
-        return Start("picture", reading.array_pixels(path, wanted), wanted)
-    rgb = picture.read(path) if wanted.gray else None
-    return Start("picture", picture.read(path, wanted.gray), wanted, rgb)
+        return Start("picture", reading.array_pixels(path, description), description)
+    rgb = picture.read(path) if description.gray else None
+    return Start("picture", picture.read(path, description.gray), description, rgb)
 
 
 def _size_limit(start: Start) -> int:
@@ -206,10 +206,10 @@ def _read(path: str, limit: int) -> bytes:
     return data
 
 
-def fix(explanation: MistakeExplanation, wanted: Description | None) -> dict[str, Any]:
-    """Returns the keys and values to change in the description `wanted` so that it describes the mistaken input; {} if no
+def fix(explanation: MistakeExplanation, description: Description | None) -> dict[str, Any]:
+    """Returns the keys and values to change in the description `description` so that it describes the mistaken input; {} if no
     description can."""
-    if wanted is None or explanation.recipe.steps:
+    if description is None or explanation.recipe.steps:
         return {}
-    before, after = (prepared_files.to_table(d) for d in (wanted, explanation.recipe.wanted))
+    before, after = (prepared_files.to_table(d) for d in (description, explanation.recipe.wanted))
     return {k: v for k, v in after.items() if before.get(k, DEFAULTS.get(k)) != v}

@@ -32,10 +32,10 @@ def merge_descriptions(
     if not table:
         return None, name or "input"
     where = model or toml or "options"
-    wanted = described(table, where) if model is None else complete_description(table, spec)
-    if wanted is None:
+    description = described(table, where) if model is None else complete_description(table, spec)
+    if description is None:
         raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
-    return wanted, name or "input"
+    return description, name or "input"
 
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:

@@ -46,7 +46,7 @@ def list_files(path: str) -> list[str]:
 
 def prepare(
     paths: list[str],
-    wanted: Description,
+    description: Description,
     folder: str,
     name: str = "input",
     progress: Callable[[int, int], None] | None = None,
@@ -59,7 +59,7 @@ def prepare(
     output, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
-            output.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
+            output.add(reading.bytes_of(path, description, name), os.path.basename(path))
         except QVerifyError as error:
             failed.append({"source": printable(os.path.basename(path)), "why": " ".join(str(error).split())})
         if progress is not None:
@@ -67,17 +67,17 @@ def prepare(
     if not output.files:
         raise UsageError(f"nothing could be prepared: {failed[0]['why'] if failed else 'no pictures given'}")
     output.finish()
-    _write_manifest(folder, name, wanted, output.files, failed)
+    _write_manifest(folder, name, description, output.files, failed)
     return failed
 
 
-def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
+def random(description: Description, folder: str, name: str, seed: int, count: int) -> None:
     """Writes `count` files of random bytes from one PCG64 stream, and their manifest."""
     generator, output = np.random.Generator(np.random.PCG64(seed)), _OutputFolder(folder)
     for at in range(count):
-        output.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
+        output.add(buffers.random_bytes(description, generator), f"random, seed {seed}, number {at}")
     output.finish()
-    _write_manifest(folder, name, wanted, output.files, [])
+    _write_manifest(folder, name, description, output.files, [])
 
 
 class _OutputFolder:
@@ -115,31 +115,31 @@ def _list_manifest_files(folder: str) -> set[str]:
 
 
 def _write_manifest(
-    folder: str, name: str, wanted: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
+    folder: str, name: str, description: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
 ) -> None:
     content = {
         "schema": SCHEMA,
         "qverify": __version__,
         "name": name,
-        "description": to_table(wanted),
-        "unverified": unverified(wanted),
-        **_layout(wanted),
+        "description": to_table(description),
+        "unverified": unverified(description),
+        **_layout(description),
         "files": files,
         "failed": failed,
     }
     write_text(json.dumps(content, indent=1) + "\n", os.path.join(folder, "manifest.json"))
 
 
-def _layout(wanted: Description) -> dict[str, Any]:
+def _layout(description: Description) -> dict[str, Any]:
     """Returns the layout of the buffer for the manifest. It follows from the description, and is stated for people and
     other tools."""
-    planes = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in wanted.planes]
-    return {"planes": planes, "size_bytes": wanted.size_bytes}
+    planes = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in description.planes]
+    return {"planes": planes, "size_bytes": description.size_bytes}
 
 
-def to_table(wanted: Description) -> dict[str, Any]:
+def to_table(description: Description) -> dict[str, Any]:
     """Returns the description as a flat table of keys and values, which described() reads."""
-    table = asdict(wanted)
+    table = asdict(description)
     colour = table.pop("colour")
     table["mode"] = colour["mode"]
     if colour["mode"] not in PRESETS:
@@ -162,8 +162,8 @@ def read_manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[
             raise BadFileError(f"{path}: file {wrong_names[0]!r}, wanted names like 0000.bin")
         content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
         stated = described(content["description"], path)
-        for key, wanted in json.loads(json.dumps(_layout(stated))).items():
-            if content[key] != wanted:
+        for key, expected in json.loads(json.dumps(_layout(stated))).items():
+            if content[key] != expected:
                 raise BadFileError(
                     f"{path}: its {key} {printable(str(content[key]))[:60]} do not follow from its description"
                 )
@@ -174,93 +174,93 @@ def read_manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[
 
 def read_files(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
     """Yields, for each file of the manifest, its row, its bytes, and what is wrong with them ("" if nothing is)."""
-    wanted, files, _ = read_manifest(folder)
+    description, files, _ = read_manifest(folder)
     for row in files:
         path = os.path.join(folder, row["file"])
         try:
-            data = read_regular(path, wanted.size_bytes + 1)
+            data = read_regular(path, description.size_bytes + 1)
         except BadFileError as error:
             yield row, b"", str(error).removeprefix(f"{path}: ")
             continue
-        yield row, data, _find_fault_by_manifest(data, row, wanted)
+        yield row, data, _find_fault_by_manifest(data, row, description)
 
 
-def _find_fault_by_manifest(data: bytes, row: dict[str, str], wanted: Description) -> str:
+def _find_fault_by_manifest(data: bytes, row: dict[str, str], description: Description) -> str:
     """Returns why these bytes are not those of the manifest's row; "" if they are."""
-    if len(data) == wanted.size_bytes and hashlib.sha256(data).hexdigest() != row["sha256"]:
+    if len(data) == description.size_bytes and hashlib.sha256(data).hexdigest() != row["sha256"]:
         return "its SHA-256 is not the manifest's"
-    return find_fault(data, wanted)
+    return find_fault(data, description)
 
 
-def find_fault(data: bytes, wanted: Description) -> str:
+def find_fault(data: bytes, description: Description) -> str:
     """Returns why these bytes cannot be a buffer of this description; "" if they can."""
-    if len(data) != wanted.size_bytes:
-        more = "more than " if len(data) > wanted.size_bytes else ""
-        return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.wanted_sizes(wanted)}"
-    if not buffers.padding_is_zero(data, wanted):
+    if len(data) != description.size_bytes:
+        more = "more than " if len(data) > description.size_bytes else ""
+        return f"{more}{min(len(data), description.size_bytes)} bytes, wanted {reading.wanted_sizes(description)}"
+    if not buffers.padding_is_zero(data, description):
         return "its padding is not zero"
-    values = buffers.stored(data, wanted)
+    values = buffers.stored(data, description)
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
         return "it contains NaN or infinite values"
-    if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
+    if description.format == "raw_s16" and any((v == -32768).any() for v in values):
         return "it contains -32768, which raw_s16 does not allow"
     return ""
 
 
-def check_files(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
+def check_files(path: str, description: Description | None) -> Iterator[tuple[str, str]]:
     """Yields the path of each file and what is wrong with it ("" if nothing is). The files of a folder are checked against
-    its manifest, and the manifest against `wanted`; a single file is checked against `wanted`."""
+    its manifest, and the manifest against `description`; a single file is checked against `description`."""
     if os.path.isdir(path):
         stated, files, _ = read_manifest(path)
-        differing = [] if wanted is None else differences(_comparison_key(stated), _comparison_key(wanted))
+        differing = [] if description is None else differences(_comparison_key(stated), _comparison_key(description))
         for row, _, wrong in read_files(path):
             yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}
         for name in sorted(n for n in os.listdir(path) if FILE_NAME.fullmatch(n) and n not in listed):
             yield os.path.join(path, name), "not in the manifest"
         return
-    if wanted is None:
+    if description is None:
         raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
-    yield path, find_fault(read_regular(path, wanted.size_bytes + 1, follow=True), wanted)
+    yield path, find_fault(read_regular(path, description.size_bytes + 1, follow=True), description)
 
 
-def _comparison_key(wanted: Description) -> dict[str, Any]:
+def _comparison_key(description: Description) -> dict[str, Any]:
     """Returns the values in which two descriptions of the same input must agree."""
-    return {**values_key(wanted), "train": wanted.train, **fitting_key(wanted)}
+    return {**values_key(description), "train": description.train, **fitting_key(description)}
 
 
-def show(path: str, output: str, wanted: Description | None = None) -> list[dict[str, Any]]:
+def show(path: str, output: str, description: Description | None = None) -> list[dict[str, Any]]:
     """Writes a PNG of every file to the folder `output`. Returns a row for each file with its PNG, what is wrong with it,
-    and statistics of its planes. path: a folder of prepare(), or one file of bytes that `wanted` describes."""
+    and statistics of its planes. path: a folder of prepare(), or one file of bytes that `description` describes."""
     os.makedirs(output, exist_ok=True)
     if os.path.isdir(path):
         stated, _, _ = read_manifest(path)
         return [_show_file(row, data, wrong, stated, output) for row, data, wrong in read_files(path)]
-    if wanted is None:
+    if description is None:
         raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
-    data = read_regular(path, wanted.size_bytes + 1, follow=True)
+    data = read_regular(path, description.size_bytes + 1, follow=True)
     name = printable(os.path.basename(path))
-    return [_show_file({"file": name, "source": "captured"}, data, find_fault(data, wanted), wanted, output)]
+    return [_show_file({"file": name, "source": "captured"}, data, find_fault(data, description), description, output)]
 
 
-def _show_file(row: dict[str, str], data: bytes, wrong: str, wanted: Description, output: str) -> dict[str, Any]:
+def _show_file(row: dict[str, str], data: bytes, wrong: str, description: Description, output: str) -> dict[str, Any]:
     images = import_extra("PIL.Image", "a picture to look at")
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
-    if len(data) != wanted.size_bytes:
+    if len(data) != description.size_bytes:
         return result
-    image = buffers.shown(data, wanted)
+    image = buffers.shown(data, description)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
     temporary = f"{target}.part"
     pixels = np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)
     images.fromarray(pixels).save(temporary, format="PNG")
     os.replace(temporary, target)
-    return result | {"png": target} | _statistics(data, wanted)
+    return result | {"png": target} | _statistics(data, description)
 
 
-def _statistics(data: bytes, wanted: Description) -> dict[str, str]:
+def _statistics(data: bytes, description: Description) -> dict[str, str]:
     texts = {}
-    for plane, values in zip(wanted.planes, buffers.stored(data, wanted), strict=True):
+    for plane, values in zip(description.planes, buffers.stored(data, description), strict=True):
         low, high, mean = values.min(), values.max(), values.mean(dtype=np.float64)
         texts[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
-    valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in wanted.planes)
+    valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in description.planes)
     return texts | {"padding": f"{len(data) - valid} of {len(data)} bytes"}

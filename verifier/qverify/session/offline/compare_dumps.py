@@ -152,16 +152,16 @@ def _find_outputs(first: Recording, second: Recording, models: Models | None) ->
     stated = (
         [tuple(s.settings.get("outputs", ())) for s in (first, second)] if models is None else [models.graph.outputs]
     )
-    known = {names for names in stated if names}
-    if not known:
+    distinct = {names for names in stated if names}
+    if not distinct:
         raise UsageError(
             "--outputs-only: neither dump says which of its tensors are final outputs (a capture and `qverify infer` do); give -m MODEL"
         )
-    if len(known) > 1:
+    if len(distinct) > 1:
         raise UsageError(
-            f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(known)))}"
+            f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(distinct)))}"
         )
-    return known.pop()
+    return distinct.pop()
 
 
 def _list_absent(first: Recording, models: Models | None) -> list[str]:

@@ -353,12 +353,12 @@ def _add_missing(sides: dict[str, Recording], models: Models) -> None:
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs
-        wanted = (
+        expected = (
             graph.observable()
             if "per_node" in side.capabilities
             else [n for n in graph.outputs if n not in graph.inputs]
         )
-        for name in wanted:
+        for name in expected:
             if name not in side.specs:
                 side.specs[name] = graph.spec(name)
                 side.missing[name] = "not listed in the capture"

@@ -30,7 +30,7 @@ class BisectionResult:
 
 def bisect(cuts: BuiltCuts, graph: Graph, on_line: OnLine) -> BisectionResult:
     """Returns the first place after which a cut differs while the cut before it agrees."""
-    found, low, high = BisectionResult(), -1, len(cuts.places) - 1
+    bisection, low, high = BisectionResult(), -1, len(cuts.places) - 1
     if high < 0:
         return BisectionResult(
             lines=["--build-cmd: no tensor of the quantized ONNX is one that the compiled model has"]
@@ -59,9 +59,9 @@ def bisect(cuts: BuiltCuts, graph: Graph, on_line: OnLine) -> BisectionResult:
         if place is None:
             break
         low, high = (low, place) if examine(place).differs else (place, high)
-    _conclude(found, cuts, graph, (low, high), results)
-    found.lines += [*_list_failures(cuts, results), *_find_contradiction(cuts, results), _effort(cuts)]
-    return found
+    _conclude(bisection, cuts, graph, (low, high), results)
+    bisection.lines += [*_list_failures(cuts, results), *_find_contradiction(cuts, results), _effort(cuts)]
+    return bisection
 
 
 def _choose_next(low: int, high: int, examine: Callable[[int], CutResult]) -> int | None:
@@ -73,7 +73,7 @@ def _choose_next(low: int, high: int, examine: Callable[[int], CutResult]) -> in
 
 
 def _conclude(
-    found: BisectionResult, cuts: BuiltCuts, graph: Graph, ends: tuple[int, int], results: dict[int, CutResult]
+    bisection: BisectionResult, cuts: BuiltCuts, graph: Graph, ends: tuple[int, int], results: dict[int, CutResult]
 ) -> None:
     """Sets the located node, or adds a line that states between which places it is. ends: the last place where the board
     agrees (-1 for none), and the first where it differs."""
@@ -83,20 +83,25 @@ def _conclude(
     tensor = cuts.places[high]
     if high - low > 1:
         range_ = f"{count(high - low, 'place')} from {cuts.places[low + 1]} to {tensor}"
-        found.lines.append(
+        bisection.lines.append(
             f"bisection by --build-cmd: {before}, and the fault is in one of {range_}: no cut between them gave a result"
         )
         return
     if tensor not in wrong:
         first = next(iter(wrong))
-        found.lines.append(
+        bisection.lines.append(
             f"bisection by --build-cmd: {before}, and the cut after {tensor} differs at {first} alone, which agreed before: the "
             "difference depends on what is built, no node is located"
         )
         return
     node = graph.producers()[tensor]
-    found.node, found.op, found.tensor, found.why = node.name, node.op, tensor, f"{node.op}: {wrong[tensor]}; {before}"
-    found.lines.append(
+    bisection.node, bisection.op, bisection.tensor, bisection.why = (
+        node.name,
+        node.op,
+        tensor,
+        f"{node.op}: {wrong[tensor]}; {before}",
+    )
+    bisection.lines.append(
         f"bisection by --build-cmd: {tensor} ({node.op}) is the first that differs: {wrong[tensor]}; {before}"
     )
 
@@ -126,8 +131,8 @@ def _effort(cuts: BuiltCuts) -> str:
     return f"{count(cuts.builds, 'build')} and {count(cuts.runs, 'run')} of the board for {count(len(cuts.places), 'place')}"
 
 
-def add_to_rung(rung: Rung, found: BisectionResult) -> None:
+def add_to_rung(rung: Rung, bisection: BisectionResult) -> None:
     """Adds the evidence to the rung, and the blame if a node was located and nothing else is blamed."""
-    rung.evidence += found.lines
-    if found.node and rung.blame is None:
-        rung.blame, rung.kind = Blame("board", found.node, found.why), "node"
+    rung.evidence += bisection.lines
+    if bisection.node and rung.blame is None:
+        rung.blame, rung.kind = Blame("board", bisection.node, bisection.why), "node"

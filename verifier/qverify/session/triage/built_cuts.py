@@ -65,8 +65,8 @@ class BuiltCuts:
         that of the main job. open_board: connects a board that has a runner."""
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
-        wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
-        self.places = [n for n in graph.observable() if n in wanted and n in written.computed]
+        needed_names = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
+        self.places = [n for n in graph.observable() if n in needed_names and n in written.computed]
         self._results: dict[str, CutResult] = {}
         self._models: dict[str, str] = {}  # hash of a built model: last tensor of the cut from which it was first built
         self.builds = self.runs = 0

@@ -213,12 +213,12 @@ def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return nothing, nothing
-    known = values.recording.specs
+    board_specs = values.recording.specs
 
     def find(name: str, get: Callable[[str], Array | None]) -> Array | None:
         if name in evidence.inputs:
             return evidence.inputs[name]
-        spec, value = evidence.graph.tensors.get(name), get(name) if name in known else None
+        spec, value = evidence.graph.tensors.get(name), get(name) if name in board_specs else None
         fits = spec is not None and value is not None and (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype)
         return value if fits else None
 

@@ -45,7 +45,11 @@ class FloatLosses:
         model = load(models.original, name, os.path.dirname(os.path.abspath(path)), shapes)
         self.paired = pair_float(file.view, GraphView(model, name), self.graph)
         steps = output_steps(self.graph)
-        self._steps = {theirs: steps[mine] for mine, theirs in self.paired.outputs.items() if mine in steps}
+        self._steps = {
+            float_name: steps[graph_name]
+            for graph_name, float_name in self.paired.outputs.items()
+            if graph_name in steps
+        }
         self._losses = Losses(self.paired, file.view, self.graph)
         self._frames: list[dict[str, Array]] = []
         self.rows: list[TensorLoss] = []

@@ -17,7 +17,7 @@ COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
     "quantize": "float ONNX to quantized ONNX, with your pictures",
     "compile": "quantized ONNX to model.bin",
-    "inspect": "what a quantized ONNX or model.bin holds: nodes, tensors, scales, ranges",
+    "inspect": "the contents of a quantized ONNX or model.bin: nodes, tensors, scales, ranges",
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
     "plan": "bytes and seconds that a board's link will take, before touching the board",
     "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",

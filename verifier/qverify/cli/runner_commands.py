@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
 
 
-@click.group(help="Boards that run something else than qvrt: list the runners, try a board's")
+@click.group(help="Boards that run something other than qvrt: list the runners, try a board's runner")
 def command() -> None:
     pass
 

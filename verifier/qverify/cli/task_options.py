@@ -12,7 +12,7 @@ OPTIONS = (
     click.option(
         "--labels",
         metavar="FILE",
-        help="labels of the frames of -i: lines `file,label`, a label a line, or JSON. Adds top-1 and top-5 of every side, "
+        help="labels of the frames of -i: lines `file,label`, one label per line, or JSON. Adds top-1 and top-5 of every side, "
         "also of a float ONNX in -m; never part of the verdict",
     ),
     click.option(

@@ -1,5 +1,5 @@
-"""Verifies the packaged digit classifier on this machine (and under QEMU where installed), then on a faulty board; says
-what each step does, and its command."""
+"""Verifies the packaged digit classifier on this machine (and under QEMU where installed), then on a faulty board;
+explains each step and shows its command."""
 
 from __future__ import annotations
 

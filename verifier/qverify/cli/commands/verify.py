@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 @click.option(
     "--spot-seed",
     type=click.IntRange(0, 2**32 - 1),
-    help="seed that chooses the tensor of the spot check, and --paranoid's inputs; drawn anew in each run when not given (reported)",
+    help="seed that chooses the tensor of the spot check, and --paranoid's inputs; when not given, a new one is drawn for each run and reported",
 )
 @click.option(
     "--reference-spread",

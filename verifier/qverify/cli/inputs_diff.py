@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.describing import describing
+from qverify.cli.description_options import description_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import require_writable
 from qverify.cli.view_options import screen
@@ -30,7 +30,7 @@ PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first
 @click.argument("b")
 @click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="how long to search")
 @click.option("--json", "path", metavar="FILE", help="write the result as qverify.inputs_diff/1; - for stdout")
-@describing
+@description_options
 def diff(a: str, b: str, seconds: float, path: str | None, description: Description | None, name: str) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import compare_inputs

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.describing import describing
+from qverify.cli.description_options import description_options
 from qverify.cli.inputs_diff import diff
 from qverify.cli.say_line import say
 
@@ -34,7 +34,7 @@ def _require(description: Description | None) -> Description:
 )
 @click.argument("files", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, metavar="DIR")
-@describing
+@description_options
 def prepare(files: tuple[str, ...], output: str, description: Description | None, name: str) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import prepared_files
@@ -55,7 +55,7 @@ def prepare(files: tuple[str, ...], output: str, description: Description | None
 @click.option("-o", "--output", required=True, metavar="DIR")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="number of files")
-@describing
+@description_options
 def random(output: str, seed: int, count: int, description: Description | None, name: str) -> int:
     from qverify import plural
     from qverify.session.inputs import prepared_files
@@ -80,7 +80,7 @@ def _describe(description: Description) -> str:
 )
 @click.argument("path", type=click.Path(exists=True))
 @click.option("-o", "--output", metavar="DIR", help="[default: FOLDER/shown, beside a file]")
-@describing
+@description_options
 def show(path: str, output: str | None, description: Description | None, name: str) -> int:
     import os
 
@@ -98,7 +98,7 @@ def show(path: str, output: str | None, description: Description | None, name: s
     help="Check bytes: a folder against its manifest, and the manifest against -m MODEL or --description; files against -m or a description"
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
-@describing
+@description_options
 def check(paths: tuple[str, ...], description: Description | None, name: str) -> int:
     from qverify.plural import count
     from qverify.session.inputs import prepared_files

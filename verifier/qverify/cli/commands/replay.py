@@ -64,7 +64,7 @@ def command(
     from dataclasses import replace
 
     from qverify.capture.reader import is_capture
-    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
@@ -95,7 +95,7 @@ def command(
     if hand_over(request):
         return 0
     with live_progress() as live:
-        outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
+        outcome = rejudge(request, FramePrinter(live, view, 0, reports.stdout_taken), live.watch)
     _write_tensors(npz, outcome)
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)

@@ -43,7 +43,7 @@ def command() -> None:
 def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     """Draws a capture of the main job (`--capture`) again in the formats given, judged by the options of its run."""
     from qverify.capture.reader import is_capture
-    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.compare.options import Options
     from qverify.renderers import frame_lines, terminal
@@ -58,7 +58,7 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     with live_progress() as live:
         outcome = rejudge(
             RejudgeRequest(folder, Options(drawings=reports.drawings)),
-            FramesShown(live, view, 0, reports.stdout_taken),
+            FramePrinter(live, view, 0, reports.stdout_taken),
             live.watch,
         )
     report = outcome.report

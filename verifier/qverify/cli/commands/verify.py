@@ -254,7 +254,7 @@ def _check_npz(path: str, boards: int, many_frames: bool) -> None:
 
 def _verify_board(request: Request, frames: list[FrameSource] | None, output: Output) -> Report:
     """Verifies one board on one frame (frames: None) or on many, prints the result, and returns the report."""
-    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.cli.streams import is_one_stream
     from qverify.renderers import frame_lines, terminal
@@ -269,7 +269,7 @@ def _verify_board(request: Request, frames: list[FrameSource] | None, output: Ou
                 write_tensors(output.npz, outcome.evidence)
             text = terminal.render(outcome.report, outcome.finals, output.view)
         else:
-            on_frame = FramesShown(live, output.view, len(frames), output.quiet)
+            on_frame = FramePrinter(live, output.view, len(frames), output.quiet)
             outcome = verify_frames(request, frames, on_frame, live.watch)
             text = frame_lines.render(outcome.report, output.view)
     if not output.quiet:

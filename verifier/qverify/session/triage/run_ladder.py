@@ -27,7 +27,7 @@ from qverify.session.models import open_models
 from qverify.session.offline.rejudge import CapturedJob, captured_sides, restore_names
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
-from qverify.session.triage.application_ends import input_rung, output_rung
+from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
 from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
@@ -234,11 +234,11 @@ class Ladder:
         self.from_float.add(feed, first, finals)
         self._add_losses(feed, prepared, ran)
         if request.app_input is not None:
-            self.application_rungs["input"] = input_rung(graph, prepared, inputs, request.app_input)
+            self.application_rungs["input"] = make_input_rung(graph, prepared, inputs, request.app_input)
         if request.app_output is not None:
             device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
             gate = request.gates.get(f"{device.name}~application")
-            self.application_rungs["output"] = output_rung(graph, ran, device, request.app_output, gate)
+            self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
         job.disconnect_if_broken(ran)
 
     def _add_run(self, report: Report) -> None:

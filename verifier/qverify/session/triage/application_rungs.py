@@ -15,7 +15,7 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
-def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
+def make_input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
     """Returns the rung that compares the input bytes of the application (a file at `path`) with those prepared from -i."""
     application = prepared_inputs(graph, replace(request, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, application.inputs, strict=True) if a.data != b.data]
@@ -30,7 +30,7 @@ def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, pa
     )
 
 
-def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
+def make_output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
     """Returns the rung that compares the arrays at `path`, which are named after the outputs, with the outputs of the stage
     `device`. Raises UsageError if the file contains none of the outputs, or that stage did not run."""
     device_side, application = ran.recordings.get(device.name), dump_as_side(path, graph)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from qverify.renderers.view import View
 
 
-class FramesShown:
+class FramePrinter:
     """A function that receives the row of each frame and prints it. total: number of frames, 0 if it is not known. silent:
     print nothing, because a report goes to stdout."""
 

@@ -40,7 +40,7 @@ CHOICES = {
 }
 
 
-def describing(command: Callable[..., int]) -> Callable[..., int]:
+def description_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options. The command receives them as `description` (a Description, None if nothing describes the input) and
     `name` (of the input)."""
 

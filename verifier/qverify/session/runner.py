@@ -20,6 +20,7 @@ from qverify.report.document import Report
 from qverify.runners import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
+from qverify.session.printed_values import limit_to_decimals
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.tensors.recording import Recording
@@ -189,10 +190,6 @@ def describe_runner(report: Report, board: Recording | None) -> None:
             total = len(offered) + pair.coverage.expected
             pair.relaxed.append(f"the board's runner gave {pair.coverage.expected} of {count(total, 'tensor')}")
         if isinstance(decimals, int):
-            pair.bit_equal = False
-            for row in pair.tensors:
-                row.bit_equal = False
-                digits = row.metrics.get("matching_digits")
-                row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits
+            limit_to_decimals(pair, decimals)
     if isinstance(decimals, int):
         report.notes.append(f"the board's values are known to {count(decimals, 'decimal')}")

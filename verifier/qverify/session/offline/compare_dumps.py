@@ -19,6 +19,7 @@ from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.rejudge import mark_inconclusive
+from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
@@ -71,18 +72,7 @@ def compare_dumps(dumps: DumpPair, options: Options) -> Report:
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
     _check_precision((first, second), options)
     model_tensors = models.graph.tensors if models is not None else {}
-    borrowed: list[str] = []
-    for side, other in ((first, second), (second, first)):
-        for name in other.specs.keys() - side.specs.keys():
-            side.specs[name] = other.specs[name]
-            why = other.missing.get(name)
-            side.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
-        for name, spec in side.specs.items():  # a scale on the other side shows that these are stored integers
-            other_spec = other.specs.get(name, spec)
-            same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
-            if other_spec.quantized and not spec.quantized and same_layout:
-                side.specs[name] = other_spec
-                borrowed += [name] if name not in model_tensors else []
+    borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     first.finals = second.finals = outputs or tuple(first.specs)
     for side in (first, second):
@@ -115,6 +105,24 @@ def compare_dumps(dumps: DumpPair, options: Options) -> Report:
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
     _limit_to_precision(report, (first, second))
     return report
+
+
+def _share_specs(first: Recording, second: Recording) -> list[str]:
+    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale the
+    scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
+    borrowed: list[str] = []
+    for side, other in ((first, second), (second, first)):
+        for name in other.specs.keys() - side.specs.keys():
+            side.specs[name] = other.specs[name]
+            why = other.missing.get(name)
+            side.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
+        for name, spec in side.specs.items():
+            other_spec = other.specs.get(name, spec)
+            same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
+            if other_spec.quantized and not spec.quantized and same_layout:
+                side.specs[name] = other_spec
+                borrowed.append(name)
+    return borrowed
 
 
 def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
@@ -296,8 +304,4 @@ def _limit_to_precision(report: Report, sides: tuple[Recording, Recording]) -> N
         return
     report.notes.append(f"values known to {count(decimals, 'decimal')}: whether the bytes are equal is not known")
     for pair in report.pairs:
-        pair.bit_equal = False
-        for row in pair.tensors:
-            row.bit_equal = False
-            digits = row.metrics.get("matching_digits")
-            row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits
+        limit_to_decimals(pair, decimals)

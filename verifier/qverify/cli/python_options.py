@@ -33,8 +33,8 @@ class ParsedCommand:
 
 
 def hand_over(job: object) -> bool:
-    """Called by a command when its request is complete. Passes the request to the caller and returns True if Python calls
-    the command; returns False if the command line calls it, so that the command must run the job itself."""
+    """Passes the complete request of a command to the caller and returns True, if that is a function of the Python API.
+    Returns False if the command line runs the command, which must then run the job itself."""
     parsed = click.get_current_context().obj
     if isinstance(parsed, ParsedCommand):
         parsed.job = job

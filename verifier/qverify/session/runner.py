@@ -44,6 +44,7 @@ class BoardModel:
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return os.path.basename(self.path)
 
 

@@ -297,8 +297,7 @@ def _check_precision(sides: tuple[Recording, Recording], options: Options) -> No
 
 
 def _limit_to_precision(report: Report, sides: tuple[Recording, Recording]) -> None:
-    """If a dump has printed values, removes bit equality and limits the matching digits: equal text does not prove equal
-    bytes."""
+    """Limits the report to the precision of the dumps' printed values, if they have any."""
     decimals = _precision(sides)
     if decimals is None:
         return

@@ -42,6 +42,7 @@ class CutResult:
 
     @property
     def differs(self) -> bool:
+        """Whether an output fails the gate."""
         return bool(self.differing)
 
 

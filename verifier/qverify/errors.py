@@ -8,7 +8,8 @@ QVerifyError                 its text is one line for the user: what, where, got
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
  |   +- BlockedError          several such reasons, one line each
- |   +- NotOnHostError        wrong numbers, or numbers that the options cannot express; computing on the host does not help
+ |   +- NotOnHostError        wrong numbers, or numbers that the options cannot express; computing on the host does not
+     help
  +- BoardError      exit 3   anything at or from the board
  +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """

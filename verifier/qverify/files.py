@@ -128,8 +128,8 @@ def write_pieces(pieces: Sequence[bytes | memoryview], path: str, check: Callabl
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """Yields the path of a temporary file beside the target. At the end of the `with` block it replaces the target; on an
-    exception it is removed, and the target stays as it was. A symbolic link's target is replaced, not the link."""
+    """Yields the path of a temporary file beside the target. At the end of the `with` block it replaces the target; on
+    an exception it is removed, and the target stays as it was. A symbolic link's target is replaced, not the link."""
     target = os.path.realpath(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".qverify-")
     os.close(handle)
@@ -143,8 +143,8 @@ def replacing(path: str) -> Iterator[str]:
 
 
 def check_writable(path: str) -> None:
-    """Raises UsageError if write_bytes() could not write this file now, for example because its folder does not exist or
-    cannot be written, or because the path is a folder. It is called before a long job, and leaves no file behind."""
+    """Raises UsageError if write_bytes() could not write this file now, for example because its folder does not exist
+    or cannot be written, or because the path is a folder. It is called before a long job, and leaves no file behind."""
     target = os.path.realpath(path)
     try:
         if os.path.isdir(target):

@@ -3,8 +3,8 @@
     def test_detector(assert_matches):
         assert_matches(["quant.onnx", "model.bin"], inputs="photo.jpg")
 
-`pytest --qverify-board BOARD` names the board, `--qverify-reports DIR` writes a report of every call. Nothing of qverify
-is imported before the fixture is used."""
+`pytest --qverify-board BOARD` names the board, `--qverify-reports DIR` writes a report of every call. Nothing of
+qverify is imported before the fixture is used."""
 
 from __future__ import annotations
 

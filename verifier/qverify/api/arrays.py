@@ -1,5 +1,5 @@
-"""Writes arrays that a caller passes as inputs to temporary files, which the commands read. Messages and reports call them
-`an array` instead of naming the files."""
+"""Writes arrays that a caller passes as inputs to temporary files, which the commands read. Messages and reports call
+them `an array` instead of naming the files."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class InputFiles:
 
 @contextmanager
 def input_files(inputs: Any) -> Iterator[InputFiles]:
-    """Yields the value for -i. Arrays are written to temporary files, which are removed at the end; errors raised in the
-    `with` block do not name these files. Raises UsageError for inputs that are neither arrays nor paths, or both."""
+    """Yields the value for -i. Arrays are written to temporary files, which are removed at the end; errors raised in
+    the `with` block do not name these files. Raises UsageError for inputs that are neither arrays nor paths, or
+    both."""
     is_single = isinstance(inputs, np.ndarray)
     by_name = inputs if isinstance(inputs, Mapping) else {}
     arrays = {"": inputs} if is_single else {n: v for n, v in by_name.items() if isinstance(v, np.ndarray)}
@@ -63,8 +64,8 @@ def input_files(inputs: Any) -> Iterator[InputFiles]:
 
 
 def _reword(message: str, paths: Mapping[str, str]) -> str:
-    """Returns an error message about the temporary files reworded for arrays: an unknown input name is not a missing file,
-    and an array of another dtype can be converted. paths: the temporary files, by input name."""
+    """Returns an error message about the temporary files reworded for arrays: an unknown input name is not a missing
+    file, and an array of another dtype can be converted. paths: the temporary files, by input name."""
     for name, path in paths.items():
         message = message.replace(
             f"-i {name}:{path}: no such file, and no input of this name", f"inputs: {name!r} is no input"

@@ -52,12 +52,13 @@ def verify(
         keep_tensors: keep the sides' tensors of a run of one frame in memory, for Report.tensor.
         drawings: add the histograms and error maps that save("report.html") shows to the report.
         progress: called with the name of a step, how much of it is done, and of how much; from several threads.
-        options: the options of the command. server is the address of a farm of `qverify serve`, which runs the job on its
-            boards (board: names or tags of the farm); token is its token, by default QVERIFY_TOKEN or that of `qverify
-            login`.
+        options: the options of the command. server is the address of a farm of `qverify serve`, which runs the job on
+            its boards (board: names or tags of the farm); token is its token, by default QVERIFY_TOKEN or that of
+            `qverify login`.
 
-    Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be compiled,
-    and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is INCONCLUSIVE."""
+    Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
+    compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
+    INCONCLUSIVE."""
     from qverify.session.verify_boards import VerifyJob, verify_boards
 
     if board is not None and not isinstance(board, str) and not list(board):
@@ -109,8 +110,8 @@ def _verify_board(request: Request, frames: Any, progress: Progress | None) -> J
 def compile(
     model: Path, output: Path, *, progress: Progress | None = None, **options: Unpack[CompileOptions]
 ) -> Compiled:
-    """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. Raises BadFileError if the check
-    against the original fails; nothing is written then."""
+    """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. Raises BadFileError if the
+    check against the original fails; nothing is written then."""
     from qverify.session.compile_file import compile_file
 
     with _documented_errors():
@@ -147,16 +148,17 @@ def triage(
     progress: Progress | None = None,
     **options: Unpack[TriageOptions],
 ) -> Triage:
-    """Compares each stage from the float ONNX to the board with the next one, as `qverify triage` does, and returns which
-    gate fails first.
+    """Compares each stage from the float ONNX to the board with the next one, as `qverify triage` does, and returns
+    which gate fails first.
 
     Args:
         models, board, inputs, drawings: as for verify.
         replay: a capture (the command's argument), which replaces models, inputs and board. The option `capture` names
             the folder for a capture of this run.
-        progress: as for verify. For the option `reduce`, it is called after each run of the board with the step `reduce`.
-        options: the options of the command. reduce is a folder that does not exist yet, for the smallest part of the model
-            that still differs; Triage.document.reduced has the result.
+        progress: as for verify. For the option `reduce`, it is called after each run of the board with the step
+            `reduce`.
+        options: the options of the command. reduce is a folder that does not exist yet, for the smallest part of the
+            model that still differs; Triage.document.reduced has the result.
     """
     from qverify.session.triage.run_reduction import run_reduction
     from qverify.session.triage.run_triage import run_triage
@@ -198,8 +200,8 @@ def _count_lines(step: str, progress: Progress | None) -> Callable[[str], None]:
 def replay(
     folder: Path, *, drawings: bool = False, progress: Progress | None = None, **options: Unpack[ReplayOptions]
 ) -> Report:
-    """Judges a capture, or a bundle with its dump, again without the board, as `qverify replay FOLDER` does. drawings: as
-    for verify."""
+    """Judges a capture, or a bundle with its dump, again without the board, as `qverify replay FOLDER` does. drawings:
+    as for verify."""
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import replay as replay_bundle
 

@@ -1,5 +1,5 @@
-"""The options of the functions, which have the names of the commands' options. An option that is left out has the command's
-default, which the function's signature shows."""
+"""The options of the functions, which have the names of the commands' options. An option that is left out has the
+command's default, which the function's signature shows."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ MAX_KEPT_BYTES = 1 << 30  # of tensors that a report keeps in memory
 
 @dataclass(slots=True)
 class KeptTensors:
-    """The tensors of a run, in memory or in a capture. recordings: the sides' recordings by label, if they are in memory.
-    capture: folder of the capture, "" without one. why: why the tensors are not in memory, else ""."""
+    """The tensors of a run, in memory or in a capture. recordings: the sides' recordings by label, if they are in
+    memory. capture: folder of the capture, "" without one. why: why the tensors are not in memory, else ""."""
 
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     capture: str = ""
@@ -95,8 +95,8 @@ class Result:
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> str:
         """Writes the report to a file and returns its path. format: a format of --report, such as html, junit, csv,
-        markdown or json; None to choose it by the suffix of the path. Raises UsageError for an unknown format, or if the
-        file cannot be written."""
+        markdown or json; None to choose it by the suffix of the path. Raises UsageError for an unknown format, or if
+        the file cannot be written."""
         name = formats.by_suffix(os.fspath(path)) if format is None else format
         page = formats.page(name)
         if not hasattr(page, self._writer):
@@ -114,8 +114,8 @@ class Result:
 
 
 class Report(Result):
-    """The result of verify, compare and replay. document: a report.document.Report. str() returns the verdict lines over
-    all frames and boards."""
+    """The result of verify, compare and replay. document: a report.document.Report. str() returns the verdict lines
+    over all frames and boards."""
 
     def __init__(self, result: document.Report, kept: Mapping[str | None, KeptTensors] | None = None):
         self.document, self._kept = result, dict(kept or {})
@@ -131,8 +131,8 @@ class Report(Result):
         return frame_lines.render(self.document) if self.document.frames else terminal.render(self.document, [])
 
     def to_frame(self) -> Any:
-        """Returns a pandas.DataFrame with a row for each compared tensor of each pair, in the columns of the CSV. Raises
-        MissingExtraError if pandas is not installed."""
+        """Returns a pandas.DataFrame with a row for each compared tensor of each pair, in the columns of the CSV.
+        Raises MissingExtraError if pandas is not installed."""
         pandas = import_extra("pandas", "to_frame()")
         columns, rows = tables.tensor_rows(self.document)
         return pandas.DataFrame(rows, columns=columns)
@@ -140,10 +140,10 @@ class Report(Result):
     def tensor(self, side: str, name: str, frame: int = 0, board: str | None = None) -> Array:
         """Returns one tensor of a side as it was computed, in the model's dtype and shape.
 
-        side: reference, simulator or board. name: of the tensor. frame: number of the frame. board: address of the board
-        if the run had several. The run must have kept its tensors (keep_tensors=True or capture=FOLDER). If the board's
-        bytes did not cross the link because another side has the same digest, that side's tensor is returned. Raises
-        UsageError, with the reason, if the tensor is not available."""
+        side: reference, simulator or board. name: of the tensor. frame: number of the frame. board: address of the
+        board if the run had several. The run must have kept its tensors (keep_tensors=True or capture=FOLDER). If the
+        board's bytes did not cross the link because another side has the same digest, that side's tensor is returned.
+        Raises UsageError, with the reason, if the tensor is not available."""
         if board is None and len(self._kept) > 1:
             raise UsageError(f"board: wanted one of {', '.join(map(str, self._kept))}")
         kept = next(iter(self._kept.values()), None) if board is None else self._kept.get(board)
@@ -182,7 +182,8 @@ def _tensor(recording: Recording, name: str, recordings: Mapping[str, Recording]
 
 
 class Triage(Result):
-    """The result of triage. document: a report.triage_document.Triage. str() returns the text that the command prints."""
+    """The result of triage. document: a report.triage_document.Triage. str() returns the text that the command
+    prints."""
 
     _writer = "write_triage"
 

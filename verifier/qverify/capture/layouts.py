@@ -38,8 +38,8 @@ def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
 
 
 def read_side(folder: str, side: str, frame: int, role: str) -> Recording:
-    """Returns one side of one frame of a capture as a dump. side: its label; "" for the board, or for the only side. role:
-    the side that the dump takes the place of. Raises UsageError if there is no such frame or side."""
+    """Returns one side of one frame of a capture as a dump. side: its label; "" for the board, or for the only side.
+    role: the side that the dump takes the place of. Raises UsageError if there is no such frame or side."""
     capture = open_capture(folder)
     if not 0 <= frame < len(capture.frames):
         raise UsageError(f"{folder}: no frame {frame}; it has {len(capture.frames)}")

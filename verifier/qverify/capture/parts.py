@@ -32,8 +32,8 @@ class Part:
 
 
 class PartWriter:
-    """Writes parts.zst. parts: the contents that are in the file so far. add() and close() raise OSError if the file cannot
-    be written, for example on a full disk."""
+    """Writes parts.zst. parts: the contents that are in the file so far. add() and close() raise OSError if the file
+    cannot be written, for example on a full disk."""
 
     def __init__(self, path: str):
         self._path = path
@@ -47,7 +47,8 @@ class PartWriter:
         return self._numbers.get((digest, raw))
 
     def add(self, data: bytes | memoryview, digest: str = "") -> int:
-        """Adds a content, unless the same was added before, and returns its number. digest: its XXH64, computed if ""."""
+        """Adds a content, unless the same was added before, and returns its number. digest: its XXH64, computed if
+        ""."""
         view = memoryview(data).cast("B")
         digest = digest or bytes_digest(view)
         number = self._numbers.setdefault((digest, len(view)), len(self._numbers))
@@ -79,8 +80,8 @@ class PartWriter:
             self._file.close()
 
     def shorten(self, size_bytes: int) -> bool:
-        """Removes parts from the end of the closed file until at least `size_bytes` are freed. Returns False if there are no
-        parts to remove."""
+        """Removes parts from the end of the closed file until at least `size_bytes` are freed. Returns False if there
+        are no parts to remove."""
         if not self.parts:
             return False
         end = self.parts[-1].offset + self.parts[-1].stored
@@ -107,9 +108,9 @@ class PartReader:
             self._size = -1  # the file does not exist
 
     def read(self, number: int, size_bytes: int | None = None) -> bytes:
-        """Returns a content. size_bytes: the size that it must have, None if that is not known; a part that claims another
-        size is rejected before it is uncompressed. Raises BadFileError, which names the part, if it is missing, cut off or
-        changed."""
+        """Returns a content. size_bytes: the size that it must have, None if that is not known; a part that claims
+        another size is rejected before it is uncompressed. Raises BadFileError, which names the part, if it is missing,
+        cut off or changed."""
         if not 0 <= number < len(self.parts):
             raise BadFileError(f"{self.path}: part {number} is not listed")
         part = self.parts[number]

@@ -75,8 +75,8 @@ class Capture:
         return path
 
     def model_paths(self) -> list[str]:
-        """Returns the paths of the models' files, as -m takes them. A .tflite beside a quantized ONNX is left out if their
-        map of tensors is not recorded. Raises BadFileError if the hash of a file is not the recorded one."""
+        """Returns the paths of the models' files, as -m takes them. A .tflite beside a quantized ONNX is left out if
+        their map of tensors is not recorded. Raises BadFileError if the hash of a file is not the recorded one."""
         kinds = {file: row["kind"] for file, row in self.models.items()}
         for file in [f for f, kind in kinds.items() if kind == MAP]:
             self.model_path(file)
@@ -86,8 +86,8 @@ class Capture:
         return [self.model_path(f) for f, kind in kinds.items() if kind not in left_out]
 
     def stated_kernels(self, number: int, label: str) -> str:
-        """Returns the kernels that a side of a frame claims to have run (Recording.kernels); "" if it claims none. number:
-        of the frame."""
+        """Returns the kernels that a side of a frame claims to have run (Recording.kernels); "" if it claims none.
+        number: of the frame."""
         return next((str(s.get("kernels", "")) for s in self.frames[number]["sides"] if s["label"] == label), "")
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
@@ -177,7 +177,8 @@ class Capture:
         )
 
     def _reason_unusable(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
-        """Returns why a tensor of the capture cannot be used; "" if it can. part, digest: as capture.json states them."""
+        """Returns why a tensor of the capture cannot be used; "" if it can. part, digest: as capture.json states
+        them."""
         if spec is None:
             return "capture: its layout is not recorded"
         if part is None:

@@ -43,14 +43,14 @@ def check_capture_folder(folder: str) -> None:
 
 
 class CaptureWriter:
-    """Writes one capture folder. Once the folder exists, errors of writing (such as a full disk) raise nothing: the capture
-    is marked incomplete.
+    """Writes one capture folder. Once the folder exists, errors of writing (such as a full disk) raise nothing: the
+    capture is marked incomplete.
 
     why: why the capture is incomplete, "" so far."""
 
     def __init__(self, folder: str, command: Mapping[str, Any]):
-        """Creates the folder. command: the options of the run. Raises UsageError if the folder cannot be created or is not
-        empty."""
+        """Creates the folder. command: the options of the run. Raises UsageError if the folder cannot be created or is
+        not empty."""
         self.folder, self.why, self._closed = folder, "", False
         self._manifest: dict[str, Any] = {
             "schema": SCHEMA,
@@ -78,8 +78,8 @@ class CaptureWriter:
     def add_frame(
         self, number: int, source: str, prepared: PreparedInputs, sides: Mapping[str, Recording], pull: Pull | None
     ) -> None:
-        """Adds a frame. sides: the recordings, by label. pull: fetches tensors of the board whose bytes no side has; None if
-        they cannot be fetched."""
+        """Adds a frame. sides: the recordings, by label. pull: fetches tensors of the board whose bytes no side has;
+        None if they cannot be fetched."""
         inputs = [
             {"name": i.spec.name, "part": self._part(i.data), "sha256": i.sha256, "source": i.source, "seed": i.seed}
             for i in prepared.inputs
@@ -167,8 +167,8 @@ class CaptureWriter:
         return not self.why
 
     def close(self, report: str = "", why: str = "") -> str:
-        """Writes report.json and capture.json. Returns why the capture is incomplete, or "". report: the report as JSON, ""
-        without one. why: why the run was cut off, "" if it was not."""
+        """Writes report.json and capture.json. Returns why the capture is incomplete, or "". report: the report as
+        JSON, "" without one. why: why the run was cut off, "" if it was not."""
         if self._closed:
             return self.why
         self._closed = True

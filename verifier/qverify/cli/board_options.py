@@ -39,8 +39,8 @@ RUNTIME = click.option(
 
 
 def board_option(**more: Any) -> Callable[..., Any]:
-    """Returns the option -b for commands with one board, for which a second -b is a usage error. more: further arguments of
-    click.option."""
+    """Returns the option -b for commands with one board, for which a second -b is a usage error. more: further
+    arguments of click.option."""
     help_text = more.pop("help", "one board, addressed as in the main job")
     return click.option("-b", "--board", multiple=True, callback=_require_single, help=help_text, **more)
 
@@ -56,8 +56,8 @@ def _require_single(context: click.Context, parameter: click.Parameter, boards: 
 
 
 def link_options(timeout_s: float = 120.0, runtime: bool = True) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Returns a decorator that adds the options. The command receives `deadline_s`, and the others as one dict `reach` of
-    options of the board's address. runtime: False for a command that has its own option --runtime."""
+    """Returns a decorator that adds the options. The command receives `deadline_s`, and the others as one dict `reach`
+    of options of the board's address. runtime: False for a command that has its own option --runtime."""
     timeout = click.option(
         "--timeout",
         "deadline_s",

@@ -16,8 +16,8 @@ MAX_SUMMARY_BYTES = 1 << 20  # GitHub discards a larger summary completely
 
 
 def annotate(report: Report | Triage | Difference) -> None:
-    """Does nothing unless this runs on GitHub Actions (GITHUB_ACTIONS=true). There it prints workflow commands to standard
-    error, which GitHub's runner reads like standard output, and appends the Markdown report to the file
+    """Does nothing unless this runs on GitHub Actions (GITHUB_ACTIONS=true). There it prints workflow commands to
+    standard error, which GitHub's runner reads like standard output, and appends the Markdown report to the file
     GITHUB_STEP_SUMMARY. If that cannot be written, a warning is printed; the verdict stays."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return

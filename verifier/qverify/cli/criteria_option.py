@@ -21,9 +21,9 @@ CRITERIA_OPTION = click.option(
 def apply_criteria(vendors: tuple[str, ...], values: dict[str, Any], named: set[str]) -> str:
     """Adds the gates of --criteria to the options and returns the vendor's name, "" without one.
 
-    vendors: the values of --criteria. values: the options by name, to which the gates are added. named: the options that
-    the user set; -c may be one of them, it sets the number of decimals of horizon's criteria. Raises UsageError for two
-    vendors, or if an option sets the same limit."""
+    vendors: the values of --criteria. values: the options by name, to which the gates are added. named: the options
+    that the user set; -c may be one of them, it sets the number of decimals of horizon's criteria. Raises UsageError
+    for two vendors, or if an option sets the same limit."""
     if not vendors:
         return ""
     if len(set(vendors)) > 1:

@@ -41,8 +41,8 @@ CHOICES = {
 
 
 def description_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as `description` (a Description, None if nothing describes the input) and
-    `name` (of the input)."""
+    """Adds the options. The command receives them as `description` (a Description, None if nothing describes the input)
+    and `name` (of the input)."""
 
     @wraps(command)
     def wrapper(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:

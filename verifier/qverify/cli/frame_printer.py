@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class FramePrinter:
-    """A function that receives the row of each frame and prints it. total: number of frames, 0 if it is not known. silent:
-    print nothing, because a report goes to stdout."""
+    """A function that receives the row of each frame and prints it. total: number of frames, 0 if it is not known.
+    silent: print nothing, because a report goes to stdout."""
 
     def __init__(self, live: LiveProgress, view: View, total: int, silent: bool):
         self._live, self._view, self._total, self._silent = live, view, total, silent

@@ -48,7 +48,8 @@ def diff(a: str, b: str, seconds: float, path: str | None, description: Descript
 
 
 def _note_picture(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
-    """Returns a note if B, which should be captured bytes, is a picture file, so that A and B may be exchanged; else []."""
+    """Returns a note if B, which should be captured bytes, is a picture file, so that A and B may be exchanged; else
+    []."""
     from qverify.printable import printable
 
     if not os.path.isfile(b) or all(f.difference.equal for f in frames):
@@ -91,8 +92,8 @@ def _summarize(frames: list[ComparedFrame]) -> str:
 
 
 def _advise(description: Description | None, explanation: MistakeExplanation) -> str:
-    """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else the
-    advice of the mistake's families."""
+    """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else
+    the advice of the mistake's families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 

@@ -1,5 +1,5 @@
-"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost and do not crash the process: KeyboardInterrupt is not raised while
-a C extension is imported, but after it, and it is raised again if some code catches it."""
+"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost and do not crash the process: KeyboardInterrupt is not raised
+while a C extension is imported, but after it, and it is raised again if some code catches it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Interrupts:
 
 
 def _imports_extension(frame: FrameType | None) -> bool:
-    """Returns whether this code runs within the import of a C extension. Extensions seldom check whether their own imports
-    succeeded, so that an exception there ended the process with SIGSEGV or SIGABRT (onnx 1.23)."""
+    """Returns whether this code runs within the import of a C extension. Extensions seldom check whether their own
+    imports succeeded, so that an exception there ended the process with SIGSEGV or SIGABRT (onnx 1.23)."""
     while frame is not None:
         if frame.f_code.co_name in ("create_module", "exec_module"):
             if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):

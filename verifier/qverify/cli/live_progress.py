@@ -1,4 +1,5 @@
-"""Shows one line of progress at the bottom of a terminal for steps longer than a second. In a pipe, nothing is shown."""
+"""Shows one line of progress at the bottom of a terminal for steps longer than a second. In a pipe, nothing is
+shown."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ ERASE = "\r\x1b[K"
 
 
 class LiveProgress:
-    """The line of progress, on stderr. watch: the function that receives the progress; None if stderr is not a terminal.
+    """The line of progress, on stderr. watch: the function that receives the progress; None if stderr is not a
+    terminal.
 
-    Text printed by say() appears above the line and stays. Any other output meanwhile begins in the line's first column."""
+    Text printed by say() appears above the line and stays. Any other output meanwhile begins in the line's first
+    column."""
 
     def __init__(self) -> None:
         self.watch: Watch | None = self._update if sys.stderr.isatty() else None
@@ -90,7 +93,7 @@ def live_progress() -> Iterator[LiveProgress]:
 
 @contextmanager
 def progress_bars() -> Iterator[Watch | None]:
-    """Yields a function that shows progress (name of the step, how much is done, and of how much); None if stderr is not a
-    terminal."""
+    """Yields a function that shows progress (name of the step, how much is done, and of how much); None if stderr is
+    not a terminal."""
     with live_progress() as progress:
         yield progress.watch

@@ -54,14 +54,14 @@ Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line and returns its exit status. Mistakes of the user and faults of the board are printed without a
-    traceback. argv: the words after `qverify`; those of this process if None."""
+    """Runs the command line and returns its exit status. Mistakes of the user and faults of the board are printed
+    without a traceback. argv: the words after `qverify`; those of this process if None."""
     return run_program(sys.argv[1:]) if argv is None else _run_words(argv)
 
 
 def run_program(words: list[str]) -> int:
-    """Runs the command line with its own standard streams, which survive closed pipes and full disks, and returns the exit
-    status."""
+    """Runs the command line with its own standard streams, which survive closed pipes and full disks, and returns the
+    exit status."""
     streams = Streams()
     if not os.environ.get("QVERIFY_DEBUG"):  # tests call main() and see all warnings
         warnings.simplefilter("ignore")  # libraries warn of values that are judged anyway
@@ -145,7 +145,8 @@ def _report_interrupt(interrupts: Interrupts) -> int:
 
 
 def _report_internal(error: Exception) -> int:
-    """Prints an unexpected exception, a bug of qverify, as one line. Returns 2, because 1 would look like a mismatch."""
+    """Prints an unexpected exception, a bug of qverify, as one line. Returns 2, because 1 would look like a
+    mismatch."""
     if os.environ.get("QVERIFY_DEBUG"):
         raise error
     text = " ".join(f"{type(error).__name__}: {error}".split())

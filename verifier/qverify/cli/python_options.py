@@ -1,5 +1,5 @@
-"""Parses options from callers in Python with the declarations of the commands, so that they are checked in the same way and
-have the same defaults. The command is not run."""
+"""Parses options from callers in Python with the declarations of the commands, so that they are checked in the same way
+and have the same defaults. The command is not run."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def parse_command(
 ) -> ParsedCommand:
     """Parses the arguments of a command as its command line would be parsed, without running it.
 
-    name: of the command. arguments: its positional arguments. options: values by keyword; None for an option that is not
-    given. drawings: also request the drawings that an HTML page shows. Raises UsageError for a wrong value, TypeError for
-    an unknown keyword."""
+    name: of the command. arguments: its positional arguments. options: values by keyword; None for an option that is
+    not given. drawings: also request the drawings that an HTML page shows. Raises UsageError for a wrong value,
+    TypeError for an unknown keyword."""
     by_keyword, words = python_options(name), ["--html=-"] if drawings else []
     for keyword, value in options.items():
         if keyword not in by_keyword:
@@ -86,8 +86,8 @@ def _keyword(option: click.Option) -> str:
 
 def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:
     """Returns the words of a command line that set the option to a value. A mapping becomes NAME=VALUE (NAME:VALUE for
-    files and areas). A sequence repeats the option if that may be repeated, otherwise it is joined by commas, as within a
-    mapping."""
+    files and areas). A sequence repeats the option if that may be repeated, otherwise it is joined by commas, as within
+    a mapping."""
     flag = max(option.opts, key=len)
     if value is None:
         return []

@@ -1,5 +1,5 @@
-"""--report FORMAT=PATH, --json and the other options for report files, which every command that judges has, and the function
-that prints and writes a report."""
+"""--report FORMAT=PATH, --json and the other options for report files, which every command that judges has, and the
+function that prints and writes a report."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class ReportFiles:
             raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
     def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
-        """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a preliminary
-        report. Raises UsageError if a file cannot be written."""
+        """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
+        preliminary report. Raises UsageError if a file cannot be written."""
         from qverify.renderers.formats import page
 
         report.command = self.command
@@ -171,8 +171,9 @@ def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int
 
 
 def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns format and path of each file. texts: the values of --report. short: the values of the options that have the
-    name of a format. Raises UsageError if two reports go to one file, or one overwrites a file that the command reads."""
+    """Returns format and path of each file. texts: the values of --report. short: the values of the options that have
+    the name of a format. Raises UsageError if two reports go to one file, or one overwrites a file that the command
+    reads."""
     files = [_parse_file(text) for text in texts]
     files += [_check_path(name, path, f"--{name}") for name, path in short.items()]
     real_paths = [path if path == "-" else os.path.realpath(path) for _, path in files]
@@ -185,8 +186,8 @@ def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[s
 
 
 def require_no_input(path: str, option: str = "a report") -> None:
-    """Raises UsageError if the path is an existing file that a word of the command names as an input, because it would be
-    overwritten."""
+    """Raises UsageError if the path is an existing file that a word of the command names as an input, because it would
+    be overwritten."""
     if path == "-" or not os.path.exists(path):
         return
     words = given_words()
@@ -226,8 +227,8 @@ def _parse_file(text: str) -> tuple[str, str]:
 
 
 def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
-    """Returns format and path of the file to write; for a folder, that of a file in it. Raises UsageError for an empty path
-    or a file that could not be written. option: for the message."""
+    """Returns format and path of the file to write; for a folder, that of a file in it. Raises UsageError for an empty
+    path or a file that could not be written. option: for the message."""
     from qverify.renderers.formats import page
 
     if path == "":
@@ -257,7 +258,8 @@ def require_writable(option: str, path: str) -> None:
 
 
 def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
-    """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the command."""
+    """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
+    command."""
     if not reports.stdout_taken:
         click.echo(text)
     reports.save(report)

@@ -32,8 +32,9 @@ OPTIONS = (
 
 
 def runner_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as `runner`, pairs of key and value. A runtime that qverify's own worker
-    runs becomes an option of the board's address instead (`reach` of link_options, which must be the outer decorator)."""
+    """Adds the options. The command receives them as `runner`, pairs of key and value. A runtime that qverify's own
+    worker runs becomes an option of the board's address instead (`reach` of link_options, which must be the outer
+    decorator)."""
 
     @wraps(command)
     def wrapper(runner: str | None, runtime: str | None, runner_option: tuple[str, ...], **others: Any) -> int:

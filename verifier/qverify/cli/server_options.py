@@ -50,8 +50,8 @@ def server_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def farm_request(models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]) -> Any:
-    """Returns the running command as a request to a farm (an AskedOnFarm of the client). Raises UsageError for a wrong URL,
-    and for options that a job of a farm cannot have."""
+    """Returns the running command as a request to a farm (an AskedOnFarm of the client). Raises UsageError for a wrong
+    URL, and for options that a job of a farm cannot have."""
     from qverify.cli.python_options import python_options
 
     options, context = dict[str, Any](), click.get_current_context()

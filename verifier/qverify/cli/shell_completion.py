@@ -1,4 +1,5 @@
-"""Completes the command line in bash, zsh and fish, by click: commands, options, models, boards of the inventory, files."""
+"""Completes the command line in bash, zsh and fish, by click: commands, options, models, boards of the inventory,
+files."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Commands(click.Group):
 
 
 class _Completer(ShellComplete):
-    """Completes what click cannot: models, boards, and the main job without its name (words that begin with an option)."""
+    """Completes what click cannot: models, boards, and the main job without its name (words that begin with an
+    option)."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         if args and args[-1] in MODEL_OPTIONS:
@@ -71,13 +73,14 @@ SHELLS: dict[str, type[_Completer]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
 
 
 def script(shell: str, names: dict[str, str]) -> str:
-    """Returns the script that a shell reads once to complete `qverify`. names: names and short helps of the commands."""
+    """Returns the script that a shell reads once to complete `qverify`. names: names and short helps of the
+    commands."""
     return SHELLS[shell](Commands(names), {}, "qverify", VARIABLE).source()
 
 
 def complete(names: dict[str, str]) -> int:
-    """Prints the completions that the shell requests by its environment variables. Returns the exit status: 0, or 2 for a
-    request of another form."""
+    """Prints the completions that the shell requests by its environment variables. Returns the exit status: 0, or 2 for
+    a request of another form."""
     shell, _, request = os.environ[VARIABLE].partition("_")
     if shell not in SHELLS or request != "complete" or "COMP_WORDS" not in os.environ:
         return 2

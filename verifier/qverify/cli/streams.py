@@ -69,8 +69,8 @@ class Streams:
         sys.stdout, sys.stderr = _text(self._out, sys.stdout), _text(self._err, sys.stderr)
 
     def status(self, status: int) -> int:
-        """Returns the exit status of a command that ended with `status`: 2 instead of 0 if its output was lost (for example
-        on a full disk)."""
+        """Returns the exit status of a command that ended with `status`: 2 instead of 0 if its output was lost (for
+        example on a full disk)."""
         sys.stdout.flush()
         if why := self._out.why_lost:
             print(f"qverify: standard output: {why}; the output is incomplete", file=sys.stderr)
@@ -79,8 +79,8 @@ class Streams:
 
 
 def _reserve(number: int) -> None:
-    """Opens a descriptor that is closed on the null device. Otherwise the next file that is opened would get its number,
-    and with it the output."""
+    """Opens a descriptor that is closed on the null device. Otherwise the next file that is opened would get its
+    number, and with it the output."""
     try:
         os.fstat(number)
     except OSError:

@@ -24,8 +24,8 @@ def hint(words: list[str], error: click.ClickException, command: str) -> str:
 
 
 def hint_for_missing_file(words: list[str], error: Exception) -> str:
-    """Returns a hint with the existing file that a missing file of the command line may have meant, or "". Only for names
-    that were typed."""
+    """Returns a hint with the existing file that a missing file of the command line may have meant, or "". Only for
+    names that were typed."""
     from qverify.closest_names import closest_names
 
     absent = re.search(r"(?:^|: )(\S|\S[^:]*\S): no such (?:file|folder)", str(error), re.IGNORECASE)
@@ -53,7 +53,8 @@ def _help_for(error: click.ClickException, command: str) -> str:
 
 
 def asks_for_help(error: click.ClickException) -> bool:
-    """Returns whether the error's text is the whole help, as click raises it for a group of commands without a command."""
+    """Returns whether the error's text is the whole help, as click raises it for a group of commands without a
+    command."""
     return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
 
 
@@ -96,8 +97,8 @@ def _for_extra_words(error: click.ClickException) -> str:
 
 
 def _options_for(word: str) -> list[str]:
-    """Returns the options that may take a word, the likeliest first. A word that is neither board, model nor file is taken
-    for a host."""
+    """Returns the options that may take a word, the likeliest first. A word that is neither board, model nor file is
+    taken for a host."""
     if is_board(word):
         return ["-b"]
     if word.endswith(MODEL_SUFFIXES):

@@ -1,5 +1,5 @@
-"""The installed scripts hb_verifier and hb_model_verifier, which have the options of Horizon's commands of these names. Each
-translates its words into those of the main job, which does everything else."""
+"""The installed scripts hb_verifier and hb_model_verifier, which have the options of Horizon's commands of these names.
+Each translates its words into those of the main job, which does everything else."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def _option_names(words: list[str]) -> set[str]:
 
 
 def _split(words: list[str], known: dict[str, str]) -> list[tuple[str, str | None]]:
-    """Returns (name, value) for each known option, and (word, None) for every other word. known: names by spelling. Raises
-    BadWordsError for a known option without a value."""
+    """Returns (name, value) for each known option, and (word, None) for every other word. known: names by spelling.
+    Raises BadWordsError for a known option without a value."""
     pairs: list[tuple[str, str | None]] = []
     remaining = list(words)
     while remaining:
@@ -138,9 +138,9 @@ def translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
 
 
 def translate_model_verifier(words: list[str]) -> tuple[list[str], str | None]:
-    """Translates the words of hb_model_verifier. Returns the words of the main job, and None (it has no password). Raises
-    BadWordsError for a short option that the command does not have (it would have another meaning in the main job), for an
-    option given twice, and if a model is missing."""
+    """Translates the words of hb_model_verifier. Returns the words of the main job, and None (it has no password).
+    Raises BadWordsError for a short option that the command does not have (it would have another meaning in the main
+    job), for an option given twice, and if a model is missing."""
     options: dict[str, str] = {}
     others: list[str] = []
     for name, value in _split(words, _MODEL_VERIFIER):

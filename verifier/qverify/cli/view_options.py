@@ -34,8 +34,8 @@ ROWS = (
 
 
 def view_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options. The command receives them as one `view` (renderers.view.View). Options that contradict each other are
-    a usage error."""
+    """Adds the options. The command receives them as one `view` (renderers.view.View). Options that contradict each
+    other are a usage error."""
 
     @wraps(command)
     def wrapper(quiet: bool, verbose: bool, every: bool, top: int | None, **others: Any) -> int:
@@ -56,8 +56,8 @@ def view_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def screen() -> View:
-    """Returns the view for standard output: as wide as COLUMNS states, or else as the terminal, or 80 columns; wrapped and
-    coloured on a terminal."""
+    """Returns the view for standard output: as wide as COLUMNS states, or else as the terminal, or 80 columns; wrapped
+    and coloured on a terminal."""
     from qverify.renderers.view import View
 
     terminal = sys.stdout.isatty()
@@ -67,8 +67,8 @@ def screen() -> View:
 
 
 def listing_screen() -> View:
-    """Returns the view for a listing. It is that of screen(), but without a terminal and without COLUMNS it is as wide as
-    its rows, so that no name is shortened and all can be searched."""
+    """Returns the view for a listing. It is that of screen(), but without a terminal and without COLUMNS it is as wide
+    as its rows, so that no name is shortened and all can be searched."""
     from dataclasses import replace
 
     view = screen()
@@ -85,8 +85,8 @@ def takes_blocks(stream: TextIO) -> bool:
 
 
 def takes_colour(stream: TextIO) -> bool:
-    """Returns whether to print colours to the stream: on a terminal that is not dumb, or with FORCE_COLOR, but never with
-    NO_COLOR. Empty variables do not count."""
+    """Returns whether to print colours to the stream: on a terminal that is not dumb, or with FORCE_COLOR, but never
+    with NO_COLOR. Empty variables do not count."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

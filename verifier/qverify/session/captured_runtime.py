@@ -29,8 +29,8 @@ def identify_runtime(side: Recording, kernels: str, models: Models) -> None:
 
 
 def _runtime_of_model(models: Models, sha256: str) -> str:
-    """Returns the runtime whose board would be sent a model of this hash: qvrt (model.bin), litert or onnxruntime; "" if
-    no such model has it."""
+    """Returns the runtime whose board would be sent a model of this hash: qvrt (model.bin), litert or onnxruntime; ""
+    if no such model has it."""
     if sha256 == models.binary_sha256:
         return OURS
     candidates = _models_of_other_runtimes(models)

@@ -18,8 +18,8 @@ from qverify.session.check_readable import check_readable
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """A request to compile a model. model: path of the quantized ONNX or the .tflite. output, integer_onnx: paths of the
-    files to write, None for no such file."""
+    """A request to compile a model. model: path of the quantized ONNX or the .tflite. output, integer_onnx: paths of
+    the files to write, None for no such file."""
 
     model: str
     output: str | None
@@ -29,8 +29,8 @@ class CompileJob:
 
 @dataclass(slots=True)
 class CompiledFile:
-    """The result of compiling a model. size_bytes: size of model.bin. failed: why the check against the original failed,
-    so that nothing was written; "" if it did not fail."""
+    """The result of compiling a model. size_bytes: size of model.bin. failed: why the check against the original
+    failed, so that nothing was written; "" if it did not fail."""
 
     graph: Graph
     size_bytes: int = 0

@@ -1,5 +1,5 @@
-"""The steps of `qverify demo`: compile the packaged example, verify it on this machine and on an emulated board, then on a
-faulty board, which shows a FAILED.
+"""The steps of `qverify demo`: compile the packaged example, verify it on this machine and on an emulated board, then
+on a faulty board, which shows a FAILED.
 
 Each step does the same as a command that the user could type in the example's folder; that command is shown with it."""
 
@@ -60,7 +60,8 @@ class DemoRun:
 
 
 def demo_runs() -> list[DemoRun]:
-    """Returns the runs that this machine can do. That on the emulated board is included if its emulator is installed."""
+    """Returns the runs that this machine can do. That on the emulated board is included if its emulator is
+    installed."""
     arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
     return [
         DemoRun("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
@@ -76,8 +77,8 @@ def check_folder(folder: str) -> None:
 
 
 def write_example(folder: str) -> None:
-    """Writes the float network, the quantized network and ten images to the folder, which is created if necessary. Raises
-    UsageError if they cannot be written."""
+    """Writes the float network, the quantized network and ten images to the folder, which is created if necessary.
+    Raises UsageError if they cannot be written."""
     packaged, target = Path(example.__file__).parent, Path(folder)
     try:
         (target / IMAGES).mkdir(parents=True)

@@ -17,8 +17,8 @@ NO_INTEGER_GRAPH = "gives no integer graph: no simulator, and no node is recompu
 
 def open_engine_models(request: Request, path: str) -> Models:
     """Returns the models of an ONNX that the request's reference engine runs: a graph that only names the tensors, and
-    the engine as the reference. Raises UsageError for options that need an integer graph, BadFileError if the file cannot
-    be read."""
+    the engine as the reference. Raises UsageError for options that need an integer graph, BadFileError if the file
+    cannot be read."""
     if request.reference_spread or request.capture is not None or request.paranoid:
         option = "--reference-spread" if request.reference_spread else "--capture" if request.capture else "--paranoid"
         raise UsageError(f"{option} needs an integer graph, which --reference-engine does not give; leave one out")

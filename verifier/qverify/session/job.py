@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached (also in the
-    report), "" if it was reached. evidence: None after a run of many frames."""
+    """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached (also in
+    the report), "" if it was reached. evidence: None after a run of many frames."""
 
     report: Report
     finals: list[str]
@@ -47,8 +47,9 @@ class JobOutcome:
 
 @dataclass(slots=True)
 class OpenedModels:
-    """Models that were opened before, for several jobs. models, vendor: the result of open_with_board_model for a request
-    with the same model files, shapes and runner. host: the sides of this host, which only one job may use at a time."""
+    """Models that were opened before, for several jobs. models, vendor: the result of open_with_board_model for a
+    request with the same model files, shapes and runner. host: the sides of this host, which only one job may use at a
+    time."""
 
     models: Models
     vendor: BoardModel | None
@@ -56,9 +57,9 @@ class OpenedModels:
 
 
 def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> JobOutcome:
-    """Runs the main job on one frame. job: a job for this request, which is closed at the end; a new one if None. Raises
-    QVerifyError (exit 2) for the user's mistakes, and LinkError if an address or a link fails. A board that cannot be
-    reached raises nothing: the outcome states it."""
+    """Runs the main job on one frame. job: a job for this request, which is closed at the end; a new one if None.
+    Raises QVerifyError (exit 2) for the user's mistakes, and LinkError if an address or a link fails. A board that
+    cannot be reached raises nothing: the outcome states it."""
     job = Job(request) if job is None else job
     try:
         if job.task is not None:
@@ -208,8 +209,8 @@ class Job:
         return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Runs every side once, those of the host while the board runs. Returns their results, a function that pulls more
-        tensors from the board (None without a board), and why the board could not be reached ("" if it was)."""
+        """Runs every side once, those of the host while the board runs. Returns their results, a function that pulls
+        more tensors from the board (None without a board), and why the board could not be reached ("" if it was)."""
         # With host islands, the host computes nodes for the board in the session that its own sides use.
         one_by_one = self.request.board is None or bool(self.models.graph.islands)
         if one_by_one or self._host.results_are_known:
@@ -226,8 +227,9 @@ class Job:
         return ran, self._board.pull if self._board is not None else None, unreached
 
     def _record_board(self, prepared: PreparedInputs, watch: Watch | None) -> tuple[Recording | None, str | LinkError]:
-        """Returns the board's recording (None without a board), and why it could not be reached ("" if it was). An error
-        of the address or the link that is not INCONCLUSIVE is returned as that reason, for the caller to raise."""
+        """Returns the board's recording (None without a board), and why it could not be reached ("" if it was). An
+        error of the address or the link that is not INCONCLUSIVE is returned as that reason, for the caller to
+        raise."""
         try:
             board = self._connect()
         except LinkError as error:
@@ -263,18 +265,20 @@ class Job:
         return self._board
 
     def record_not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
-        """Adds a frame that did not run to the capture, if there is one. board_lost: it was not tried because the board had
-        been lost; otherwise it could not be prepared."""
+        """Adds a frame that did not run to the capture, if there is one. board_lost: it was not tried because the board
+        had been lost; otherwise it could not be prepared."""
         if self._capture is not None:
             self._capture.add_not_run(number, source, why, board_lost)
 
     def finish_capture(self, report: Report) -> None:
-        """Finishes the capture, if there is one, with the run's report; adds a note to the report if it is incomplete."""
+        """Finishes the capture, if there is one, with the run's report; adds a note to the report if it is
+        incomplete."""
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
     def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
-        """Removes the capture if it is empty and the run ended because of a user's mistake, such as a mistyped address."""
+        """Removes the capture if it is empty and the run ended because of a user's mistake, such as a mistyped
+        address."""
         if self._capture is not None and error.exit_status == 2:
             self._capture.discard_if_empty()
 

@@ -46,9 +46,9 @@ class _Rewriting:
 
 
 def in_litert_arithmetic(graph: Graph, converted: ConvertedModel) -> Graph:
-    """Returns the graph with LiteRT's own parameters: multipliers computed from a product in float32, sums whose operands
-    are scaled one by one, quotients of pools, and the fixed-point weights of a resize. Raises UnsupportedError for a
-    resize whose step LiteRT's kernel rounds so that it reads beyond its input."""
+    """Returns the graph with LiteRT's own parameters: multipliers computed from a product in float32, sums whose
+    operands are scaled one by one, quotients of pools, and the fixed-point weights of a resize. Raises UnsupportedError
+    for a resize whose step LiteRT's kernel rounds so that it reads beyond its input."""
     r = _Rewriting(graph, converted, {n.name: n for n in graph.nodes}, dict(graph.tensors), dict(graph.constants))
     for node in graph.nodes:
         if (real := converted.multipliers.get(node.outputs[0])) is not None:
@@ -96,8 +96,8 @@ def _set_sum_multipliers(r: _Rewriting, node: Node, operator: TfliteOperator) ->
 
 
 def _set_rounding_point(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets the value (the zero point) away from which halves of a pool's quotient are rounded. A pool over the whole image
-    becomes an average_pool, too."""
+    """Sets the value (the zero point) away from which halves of a pool's quotient are rounded. A pool over the whole
+    image becomes an average_pool, too."""
     x = r.spec(node.inputs[0])
     r.set(node.inputs[1], np.array([x.zero_point[0]], np.int32))
     if node.op == "global_average_pool":

@@ -37,8 +37,8 @@ def make_report(
     pull: Pull | None = None,
     located: list[Located] | None = None,
 ) -> Report:
-    """Judges the recordings of all sides and returns the report. pull: fetches tensors from the board; None if they cannot
-    be fetched. located: as for judge_all."""
+    """Judges the recordings of all sides and returns the report. pull: fetches tensors from the board; None if they
+    cannot be fetched. located: as for judge_all."""
     report = judge_all(
         ran.recordings,
         models.graph,

@@ -205,7 +205,8 @@ class KeptReports:
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
     def combine(self, rows: list[dict[str, Any]]) -> Report:
-        """Returns one report of all frames. Its link counters are those of the last frame, which include all before it."""
+        """Returns one report of all frames. Its link counters are those of the last frame, which include all before
+        it."""
         combined = combine(self.reports)
         combined.input_drawings = self._drawn_inputs.worst()
         combined.frames, combined.link = rows, self.reports[-1].link
@@ -250,8 +251,8 @@ def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
 
 
 def not_run_row(number: int, source: str, error: Exception, board_lost: bool = False) -> dict[str, Any]:
-    """Returns the row of a frame that did not run. board_lost: because the board had been lost before; otherwise it could
-    not be prepared."""
+    """Returns the row of a frame that did not run. board_lost: because the board had been lost before; otherwise it
+    could not be prepared."""
     why = " ".join(str(error).split())
     return {
         "frame": number,

@@ -103,9 +103,9 @@ def open_models(
     allow_other: bool = False,
     host: bool = True,
 ) -> Models:
-    """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes that
-    no kernel serves may be computed on the host. Raises UsageError or BadFileError for files that are not models, two
-    files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
+    """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
+    that no kernel serves may be computed on the host. Raises UsageError or BadFileError for files that are not models,
+    two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
     tflite: _File | None = None
@@ -161,8 +161,8 @@ def _decode_file(binary: _File) -> Graph:
 
 
 def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
-    """Returns the map of tensors that lies beside the quantized ONNX or beside the .tflite. Raises UsageError if there is
-    none."""
+    """Returns the map of tensors that lies beside the quantized ONNX or beside the .tflite. Raises UsageError if there
+    is none."""
     from qverify.sides.litert_board import read_map
 
     for model_path in (quantized, tflite):
@@ -217,8 +217,8 @@ def _open(
 
 @dataclass(slots=True)
 class _File:
-    """A file of -m. kind: as kind_of() returns it. digest: SHA-256 of its bytes, computed by a worker thread. parsed: the
-    parsed ONNX; None for other kinds, and after take()."""
+    """A file of -m. kind: as kind_of() returns it. digest: SHA-256 of its bytes, computed by a worker thread. parsed:
+    the parsed ONNX; None for other kinds, and after take()."""
 
     path: str
     data: bytes
@@ -258,8 +258,8 @@ def _check_first(before: _File | None, file: _File) -> _File:
 
 
 def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
-    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin or tflite. parsed: the ONNX, if
-    it was parsed before. Raises BadFileError for anything else."""
+    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin or tflite. parsed: the ONNX,
+    if it was parsed before. Raises BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     if data[4:8] == b"TFL3":
@@ -278,9 +278,9 @@ def _compile_again(
     allow_other: bool,
     host: bool,
 ) -> tuple[CompiledModel, list[str]]:
-    """Compiles the quantized ONNX again with the options stored in model.bin. Returns the result, and the caveats that the
-    verdict must state. The hash of the integer ONNX shows whether the two files belong together; raises BadFileError if
-    they do not."""
+    """Compiles the quantized ONNX again with the options stored in model.bin. Returns the result, and the caveats that
+    the verdict must state. The hash of the integer ONNX shows whether the two files belong together; raises
+    BadFileError if they do not."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path = quantized.path
     options = CompilerOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})

@@ -20,7 +20,8 @@ def open_board(
     spot_seed: int | None = None,
 ) -> Board:
     """Connects the board and returns the side that runs the model there: model.bin on qvrt, the .tflite on LiteRT, the
-    quantized ONNX on onnxruntime. Raises LinkError if no agent answers, UsageError if -m has no model for the runtime."""
+    quantized ONNX on onnxruntime. Raises LinkError if no agent answers, UsageError if -m has no model for the
+    runtime."""
     runtime = runtime_of(uri, options or {})
     if models.alone is not None and runtime not in ("", "litert"):
         raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")

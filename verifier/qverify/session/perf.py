@@ -24,9 +24,9 @@ MIN_REQUESTS = 10  # over which the runs are spread, so that a terminal shows pr
 
 @dataclass(frozen=True, slots=True)
 class PerfRequest:
-    """A request to time the nodes of a model. runs: number of runs that are timed. warm_up: number of runs before these,
-    whose times do not count; it includes the very first run. deadline_s: time limit of each reply. reach: options of the
-    board's address. runner: what runs on the board, as in session.request.Request."""
+    """A request to time the nodes of a model. runs: number of runs that are timed. warm_up: number of runs before
+    these, whose times do not count; it includes the very first run. deadline_s: time limit of each reply. reach:
+    options of the board's address. runner: what runs on the board, as in session.request.Request."""
 
     models: list[str]
     board: str

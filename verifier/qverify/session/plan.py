@@ -1,5 +1,5 @@
-"""Estimates the bytes and seconds of a run over a link before any board is touched: the run is rehearsed on this host, in
-frames of the same size as the link's, and its bytes are counted."""
+"""Estimates the bytes and seconds of a run over a link before any board is touched: the run is rehearsed on this host,
+in frames of the same size as the link's, and its bytes are counted."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def plan(
 ) -> list[PlanRow]:
     """Returns one row per link. boards: addresses; [] for the common links. machine: name of the machine whose agent is
     counted; if None, that of the address, or else ASSUMED_ARCHITECTURE, which the row then names. bytes_per_s: speed to
-    use instead of the assumed one. Raises UsageError for an unknown machine, and on a host other than Linux, where no run
-    can be rehearsed."""
+    use instead of the assumed one. Raises UsageError for an unknown machine, and on a host other than Linux, where no
+    run can be rehearsed."""
     if why := why_not_here(
         "plan", "the run is rehearsed with the board's program, which runs on Linux", "a Linux host"
     ):
@@ -87,7 +87,8 @@ def _rehearse(models: Models, prepared: PreparedInputs, shape: str) -> CountedTr
 
 
 def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
-    """Returns the (bytes, requests) of one run. store: folder in which agent and model stay. every: pull every tensor."""
+    """Returns the (bytes, requests) of one run. store: folder in which agent and model stay. every: pull every
+    tensor."""
     board = Board(address, models.binary, models.graph, options={"store": store}, spot_seed=0, islands=models.islands)
     try:
         link = board.run(prepared, pull="all" if every else "differ").link

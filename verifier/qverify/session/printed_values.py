@@ -6,8 +6,8 @@ from qverify.report.document import Pair
 
 
 def limit_to_decimals(pair: Pair, decimals: int) -> None:
-    """Removes bit equality from a pair, and limits its matching digits to the printed decimals: equal text does not prove
-    equal bytes."""
+    """Removes bit equality from a pair, and limits its matching digits to the printed decimals: equal text does not
+    prove equal bytes."""
     pair.bit_equal = False
     for row in pair.tensors:
         row.bit_equal = False

@@ -70,8 +70,8 @@ def quantize_file(
     options: QuantizeOptions,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> QuantizedFile:
-    """Quantizes the model at `path` and writes the quantized ONNX to `output`. inputs: the calibration inputs, one frame
-    or many. Raises UsageError if the model is not a float ONNX, or no input fits it."""
+    """Quantizes the model at `path` and writes the quantized ONNX to `output`. inputs: the calibration inputs, one
+    frame or many. Raises UsageError if the model is not a float ONNX, or no input fits it."""
     data = read_model(path)
     if (kind := kind_of(path, data)) != "float.onnx":
         problem = f"it is quantized already: qverify compile {path}" if kind == "quant.onnx" else f"got {kind}"

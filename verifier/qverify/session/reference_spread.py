@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class ReferenceSpread:
-    """Measures the spread of the reference for any number of frames. Raises UsageError if it cannot be measured for these
-    models."""
+    """Measures the spread of the reference for any number of frames. Raises UsageError if it cannot be measured for
+    these models."""
 
     def __init__(self, request: Request, models: Models):
         from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
@@ -32,8 +32,8 @@ class ReferenceSpread:
         self._interpreters = [OtherInterpreter(command, request.reference_timeout_s) for command in commands]
 
     def measure(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
-        """Returns the spread for these inputs. It is called before the board runs, so that the board does not run in vain
-        if an interpreter fails."""
+        """Returns the spread for these inputs. It is called before the board runs, so that the board does not run in
+        vain if an interpreter fails."""
         from qverify.sides.reference_variants.run_variants import measure_spread
 
         return measure_spread(host.variants(prepared), self._interpreters, step)

@@ -44,9 +44,9 @@ class UnstableTensor:
 def repeat(
     board: Any, evidence: RunEvidence, graph: Graph, report: Report, times: int, step: Step | None = None
 ) -> None:
-    """Runs the board `times` - 1 more times and adds the unstable tensors to the report; if there are any, no pair with the
-    board stays PASSED. If the board fails before the last run, its PASSED pairs become INCONCLUSIVE, and the unstable
-    tensors found until then are reported."""
+    """Runs the board `times` - 1 more times and adds the unstable tensors to the report; if there are any, no pair with
+    the board stays PASSED. If the board fails before the last run, its PASSED pairs become INCONCLUSIVE, and the
+    unstable tensors found until then are reported."""
     recording = evidence.results.recordings["board"]
     first = dict(recording.digests) or {
         n: tensor_digest(v) for n, v in recording.tensors.items() if n not in graph.inputs
@@ -113,8 +113,8 @@ class _ChangingTensor:
 
 
 def _mark_failed(report: Report, first: UnstableTensor, times: int, tensors: int) -> None:
-    """Sets every pair with the board that is not INCONCLUSIVE to FAILED. first: the first of all unstable tensors. times,
-    tensors: number of runs and of unstable tensors."""
+    """Sets every pair with the board that is not INCONCLUSIVE to FAILED. first: the first of all unstable tensors.
+    times, tensors: number of runs and of unstable tensors."""
     positions = f"{'bit' if len(first.bits) == 1 else 'bits'} {', '.join(map(str, first.bits))}"
     bits = f", {positions} of {count(first.elements, 'element')}" if first.bits else ""
     runs = f"{first.runs} of {count(times - 1, 'more run')} on the same inputs"

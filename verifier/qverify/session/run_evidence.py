@@ -18,16 +18,16 @@ Pull = Callable[[list[str]], Any]
 
 @dataclass(slots=True)
 class RunEvidence:
-    """The inputs and results of one run. pull: fetches tensors from the board; None once its job is closed, or without a
-    board."""
+    """The inputs and results of one run. pull: fetches tensors from the board; None once its job is closed, or without
+    a board."""
 
     prepared: PreparedInputs
     results: SideResults
     pull: Pull | None
 
     def board_value(self, name: str) -> tuple[Array | None, str]:
-        """Returns an input of the network, or an output of a node as the board computed it, and "". Returns None and "" if
-        the board does not offer the tensor, None and the reason if it could not be pulled."""
+        """Returns an input of the network, or an output of a node as the board computed it, and "". Returns None and ""
+        if the board does not offer the tensor, None and the reason if it could not be pulled."""
         for item in self.prepared.inputs:
             if item.spec.name == name:
                 return np.asarray(item.array()), ""
@@ -46,8 +46,8 @@ class RunEvidence:
 
 
 def board_values(recordings: Mapping[str, Recording], pull: Pull | None) -> Values | None:
-    """Returns access to the board's tensors, each taken from what it sent, from another side's tensor with the same digest,
-    or by a pull, in this order; None if no board took part. recordings: by label, as they were judged."""
+    """Returns access to the board's tensors, each taken from what it sent, from another side's tensor with the same
+    digest, or by a pull, in this order; None if no board took part. recordings: by label, as they were judged."""
     board = next((r for r in recordings.values() if r.side == "board"), None)
     if board is None:
         return None

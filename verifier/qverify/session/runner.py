@@ -36,7 +36,8 @@ KIND = "board model"  # of the board's own model file, in the report
 
 @dataclass(frozen=True, slots=True)
 class BoardModel:
-    """The model file that the board runs. tie: what shows that it was built from the quantized ONNX, "" if nothing does."""
+    """The model file that the board runs. tie: what shows that it was built from the quantized ONNX, "" if nothing
+    does."""
 
     path: str
     data: bytes
@@ -66,9 +67,9 @@ def runner_for(board: str | None, options: tuple[tuple[str, str], ...]) -> Runne
 
 
 def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tuple[Models, BoardModel | None]:
-    """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are for
-    reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among the
-    latter."""
+    """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
+    for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
+    the latter."""
     if runner is None:
         if request.reference_engine:
             _refuse_board_without_runner(request)
@@ -113,8 +114,8 @@ def _refuse_board_without_runner(request: Request) -> None:
 
 def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_other: bool) -> str:
     """Returns what shows that the board's model was built from the ONNX: the hash stored in a model.bin, or a manifest
-    beside the file; "" if there is neither. Raises BadFileError if these name another ONNX (unless allow_other) or another
-    model file."""
+    beside the file; "" if there is neither. Raises BadFileError if these name another ONNX (unless allow_other) or
+    another model file."""
     if not others:
         return "being the same file"
     assert models.original is not None
@@ -178,8 +179,8 @@ def connect_board(
 
 
 def describe_runner(report: Report, board: Recording | None) -> None:
-    """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and that
-    printed values are known to some decimals only, so that equal text does not prove equal bytes."""
+    """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
+    that printed values are known to some decimals only, so that equal text does not prove equal bytes."""
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
     if board is None or board.state == "did not run":

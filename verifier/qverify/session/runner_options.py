@@ -30,7 +30,8 @@ def check_options(choice: RunnerChoice) -> None:
 
 
 def _find_syntax_error(line: str) -> str:
-    """Returns why this host's shell cannot parse the line; "" if it can, or if there is no shell. The line is not run."""
+    """Returns why this host's shell cannot parse the line; "" if it can, or if there is no shell. The line is not
+    run."""
     shell = shutil.which("sh")
     if shell is None or "\0" in line:
         return "a byte of 0" if "\0" in line else ""

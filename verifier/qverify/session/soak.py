@@ -133,10 +133,10 @@ def soak(
 ) -> SoakResult:
     """Runs the soak and returns its result.
 
-    log: an unbuffered file, positioned at its end, to which one JSON object per line is written; the first describes the
-    soak. on_run: called after each run with the seconds passed and the result so far. Ctrl-C, or a log that cannot be
-    written, ends the soak; the result so far is returned. Raises UsageError or LinkError if no run was made at all; later
-    link errors are counted, and the board is connected again."""
+    log: an unbuffered file, positioned at its end, to which one JSON object per line is written; the first describes
+    the soak. on_run: called after each run with the seconds passed and the result so far. Ctrl-C, or a log that cannot
+    be written, ends the soak; the result so far is returned. Raises UsageError or LinkError if no run was made at all;
+    later link errors are counted, and the board is connected again."""
     runs = _open(request)
     models, prepared, expected = runs.models, runs.prepared, runs.expected
     start, result = time.monotonic(), SoakResult()
@@ -235,8 +235,8 @@ class _Runs:
 
 
 def _open(request: SoakRequest) -> _Runs:
-    """Opens the models, prepares the inputs, and runs the simulator or the reference engine on them. Raises UsageError if
-    there would be nothing to compare."""
+    """Opens the models, prepares the inputs, and runs the simulator or the reference engine on them. Raises UsageError
+    if there would be nothing to compare."""
     runner = runner_for(request.board, request.runner)
     job_request = Request(
         request.models,
@@ -261,8 +261,8 @@ def _open(request: SoakRequest) -> _Runs:
 
 
 def _connect(runs: _Runs) -> tuple[Board | RunnerBoard, dict[str, str], Recording]:
-    """Connects the board and makes a first run, which pushes model and inputs. Returns the board, the digests of that run,
-    and its recording. Raises LinkError if the run did not end or lacks a final output."""
+    """Connects the board and makes a first run, which pushes model and inputs. Returns the board, the digests of that
+    run, and its recording. Raises LinkError if the run did not end or lacks a final output."""
     board = connect_board(runs.request, runs.runner, runs.vendor, runs.models)
     try:
         first = board.run(runs.prepared)
@@ -298,8 +298,8 @@ def _judge_cut_off(digests: dict[str, str], expected: dict[str, str], result: So
 def _judge(
     board: Board | RunnerBoard, digests: dict[str, str], expected: dict[str, str], result: SoakResult, took_s: float
 ) -> dict[str, Any]:
-    """Returns the line of a run for the log. A tensor that the board offers but did not send is wrong, too. The run counts
-    even if the board is lost right after it, so that there are no readings."""
+    """Returns the line of a run for the log. A tensor that the board offers but did not send is wrong, too. The run
+    counts even if the board is lost right after it, so that there are no readings."""
     offers_all = "per_node" in board.capabilities or isinstance(board, RunnerBoard)
     offered = expected if offers_all else [n for n in board.graph.outputs if n in expected]
     if not offers_all:

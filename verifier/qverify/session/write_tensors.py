@@ -21,9 +21,9 @@ def write_tensors(path: str, evidence: RunEvidence) -> None:
     """Writes arrays INPUTS/NAME and SIDE/NAME, each with the valid elements in the tensor's dtype.
 
     NAME is the tensor's name, made safe for files and distinct; it is the same on every side. The member index.json
-    (SCHEMA) lists tensor, dtype, shape, scale and zero point of each array, and the missing tensors of each side with the
-    reason. For a tensor of the board whose bytes did not cross the link, those of another side's tensor with the same
-    digest are written."""
+    (SCHEMA) lists tensor, dtype, shape, scale and zero point of each array, and the missing tensors of each side with
+    the reason. For a tensor of the board whose bytes did not cross the link, those of another side's tensor with the
+    same digest are written."""
     inputs = {item.spec.name: item.spec for item in evidence.prepared.inputs}
     sides = evidence.results.recordings
     stems = file_stems(dict.fromkeys([*inputs, *(name for side in sides.values() for name in side.specs)]))

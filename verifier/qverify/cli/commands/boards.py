@@ -233,8 +233,8 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
 
 def _resolve(name: str) -> Address:
-    """Returns the address for a name in boards.toml, for tags that match one board, or for an address as -b takes it. Raises
-    BadAddress if several boards match."""
+    """Returns the address for a name in boards.toml, for tags that match one board, or for an address as -b takes it.
+    Raises BadAddress if several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
     from qverify_agents.inventory import ANY, resolve
@@ -282,8 +282,8 @@ def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _describe(hello: dict[str, Any]) -> str:
-    """Returns the description of a board as one line. hello: what its agent reported, where any field may be missing or of
-    another type."""
+    """Returns the description of a board as one line. hello: what its agent reported, where any field may be missing or
+    of another type."""
     memory = hello.get("memory_bytes")
     size = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
     return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {size}, lock {hello.get('lock', '?')}"

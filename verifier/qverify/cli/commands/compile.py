@@ -105,8 +105,8 @@ def command(
 
 
 def _list(path: str, options: CompilerOptions, host: bool) -> int:
-    """Prints all that keeps the model from being compiled and, if the host may compute nodes, which it would compute. Returns
-    the exit status: 0 if nothing keeps it from being compiled, else 2."""
+    """Prints all that keeps the model from being compiled and, if the host may compute nodes, which it would compute.
+    Returns the exit status: 0 if nothing keeps it from being compiled, else 2."""
     import os
 
     from qverify.compiler.compile_model import compile_model

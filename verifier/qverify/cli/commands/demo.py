@@ -40,8 +40,8 @@ def command(keep: str | None) -> int:
 
 @contextlib.contextmanager
 def _folder(keep: str | None) -> Iterator[None]:
-    """Creates the example's folder and changes into it for the `with` block. keep: path of the folder; if None, a temporary
-    folder is used and removed at the end."""
+    """Creates the example's folder and changes into it for the `with` block. keep: path of the folder; if None, a
+    temporary folder is used and removed at the end."""
     import os
     import shlex
     import tempfile
@@ -92,8 +92,8 @@ def _compile(count: int) -> None:
 
 
 def _verify(number: str, run: DemoRun) -> bool:
-    """Runs a step, prints what `qverify verify` would print, and returns whether the verdict is as expected. number: of the
-    step, such as `2 of 4`."""
+    """Runs a step, prints what `qverify verify` would print, and returns whether the verdict is as expected. number: of
+    the step, such as `2 of 4`."""
     from qverify.cli.view_options import screen
     from qverify.renderers import terminal
 

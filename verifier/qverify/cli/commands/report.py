@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class CaptureGroup(click.Group):
-    """A group of commands that also accepts a capture as its first word: `report CAPTURE` means `report capture CAPTURE`."""
+    """A group of commands that also accepts a capture as its first word: `report CAPTURE` means `report capture
+    CAPTURE`."""
 
     default = "capture"
 

@@ -1,5 +1,5 @@
-"""Runs one model on one board for a time and compares every run with the simulator (on another runtime than qvrt: with the
-first run). Lost connections are made again, and each run is logged as it ends."""
+"""Runs one model on one board for a time and compares every run with the simulator (on another runtime than qvrt: with
+the first run). Lost connections are made again, and each run is logged as it ends."""
 
 from __future__ import annotations
 

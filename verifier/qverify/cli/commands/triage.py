@@ -203,8 +203,8 @@ def command(
 def _emit_reduced(
     triage: Triage, rendered: str, failing: Request | None, reduction: ReductionRequest, reports: ReportFiles
 ) -> int:
-    """Prints and writes the results of triage, makes the reduction, and writes the reports again with its result. Returns the
-    exit status."""
+    """Prints and writes the results of triage, makes the reduction, and writes the reports again with its result.
+    Returns the exit status."""
     from qverify.renderers import triage_text as text
     from qverify.session.triage.run_reduction import run_reduction
 
@@ -257,8 +257,8 @@ def _check_engine(capture: Capture | None, build: str | None, reduce: str | None
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:
-    """Opens a capture for triage. has_sources: a board, stages or inputs were given as well, which is a usage error, as is an
-    option that only a new run can have."""
+    """Opens a capture for triage. has_sources: a board, stages or inputs were given as well, which is a usage error, as
+    is an option that only a new run can have."""
     from qverify.capture.reader import open_capture
 
     capture = open_capture(folder)

@@ -26,8 +26,9 @@ MAX_SIZE_RATIO = 16  # of the largest capture that is read to the intended size
 
 @dataclass(frozen=True, slots=True)
 class IntendedInput:
-    """An intended input. path: of a picture, .npy pixels, or bytes. name: name by which a capture may be paired with it.
-    description: the description of its bytes, None if unknown. sha256: the hash that its manifest states, "" without one."""
+    """An intended input. path: of a picture, .npy pixels, or bytes. name: name by which a capture may be paired with
+    it. description: the description of its bytes, None if unknown. sha256: the hash that its manifest states, ""
+    without one."""
 
     path: str
     name: str
@@ -37,8 +38,8 @@ class IntendedInput:
 
 @dataclass(frozen=True, slots=True)
 class ComparedFrame:
-    """The difference of one frame. intended, captured: paths. description: the description of the intended input, None if
-    unknown."""
+    """The difference of one frame. intended, captured: paths. description: the description of the intended input, None
+    if unknown."""
 
     intended: str
     captured: str
@@ -55,9 +56,9 @@ def compare(
 ) -> list[ComparedFrame]:
     """Compares frame by frame. Mistakes that explained an earlier frame are tried first.
 
-    a: path of the intended inputs. b: path of the captures. description: the description of the intended inputs, None if unknown.
-    seconds: time limit of the search for all frames together. watch: receives the progress. Raises UsageError if the
-    inputs cannot be paired or read."""
+    a: path of the intended inputs. b: path of the captures. description: the description of the intended inputs, None
+    if unknown. seconds: time limit of the search for all frames together. watch: receives the progress. Raises
+    UsageError if the inputs cannot be paired or read."""
     intended_inputs = _list_intended(a, description)
     for intended in intended_inputs[:1]:
         if intended.description is not None and (size := intended.description.size_bytes) > MAX_DESCRIBED_BYTES:
@@ -122,8 +123,9 @@ def _list_captured(b: str) -> list[str]:
 
 
 def _pair(intended: list[IntendedInput], captured: list[str], a: str, b: str) -> list[tuple[IntendedInput, str]]:
-    """Pairs inputs with captures by their names without endings (that of the prepared file, or that of its source). If the
-    names do not match, they are paired in order, provided that there are equally many. Raises UsageError otherwise."""
+    """Pairs inputs with captures by their names without endings (that of the prepared file, or that of its source). If
+    the names do not match, they are paired in order, provided that there are equally many. Raises UsageError
+    otherwise."""
     if not intended or not captured:
         raise UsageError(f"{b if intended else a}: contains no files, nothing to compare")
     if len(intended) == len(captured) == 1:
@@ -144,8 +146,8 @@ def _stem(path: str) -> str:
 
 
 def _open_start(intended: IntendedInput) -> Start:
-    """Returns the intended input as the start of a search for mistakes. Raises UsageError or BadFileError if it cannot be
-    read, or is not what its manifest states."""
+    """Returns the intended input as the start of a search for mistakes. Raises UsageError or BadFileError if it cannot
+    be read, or is not what its manifest states."""
     path, description = intended.path, intended.description
     if description is None:
         return Start("bytes", _read(path, MAX_UNDESCRIBED_BYTES), UNDESCRIBED)
@@ -207,8 +209,8 @@ def _read(path: str, limit: int) -> bytes:
 
 
 def fix(explanation: MistakeExplanation, description: Description | None) -> dict[str, Any]:
-    """Returns the keys and values to change in the description `description` so that it describes the mistaken input; {} if no
-    description can."""
+    """Returns the keys and values to change in the description `description` so that it describes the mistaken input;
+    {} if no description can."""
     if description is None or explanation.recipe.steps:
         return {}
     before, after = (prepared_files.to_table(d) for d in (description, explanation.recipe.wanted))

@@ -20,8 +20,8 @@ def merge_descriptions(
     """Returns the description of an input, and its name. Options override the TOML file, which overrides model.bin. The
     description is None if none of them states anything.
 
-    options: keys and values of a description. toml, model: paths, None without one. name: of the input; it may be None if
-    only one input is described. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
+    options: keys and values of a description. toml, model: paths, None without one. name: of the input; it may be None
+    if only one input is described. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
     table: dict[str, Any] = {}
     if model is not None:
         name, table, spec = _read_model(model, name)
@@ -39,8 +39,8 @@ def merge_descriptions(
 
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
-    """Returns an input's name and its table [inputs.NAME]; the only table if no name is given. Raises UsageError if there
-    is no such table, or no name and several tables."""
+    """Returns an input's name and its table [inputs.NAME]; the only table if no name is given. Raises UsageError if
+    there is no such table, or no name and several tables."""
     by_name = tables(path)
     chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
     if chosen not in by_name:
@@ -49,8 +49,8 @@ def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _read_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorSpec]:
-    """Returns name, table and spec of an input of model.bin. If the file does not describe the input, the table contains
-    only the tensor's layout."""
+    """Returns name, table and spec of an input of model.bin. If the file does not describe the input, the table
+    contains only the tensor's layout."""
     data = read_file(path)
     if data[: len(MAGIC)] != MAGIC:
         raise UsageError(f"-m {path}: not a model.bin of qverify compile")

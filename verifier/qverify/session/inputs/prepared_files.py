@@ -81,8 +81,8 @@ def random(description: Description, folder: str, name: str, seed: int, count: i
 
 
 class _OutputFolder:
-    """Writes NNNN.bin files to a folder. An older manifest is removed first, so that the folder of an interrupted run does
-    not look complete. files: a row of the manifest for each file."""
+    """Writes NNNN.bin files to a folder. An older manifest is removed first, so that the folder of an interrupted run
+    does not look complete. files: a row of the manifest for each file."""
 
     def __init__(self, folder: str):
         self.folder, self.files = folder, list[dict[str, str]]()
@@ -148,8 +148,8 @@ def to_table(description: Description) -> dict[str, Any]:
 
 
 def read_manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
-    """Returns the description, the rows of the files, and the whole content of manifest.json. Raises BadFileError if the
-    file is missing, is not a manifest, or contradicts itself."""
+    """Returns the description, the rows of the files, and the whole content of manifest.json. Raises BadFileError if
+    the file is missing, is not a manifest, or contradicts itself."""
     path = os.path.join(folder, "manifest.json")
     if not os.path.lexists(path):
         raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
@@ -208,8 +208,8 @@ def find_fault(data: bytes, description: Description) -> str:
 
 
 def check_files(path: str, description: Description | None) -> Iterator[tuple[str, str]]:
-    """Yields the path of each file and what is wrong with it ("" if nothing is). The files of a folder are checked against
-    its manifest, and the manifest against `description`; a single file is checked against `description`."""
+    """Yields the path of each file and what is wrong with it ("" if nothing is). The files of a folder are checked
+    against its manifest, and the manifest against `description`; a single file is checked against `description`."""
     if os.path.isdir(path):
         stated, files, _ = read_manifest(path)
         differing = [] if description is None else differences(_comparison_key(stated), _comparison_key(description))
@@ -230,8 +230,8 @@ def _comparison_key(description: Description) -> dict[str, Any]:
 
 
 def show(path: str, output: str, description: Description | None = None) -> list[dict[str, Any]]:
-    """Writes a PNG of every file to the folder `output`. Returns a row for each file with its PNG, what is wrong with it,
-    and statistics of its planes. path: a folder of prepare(), or one file of bytes that `description` describes."""
+    """Writes a PNG of every file to the folder `output`. Returns a row for each file with its PNG, what is wrong with
+    it, and statistics of its planes. path: a folder of prepare(), or one file of bytes that `description` describes."""
     os.makedirs(output, exist_ok=True)
     if os.path.isdir(path):
         stated, _, _ = read_manifest(path)

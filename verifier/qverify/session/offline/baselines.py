@@ -24,8 +24,8 @@ KEYS = ("model", "board", "firmware", "toolchain")
 
 @dataclass(frozen=True, slots=True)
 class BaselineChange:
-    """One difference between a baseline and a newer run. what: the property that differs. direction: better, worse, other
-    (the bytes differ), gone, new or not known."""
+    """One difference between a baseline and a newer run. what: the property that differs. direction: better, worse,
+    other (the bytes differ), gone, new or not known."""
 
     frame: int
     pair: str
@@ -38,9 +38,9 @@ class BaselineChange:
 
 @dataclass(frozen=True, slots=True)
 class BaselineComparison:
-    """The comparison of a capture with a baseline. key: key of the baseline's entry. compared: number of compared tensors
-    and rows of metrics. verdict_before: verdict of the baseline's run. verdict_now: verdict of the captured run; both are
-    only stated here."""
+    """The comparison of a capture with a baseline. key: key of the baseline's entry. compared: number of compared
+    tensors and rows of metrics. verdict_before: verdict of the baseline's run. verdict_now: verdict of the captured
+    run; both are only stated here."""
 
     key: dict[str, str]
     changes: list[BaselineChange]
@@ -61,9 +61,9 @@ def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[s
 
 
 def check(path: str, capture: str, firmware: str, toolchain: str) -> BaselineComparison:
-    """Compares the capture with the file's entry of the same model and board; of several, the one with the same firmware
-    is preferred, then the one with the same toolchain. firmware: "" for the system that the board reported. Raises
-    UsageError if there is no such entry, its inputs were others, or no tensor is in both."""
+    """Compares the capture with the file's entry of the same model and board; of several, the one with the same
+    firmware is preferred, then the one with the same toolchain. firmware: "" for the system that the board reported.
+    Raises UsageError if there is no such entry, its inputs were others, or no tensor is in both."""
     now = _make_entry(capture, firmware, toolchain)
     candidates = [e for e in _read(path)["entries"] if (e["model"], e["board"]) == (now["model"], now["board"])]
     if not candidates:

@@ -1,5 +1,5 @@
-"""Compares two dumps on disk: folders of .npy or raw files, .npz files, captures, and the dumps of run.sh, of qvrt and of
-vendors' tools."""
+"""Compares two dumps on disk: folders of .npy or raw files, .npz files, captures, and the dumps of run.sh, of qvrt and
+of vendors' tools."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ class DumpPair:
 
 
 def compare_dumps(dumps: DumpPair, options: Options) -> Report:
-    """Returns the report of A against B. A tensor that only one of them has is missing in the other, so that the verdict is
-    not PASSED. Raises UsageError if the two cannot be compared, BadFileError for a dump that cannot be read."""
+    """Returns the report of A against B. A tensor that only one of them has is missing in the other, so that the
+    verdict is not PASSED. Raises UsageError if the two cannot be compared, BadFileError for a dump that cannot be
+    read."""
     models = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
         _open_side(p, profile, dumps.reading_of(b), models)
@@ -108,8 +109,8 @@ def compare_dumps(dumps: DumpPair, options: Options) -> Report:
 
 
 def _share_specs(first: Recording, second: Recording) -> list[str]:
-    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale the
-    scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
+    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale
+    the scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
     borrowed: list[str] = []
     for side, other in ((first, second), (second, first)):
         for name in other.specs.keys() - side.specs.keys():
@@ -144,8 +145,8 @@ def _mark_outputs(pairs: list[Pair], first: Recording, second: Recording, models
 
 
 def _describe_same_source(dumps: DumpPair, sides: list[Recording | VendorDump]) -> str:
-    """Returns the note for the verdict if A and B are the same folder or file, also by a link; "" if they are not, or are
-    two sides of it."""
+    """Returns the note for the verdict if A and B are the same folder or file, also by a link; "" if they are not, or
+    are two sides of it."""
     files_read = [{t.where for t in side.tensors} for side in sides if isinstance(side, VendorDump)]
     two_sides = is_capture(dumps.a) and dumps.reading_of(False).side != dumps.reading_of(True).side
     disjoint = len(files_read) == 2 and not files_read[0] & files_read[1]
@@ -155,8 +156,8 @@ def _describe_same_source(dumps: DumpPair, sides: list[Recording | VendorDump]) 
 
 
 def _find_outputs(first: Recording, second: Recording, models: Models | None) -> tuple[str, ...]:
-    """Returns the names of the final outputs: those of -m, or else those that the dumps state. Raises UsageError if neither
-    dump states them, or the dumps contradict each other."""
+    """Returns the names of the final outputs: those of -m, or else those that the dumps state. Raises UsageError if
+    neither dump states them, or the dumps contradict each other."""
     stated = (
         [tuple(s.settings.get("outputs", ())) for s in (first, second)] if models is None else [models.graph.outputs]
     )
@@ -173,8 +174,8 @@ def _find_outputs(first: Recording, second: Recording, models: Models | None) ->
 
 
 def _list_absent(first: Recording, models: Models | None) -> list[str]:
-    """Returns the tensors of -m that neither dump lists. first: the recording of A, to which the tensors of B were added
-    as missing."""
+    """Returns the tensors of -m that neither dump lists. first: the recording of A, to which the tensors of B were
+    added as missing."""
     return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
@@ -216,8 +217,8 @@ def _scale_notes(first: Recording, second: Recording) -> list[str]:
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:
-    """Parses DTYPE and NAME=DTYPE options. Returns the dtypes by tensor name; a dtype without a name is under "". Raises
-    UsageError for an unknown dtype."""
+    """Parses DTYPE and NAME=DTYPE options. Returns the dtypes by tensor name; a dtype without a name is under "".
+    Raises UsageError for an unknown dtype."""
     dtypes_by_name = {}
     for value in values:
         name, _, dtype = value.rpartition("=")
@@ -236,8 +237,8 @@ def _open_side(path: str, profile: str, reading: ReadingOptions, models: Models 
 def _make_recordings(
     dumps: DumpPair, sides: list[Recording | VendorDump], models: Models | None
 ) -> tuple[Recording, Recording]:
-    """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is therefore
-    read first."""
+    """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is
+    therefore read first."""
     a, b = sides
     model = models.graph.tensors if models is not None else {}
     outputs = models.graph.outputs if models is not None else ()

@@ -1,5 +1,5 @@
-"""Finds reasons to doubt a comparison of two dumps even if every value passes: files that both share by links, and scales
-that the model contradicts."""
+"""Finds reasons to doubt a comparison of two dumps even if every value passes: files that both share by links, and
+scales that the model contradicts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 def describe_same_files(a: str, b: str) -> str:
-    """Returns the note for the verdict if files of folder B are links to files of folder A; "" if there are none, or A and
-    B are the same folder, of which two sides are read."""
+    """Returns the note for the verdict if files of folder B are links to files of folder A; "" if there are none, or A
+    and B are the same folder, of which two sides are read."""
     if not (os.path.isdir(a) and os.path.isdir(b)) or os.path.samefile(a, b):
         return ""
     files_of_a = set(_file_identities(a).values())
@@ -38,8 +38,8 @@ def _file_identities(folder: str) -> dict[str, tuple[int, int]]:
 def read_by_model(
     first: Recording, second: Recording, model: Mapping[str, TensorSpec], spelled: Callable[[str], str]
 ) -> tuple[list[str], list[str]]:
-    """Replaces the scale of stored values by the model's if both dumps state the same scale and the model another one, so
-    that a wrong scale cannot widen a gate in real values.
+    """Replaces the scale of stored values by the model's if both dumps state the same scale and the model another one,
+    so that a wrong scale cannot widen a gate in real values.
 
     model: the specs of -m, by name. spelled: spells the model's names and those of the dumps alike. Returns the tensors
     whose scale was replaced, and those that keep their scales although the model contradicts one of them."""
@@ -65,6 +65,6 @@ def read_by_model(
 
 
 def _agrees(spec: TensorSpec, model_spec: TensorSpec) -> bool:
-    """Returns whether the model gives these values the same meaning. It cannot contradict values of another dtype, which
-    it stores in another form and with another scale."""
+    """Returns whether the model gives these values the same meaning. It cannot contradict values of another dtype,
+    which it stores in another form and with another scale."""
     return spec.dtype != model_spec.dtype or spec.same_meaning(model_spec)

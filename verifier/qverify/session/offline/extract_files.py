@@ -24,8 +24,8 @@ LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # that the profile `generic` rea
 
 @dataclass(frozen=True, slots=True)
 class ExtractRequest:
-    """A request to extract a capture to a folder. frame: number of a frame, None for all. side: a label of the capture or
-    `inputs`, "" for all. tensors: names, () for all."""
+    """A request to extract a capture to a folder. frame: number of a frame, None for all. side: a label of the capture
+    or `inputs`, "" for all. tensors: names, () for all."""
 
     capture: str
     folder: str
@@ -36,8 +36,8 @@ class ExtractRequest:
 
 @dataclass(slots=True)
 class ExtractedFiles:
-    """The result of an extraction: number of files, their bytes, number of missing tensors, and the names of all tensors
-    that were looked at."""
+    """The result of an extraction: number of files, their bytes, number of missing tensors, and the names of all
+    tensors that were looked at."""
 
     files: int = 0
     bytes: int = 0
@@ -46,9 +46,9 @@ class ExtractedFiles:
 
 
 def extract(request: ExtractRequest) -> ExtractedFiles:
-    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which the profile `generic` reads and which also lists the tensors
-    that the capture lacks. The folder is written completely or not at all. Raises UsageError if nothing matches the
-    request, or the folder exists or cannot be written."""
+    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which the profile `generic` reads and which also lists the
+    tensors that the capture lacks. The folder is written completely or not at all. Raises UsageError if nothing matches
+    the request, or the folder exists or cannot be written."""
     capture = open_capture(request.capture)
     if os.path.lexists(request.folder):
         raise UsageError(f"{request.folder}: exists already; name a folder that does not")
@@ -88,8 +88,8 @@ def _frames(capture: Capture, number: int | None) -> Iterable[int]:
 def _sides(
     capture: Capture, number: int, wanted: str
 ) -> Iterable[tuple[str, Iterable[tuple[TensorSpec, bytes]], dict[str, str]]]:
-    """Yields label, (spec, aligned bytes) of the tensors, and the reason for each missing tensor, for the wanted side of a
-    frame or for all ("")."""
+    """Yields label, (spec, aligned bytes) of the tensors, and the reason for each missing tensor, for the wanted side
+    of a frame or for all ("")."""
     if wanted in ("", "inputs"):
         yield "inputs", *_inputs(capture, number)
     for label, recording in capture.recordings(number).items():

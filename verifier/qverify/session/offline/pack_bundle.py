@@ -34,8 +34,8 @@ TARS = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True, slots=True)
 class PackedBundle:
-    """A bundle that was written. files: number of files. bytes: their total size. dump_bytes: size of the dump that run.sh
-    will write on the board. runtimes: the architectures it is for. tar: it is a tar file, not a folder."""
+    """A bundle that was written. files: number of files. bytes: their total size. dump_bytes: size of the dump that
+    run.sh will write on the board. runtimes: the architectures it is for. tar: it is a tar file, not a folder."""
 
     path: str
     files: int
@@ -52,9 +52,9 @@ def pack(
     machines: tuple[str, ...] = (),
     onnx: bool = True,
 ) -> PackedBundle:
-    """Writes a bundle. machines: names as `uname -m` prints them; () for all for which the runtime is built. onnx: include
-    the quantized ONNX, so that replay needs no other file. Raises UsageError if the output exists, a machine is unknown,
-    or the model has host islands."""
+    """Writes a bundle. machines: names as `uname -m` prints them; () for all for which the runtime is built. onnx:
+    include the quantized ONNX, so that replay needs no other file. Raises UsageError if the output exists, a machine is
+    unknown, or the model has host islands."""
     _check_output(output)
     models = open_models(paths)
     if models.islands is not None:

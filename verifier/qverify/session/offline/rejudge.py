@@ -139,8 +139,8 @@ def mark_inconclusive(report: Report, why: str) -> None:
 def _judge_frames(
     request: RejudgeRequest, capture: Capture, watch: Watch | None = None
 ) -> Iterator[tuple[int, str, JobOutcome | QVerifyError]]:
-    """Yields (number, source, outcome) of every frame; the outcome of a frame that cannot be judged is its error. Raises
-    BadFileError for a damaged model or a capture without frames, UsageError for a wrong request."""
+    """Yields (number, source, outcome) of every frame; the outcome of a frame that cannot be judged is its error.
+    Raises BadFileError for a damaged model or a capture without frames, UsageError for a wrong request."""
     if not capture.frames:
         raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
     if unknown := [side for side in request.rerun if side not in RERUN_SIDES]:
@@ -253,8 +253,8 @@ def _collect_sides(
 def _captured(
     capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
 ) -> dict[str, Recording]:
-    """Returns the captured sides of a frame. A side that ran another model or other inputs counts as not run, and so does
-    a side of the run that the capture lacks."""
+    """Returns the captured sides of a frame. A side that ran another model or other inputs counts as not run, and so
+    does a side of the run that the capture lacks."""
     sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
     for name in captured_sides(capture):
         if name not in sides and (run_sim or name != "simulator"):
@@ -278,8 +278,8 @@ def _captured(
 
 
 def _set_runtime(board: Recording, request: RejudgeRequest) -> None:
-    """Sets the board's runtime to the one that the user states. Raises UsageError if the captured board ran the model of
-    another runtime."""
+    """Sets the board's runtime to the one that the user states. Raises UsageError if the captured board ran the model
+    of another runtime."""
     if board.runtime == OURS:
         board.runtime = request.runtime
     elif request.runtime not in (OURS, board.runtime):
@@ -303,8 +303,8 @@ def _drop_island_tensors(side: Recording, models: Models) -> None:
 
 
 def _compute_islands(side: Recording, models: Models, prepared: PreparedInputs) -> None:
-    """Adds the tensors that the host islands compute from a captured side's tensors. If onnxruntime fails, they are missing
-    and the side is partial."""
+    """Adds the tensors that the host islands compute from a captured side's tensors. If onnxruntime fails, they are
+    missing and the side is partial."""
     if models.islands is None:
         return
     computed, failed = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
@@ -348,8 +348,8 @@ def _find_mismatch(side: Recording, capture: Capture, models: Models, prepared: 
 
 
 def _add_missing(sides: dict[str, Recording], models: Models) -> None:
-    """Marks every tensor that a side should have, but the capture does not list, as missing, so that the comparison counts
-    it."""
+    """Marks every tensor that a side should have, but the capture does not list, as missing, so that the comparison
+    counts it."""
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs

@@ -26,8 +26,8 @@ MAX_MANIFEST_BYTES, MAX_FILE_BYTES = 1 << 22, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request to replay a bundle. bundle: folder that `qverify pack` wrote. dump: folder or tar of the board's dump, None
-    for `dump` within the bundle. models: paths of further models. run_sim: also run the simulator."""
+    """A request to replay a bundle. bundle: folder that `qverify pack` wrote. dump: folder or tar of the board's dump,
+    None for `dump` within the bundle. models: paths of further models. run_sim: also run the simulator."""
 
     bundle: str
     dump: str | None = None

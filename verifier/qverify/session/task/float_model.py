@@ -8,8 +8,8 @@ from qverify.session.models import kind_of
 
 
 def split_float(paths: list[str]) -> tuple[list[str], str | None]:
-    """Returns the paths without that of the first float ONNX, and the latter; None if there is no float ONNX, or no other
-    file. Other files, readable or not, are left to the main job."""
+    """Returns the paths without that of the first float ONNX, and the latter; None if there is no float ONNX, or no
+    other file. Other files, readable or not, are left to the main job."""
     for at, path in enumerate(paths):
         try:
             kind = kind_of(path, read_model(path))

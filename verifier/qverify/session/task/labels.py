@@ -17,9 +17,9 @@ Label = int | float | str | bool | None | list[Any] | dict[str, Any]
 
 
 def read_labels(path: str, frames: list[str]) -> list[Label]:
-    """Returns the label of each frame. frames: their names, as the report lists them. A name in the file is the name of a
-    frame or its last path component. Raises TaskError for a frame without a label, a name that belongs to no frame or to
-    several, and two labels for one frame; BadFileError for a file that cannot be read."""
+    """Returns the label of each frame. frames: their names, as the report lists them. A name in the file is the name of
+    a frame or its last path component. Raises TaskError for a frame without a label, a name that belongs to no frame or
+    to several, and two labels for one frame; BadFileError for a file that cannot be read."""
     data = read_regular(path, MAX_BYTES, follow=True)
     if len(data) == MAX_BYTES:
         raise BadFileError(f"--labels {path}: at least {MAX_BYTES} bytes, wanted less")

@@ -27,8 +27,8 @@ TOP = (1, 5)  # top-1 and top-5, as far as there are more classes
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A side's result on one frame. values: the numbers, by name. right: whether the result is correct, None if the metric
-    does not decide that. answer: the result as text for the user."""
+    """A side's result on one frame. values: the numbers, by name. right: whether the result is correct, None if the
+    metric does not decide that. answer: the result as text for the user."""
 
     values: dict[str, float]
     right: bool | None

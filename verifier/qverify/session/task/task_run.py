@@ -28,8 +28,8 @@ SIDES = (*HOST_SIDES, "board")
 
 
 class TaskRun:
-    """Collects the task numbers of one run. sides: the sides that take part, without the float model. Raises TaskError if
-    the numbers cannot be computed for this model."""
+    """Collects the task numbers of one run. sides: the sides that take part, without the float model. Raises TaskError
+    if the numbers cannot be computed for this model."""
 
     def __init__(self, task: TaskRequest, graph: Graph, request: Request, sides: Collection[str]):
         self._graph, self._board = graph, request.board
@@ -45,8 +45,8 @@ class TaskRun:
         self._notes: dict[str, None] = {}
 
     def begin(self, frames: list[str]) -> None:
-        """Reads the labels of the frames before the first one runs. Raises TaskError if they do not fit the frames or the
-        metric."""
+        """Reads the labels of the frames before the first one runs. Raises TaskError if they do not fit the frames or
+        the metric."""
         self._labels = read_labels(self._labels_path, frames) if self._labels_path else [None] * len(frames)
         for label, frame in zip(self._labels, frames, strict=True):
             self._metric.check(label, frame)
@@ -76,8 +76,8 @@ class TaskRun:
         return values
 
     def _float_outputs(self, evidence: RunEvidence) -> dict[str, Any]:
-        """Runs the float model on the frame's inputs. Returns its outputs under the names of the quantized model's. Raises
-        TaskError if it cannot be run, or an output of the quantized model has no counterpart."""
+        """Runs the float model on the frame's inputs. Returns its outputs under the names of the quantized model's.
+        Raises TaskError if it cannot be run, or an output of the quantized model has no counterpart."""
         assert self._float is not None
         feed, finals = network_values(self._graph, evidence.prepared, evidence.results)
         graph_names = {original: name for name, original in _original_names(self._graph).items()}

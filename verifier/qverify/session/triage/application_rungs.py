@@ -1,5 +1,5 @@
-"""Makes the rungs of the user's application at the ends of the ladder: the input bytes that it fed to the board, and the
-outputs that it read."""
+"""Makes the rungs of the user's application at the ends of the ladder: the input bytes that it fed to the board, and
+the outputs that it read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from qverify.triage.ladder import Outputs, RungGate, default_gate
 
 
 def make_input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
-    """Returns the rung that compares the input bytes of the application (a file at `path`) with those prepared from -i."""
+    """Returns the rung that compares the input bytes of the application (a file at `path`) with those prepared from
+    -i."""
     application = prepared_inputs(graph, replace(request, files=path))
     differ = [a.spec.name for a, b in zip(prepared.inputs, application.inputs, strict=True) if a.data != b.data]
     why = f"{', '.join(differ)}: the bytes differ from those prepared from -i" if differ else ""
@@ -31,8 +32,8 @@ def make_input_rung(graph: Graph, prepared: PreparedInputs, request: InputReques
 
 
 def make_output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
-    """Returns the rung that compares the arrays at `path`, which are named after the outputs, with the outputs of the stage
-    `device`. Raises UsageError if the file contains none of the outputs, or that stage did not run."""
+    """Returns the rung that compares the arrays at `path`, which are named after the outputs, with the outputs of the
+    stage `device`. Raises UsageError if the file contains none of the outputs, or that stage did not run."""
     device_side, application = ran.recordings.get(device.name), dump_as_side(path, graph)
     if device_side is None:
         raise UsageError(

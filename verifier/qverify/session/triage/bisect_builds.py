@@ -1,5 +1,5 @@
-"""Locates the first node that goes wrong on a board that offers only final outputs, by bisection over cuts of the model,
-which the user's build command compiles (TRIAGE.md, bisection)."""
+"""Locates the first node that goes wrong on a board that offers only final outputs, by bisection over cuts of the
+model, which the user's build command compiles (TRIAGE.md, bisection)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OnLine = Callable[[str], None]  # receives a line of progress
 
 @dataclass(slots=True)
 class BisectionResult:
-    """The result of a bisection. node, op: the first node that goes wrong, "" if none was located. tensor: its output. why:
-    how it goes wrong. lines: the evidence, in order."""
+    """The result of a bisection. node, op: the first node that goes wrong, "" if none was located. tensor: its output.
+    why: how it goes wrong. lines: the evidence, in order."""
 
     node: str = ""
     op: str = ""
@@ -65,8 +65,8 @@ def bisect(cuts: BuiltCuts, graph: Graph, on_line: OnLine) -> BisectionResult:
 
 
 def _choose_next(low: int, high: int, examine: Callable[[int], CutResult]) -> int | None:
-    """Returns the place between `low` and `high`, nearest to their middle, whose cut gives a result; None if none of those
-    tried does."""
+    """Returns the place between `low` and `high`, nearest to their middle, whose cut gives a result; None if none of
+    those tried does."""
     middle = (low + high) // 2
     around = sorted(range(low + 1, high), key=lambda place: abs(place - middle))
     return next((place for place in around[:MAX_NEIGHBOURS] if not examine(place).why), None)
@@ -75,8 +75,8 @@ def _choose_next(low: int, high: int, examine: Callable[[int], CutResult]) -> in
 def _conclude(
     bisection: BisectionResult, cuts: BuiltCuts, graph: Graph, ends: tuple[int, int], results: dict[int, CutResult]
 ) -> None:
-    """Sets the located node, or adds a line that states between which places it is. ends: the last place where the board
-    agrees (-1 for none), and the first where it differs."""
+    """Sets the located node, or adds a line that states between which places it is. ends: the last place where the
+    board agrees (-1 for none), and the first where it differs."""
     low, high = ends
     before = f"up to {cuts.places[low]} the board agrees" if low >= 0 else "its inputs are those given"
     wrong = results[high].differing
@@ -117,8 +117,8 @@ def _list_failures(cuts: BuiltCuts, results: dict[int, CutResult]) -> list[str]:
 
 
 def _find_contradiction(cuts: BuiltCuts, results: dict[int, CutResult]) -> list[str]:
-    """Returns a line if a tensor differs in one cut and agrees in another, so that the result may depend on the cut; else
-    []."""
+    """Returns a line if a tensor differs in one cut and agrees in another, so that the result may depend on the cut;
+    else []."""
     wrong = {name: place for place, result in sorted(results.items()) for name in result.differing}
     for place, result in sorted(results.items()):
         if name := next((n for n in wrong if n in result.agreeing), None):

@@ -26,8 +26,8 @@ NETWORK_SEED = 1000  # for experiments on the whole network; the frames of a run
 
 @dataclass(slots=True)
 class UnitRun:
-    """A run of a unit by itself on the board. digest: digest of the examined output. digests: digests of all outputs, by
-    name. until: deadline on time.monotonic()'s clock."""
+    """A run of a unit by itself on the board. digest: digest of the examined output. digests: digests of all outputs,
+    by name. until: deadline on time.monotonic()'s clock."""
 
     digest: str
     board: Board
@@ -44,11 +44,11 @@ class UnitRun:
 
 @dataclass(slots=True)
 class BoardExperiments:
-    """An ExperimentBoard that runs experiments on a connected board. After run_network, values of the recorded run can no
-    longer be pulled.
+    """An ExperimentBoard that runs experiments on a connected board. After run_network, values of the recorded run can
+    no longer be pulled.
 
-    why_not: why no experiments can be run, "" if they can. most: largest number of experiments on a node. until: deadline
-    on time.monotonic()'s clock."""
+    why_not: why no experiments can be run, "" if they can. most: largest number of experiments on a node. until:
+    deadline on time.monotonic()'s clock."""
 
     board: Board
     why_not: str = ""
@@ -65,7 +65,8 @@ class BoardExperiments:
         return range(turn * DRAWS + 1, (turn + 1) * DRAWS + 1)
 
     def cost(self, case: Case) -> str:
-        """Returns a text on how much the experiments on this case's unit transfer over a slow link; "" for another link."""
+        """Returns a text on how much the experiments on this case's unit transfer over a slow link; "" for another
+        link."""
         if not self.board.slow_link:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
@@ -82,8 +83,8 @@ class BoardExperiments:
         return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests, self.until)
 
     def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
-        """Loads the model of a probe beside the user's, runs it, and returns its output. Raises NoOtherModel if the agent
-        refuses the model, ends, or does not reply."""
+        """Loads the model of a probe beside the user's, runs it, and returns its output. Raises NoOtherModel if the
+        agent refuses the model, ends, or does not reply."""
         try:
             with self.board.ending(self.until):
                 return self.board.run_other(encode(made.graph), made.graph, made.unit, made.inputs)[made.output]
@@ -112,8 +113,8 @@ class BoardExperiments:
         )
 
     def _run(self, seed: int, names: list[str]) -> dict[str, Array]:
-        """Runs the network on random inputs. Returns the inputs and the named tensors. Raises LinkError if the run did not
-        end, because the board's tensors may then be those of another run."""
+        """Runs the network on random inputs. Returns the inputs and the named tensors. Raises LinkError if the run did
+        not end, because the board's tensors may then be those of another run."""
         prepared = random_inputs(self.board.graph, seed)
         with self.board.ending(self.until):
             recording = self.board.run(prepared)

@@ -1,5 +1,5 @@
-"""Cuts a model for a board that offers only final outputs: each cut is built by the user's command, run on the board, and
-compared with the reference."""
+"""Cuts a model for a board that offers only final outputs: each cut is built by the user's command, run on the board,
+and compared with the reference."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ OpenBoard = Callable[[str, bytes, Graph], Any]  # called with name and bytes of 
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """The result of a cut. differing: a description of the difference for each output that fails the gate. agreeing: the
-    outputs that pass. why: why there is no result, "" if there is one."""
+    """The result of a cut. differing: a description of the difference for each output that fails the gate. agreeing:
+    the outputs that pass. why: why there is no result, "" if there is one."""
 
     differing: Mapping[str, str]
     agreeing: frozenset[str]
@@ -49,8 +49,8 @@ class CutResult:
 class BuiltCuts:
     """The cuts of a model. The model can be cut after each of its places.
 
-    places: names of the tensors after which it can be cut, in running order. builds, runs: how often the command and the
-    board ran so far."""
+    places: names of the tensors after which it can be cut, in running order. builds, runs: how often the command and
+    the board ran so far."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class BuiltCuts:
         gate: RungGate | None,
         open_board: OpenBoard,
     ):
-        """reference: recording of the reference. build: a command with {onnx} and {model}. gate: gate of the rung, None for
-        that of the main job. open_board: connects a board that has a runner."""
+        """reference: recording of the reference. build: a command with {onnx} and {model}. gate: gate of the rung, None
+        for that of the main job. open_board: connects a board that has a runner."""
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
         needed_names = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
@@ -73,8 +73,8 @@ class BuiltCuts:
         self.builds = self.runs = 0
 
     def frontier(self, place: int) -> tuple[str, ...]:
-        """Returns the outputs of the cut after this place: the tensors up to it that later nodes read, and the final outputs
-        among them."""
+        """Returns the outputs of the cut after this place: the tensors up to it that later nodes read, and the final
+        outputs among them."""
         before = set(self.places[: place + 1])
         later = needed(self._graph, self._graph.outputs, {*before, *self._graph.inputs})
         read = {n for node in later for n in node.inputs if n is not None} | set(self._graph.outputs)

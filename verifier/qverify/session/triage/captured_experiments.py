@@ -22,8 +22,8 @@ PROBE_KEYS = KEYS | {"shape": str, "output": str}
 
 
 def experiment_rows(explained: list[Any], frame: int) -> list[dict[str, Any]]:
-    """Returns the rows that a capture stores: the experiments on single nodes of this frame, and the probes. explained: the
-    result of explain_blame."""
+    """Returns the rows that a capture stores: the experiments on single nodes of this frame, and the probes. explained:
+    the result of explain_blame."""
     return [
         {"tensor": output.tensor, "kind": run.kind, "seed": run.seed, "inputs": run.inputs, "board": run.board}
         | ({"shape": run.shape, "output": run.output} if run.place == "probe" else {})
@@ -104,8 +104,8 @@ class CapturedExperiments:
         return [output for (tensor, _, _), (inputs, output) in runs if tensor == case.output and inputs == digests]
 
     def run_probe(self, case: Case, model: ProbeModel, made: Case, kind: str, seed: int) -> Array:
-        """Returns the captured board's output of this probe. Raises NoOtherModel if the probe was not run, BadFileError if
-        its row contradicts itself."""
+        """Returns the captured board's output of this probe. Raises NoOtherModel if the probe was not run, BadFileError
+        if its row contradicts itself."""
         row = self._probes.get((case.output, model.shape, kind, seed))
         if row is None or row["inputs"] != {n: tensor_digest(v) for n, v in made.inputs.items()}:
             raise NoOtherModel(f"the capture has no probe of {case.output} at {model.shape}")

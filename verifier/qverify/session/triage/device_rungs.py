@@ -1,4 +1,5 @@
-"""Makes the rungs from the reference to the board out of the main job's reports. The worst frame of each pair counts."""
+"""Makes the rungs from the reference to the board out of the main job's reports. The worst frame of each pair
+counts."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board"
 
 @dataclass(slots=True)
 class DeviceRungs:
-    """The rungs collected from the reports of all frames. gates: the gates that the user gave, by `A~B`; other pairs are
-    judged by their own gate (compare/gate.py)."""
+    """The rungs collected from the reports of all frames. gates: the gates that the user gave, by `A~B`; other pairs
+    are judged by their own gate (compare/gate.py)."""
 
     gates: dict[str, RungGate]
     _rungs: dict[tuple[str, str], Rung] = field(default_factory=dict)
@@ -64,7 +65,8 @@ class DeviceRungs:
         )
 
     def _make_rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
-        """Returns the rung of one pair in one frame. where: the forced verdicts of the pair. parts: the model's units."""
+        """Returns the rung of one pair in one frame. where: the forced verdicts of the pair. parts: the model's
+        units."""
         rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
         gate, bits = self._choose_gate(pair), (pair.a, pair.b) == ("simulator", "board")
         finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
@@ -111,8 +113,8 @@ class DeviceRungs:
 
 
 def _drawings(pair: Pair, report: Report) -> list[TensorDrawing]:
-    """Returns the drawings of tensors that differ in the pair, in the order of report.drawings.RULE; a drawing of another
-    pair with exactly the same bytes is used as well."""
+    """Returns the drawings of tensors that differ in the pair, in the order of report.drawings.RULE; a drawing of
+    another pair with exactly the same bytes is used as well."""
     name = f"{pair.a} ~ {pair.b}"
     drawings = [d for p in report.pairs for d in p.drawings if d.first and (p is pair or name in d.also)]
     order = {why: at for at, why in enumerate(ORDER)}
@@ -217,9 +219,9 @@ def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) 
 
 
 def dump_as_side(path: str, graph: Graph) -> Recording:
-    """Returns the arrays of another runtime's dump as a side. Stored integers get the graph's scales. A final output that
-    is present only as the integers before its dequantize node is dequantized from them. Raises UsageError if no array has
-    the name of a tensor."""
+    """Returns the arrays of another runtime's dump as a side. Stored integers get the graph's scales. A final output
+    that is present only as the integers before its dequantize node is dequantized from them. Raises UsageError if no
+    array has the name of a tensor."""
     dump = add_scales(open_array_dump(path, "dump"), graph)
     tensors = {n: dump.tensors[n] for n in dump.tensors if n in graph.tensors}
     specs = {n: dump.specs[n] for n in tensors}

@@ -1,5 +1,5 @@
-"""Explains the differences at the nodes where a board is blamed: pulls the board's tensors, simulates each unit with every
-known fault, and decides between the faults that fit by experiments on the board."""
+"""Explains the differences at the nodes where a board is blamed: pulls the board's tensors, simulates each unit with
+every known fault, and decides between the faults that fit by experiments on the board."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class NodeEvidence:
 
 
 def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
-    """Returns the board's outputs that the simulator, when forced, computed with the same bytes, so that they need not be
-    computed again. located: the forced verdicts of a report that compared a simulator and a board."""
+    """Returns the board's outputs that the simulator, when forced, computed with the same bytes, so that they need not
+    be computed again. located: the forced verdicts of a report that compared a simulator and a board."""
     verdicts = next((x.forced for x in located if (x.a, x.b) == ("simulator", "board")), {})
     return frozenset(
         name for name, f in verdicts.items() if (f.verdict, f.mismatched, f.limit) == ("PASSED", 0, BITS.text)
@@ -86,8 +86,8 @@ def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
 def explain_blame(
     report: Report, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
 ) -> list[ExplainedOutput]:
-    """Explains every output of the first MAX_NODES nodes where the board is blamed. Returns [] if the board is not blamed.
-    deadline_s: time limit for all of them together."""
+    """Explains every output of the first MAX_NODES nodes where the board is blamed. Returns [] if the board is not
+    blamed. deadline_s: time limit for all of them together."""
     with one_blas_thread():
         return _explain_blame(report, evidence, deadline_s, watch)
 
@@ -124,9 +124,9 @@ def _explain_blame(
 
 
 class BlameExplainer:
-    """Explains the first frame whose board is blamed. If that is the very first frame of the run, a later one is explained
-    as well, because only then it is known what the frame before may have left in a buffer. seconds: time limit of the
-    search in a frame; 0: nothing is explained."""
+    """Explains the first frame whose board is blamed. If that is the very first frame of the run, a later one is
+    explained as well, because only then it is known what the frame before may have left in a buffer. seconds: time
+    limit of the search in a frame; 0: nothing is explained."""
 
     def __init__(self, seconds: float):
         self._seconds, self._knew_previous_frame = seconds, False
@@ -152,8 +152,8 @@ def _unsteady(report: Report) -> frozenset[str]:
 def _search_output(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
 ) -> tuple[ExplainedOutput, FaultSearch | None]:
-    """Searches for faults that explain one output of a unit. Returns the result, and the search for later experiments; None
-    if the board's tensors are not available."""
+    """Searches for faults that explain one output of a unit. Returns the result, and the search for later experiments;
+    None if the board's tensors are not available."""
     case, lacking = _case(unit, name, evidence, board)
     if case is None:
         return ExplainedOutput(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
@@ -164,8 +164,8 @@ def _search_output(
 def _case(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], on_host: bool = False
 ) -> tuple[Case | None, str]:
-    """Returns the case of one output of a unit and "", or None and the name of a tensor that is not available. board: as
-    board_tensors returns it. on_host: use only tensors that are on this host already."""
+    """Returns the case of one output of a unit and "", or None and the name of a tensor that is not available. board:
+    as board_tensors returns it. on_host: use only tensors that are on this host already."""
     values = {n: board[on_host](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:
@@ -179,8 +179,8 @@ def _case(
 def _run_experiments(
     output: ExplainedOutput, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
 ) -> ExplainedOutput:
-    """Returns the output with the explanation that experiments on the board confirm. If an experiment cannot be run, the
-    explanation states that it is not confirmed."""
+    """Returns the output with the explanation that experiments on the board confirm. If an experiment cannot be run,
+    the explanation states that it is not confirmed."""
     if search is None or output.explanation is None or not search.groups:
         return output
     cost = board.cost(search.case)
@@ -208,8 +208,8 @@ def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
     """Returns two functions that return the board's tensor by name, or None if it is not available. The first pulls the
-    tensor if necessary. The second uses only tensors that are on this host already, in the board's recording or with the
-    same digest in another side's, so that a search does not transfer all tensors."""
+    tensor if necessary. The second uses only tensors that are on this host already, in the board's recording or with
+    the same digest in another side's, so that a search does not transfer all tensors."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return nothing, nothing

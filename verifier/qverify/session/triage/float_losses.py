@@ -33,8 +33,9 @@ AGREEING_COSINE = 0.99  # of a quantized tensor with the float one over all fram
 class FloatLosses:
     """The losses between one float file and the quantized ONNX.
 
-    rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first. what_if:
-    the result of keeping tensors in float, None before one_at_a_time(). duration_s: time that one_at_a_time() took."""
+    rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
+    what_if: the result of keeping tensors in float, None before one_at_a_time(). duration_s: time that one_at_a_time()
+    took."""
 
     def __init__(self, file: FloatFile, models: Models, paths: list[str]):
         assert models.original is not None
@@ -78,8 +79,8 @@ class FloatLosses:
         self.duration_s = time.perf_counter() - start
 
     def _choose_frames(self) -> list[dict[str, Array]]:
-        """Returns the frames on which single tensors are measured: all, or as many as MOST_RUNS allows. They are chosen so
-        that an output which is loud in any frame is loud in one of them."""
+        """Returns the frames on which single tensors are measured: all, or as many as MOST_RUNS allows. They are chosen
+        so that an output which is loud in any frame is loud in one of them."""
         max_frames = max(1, MOST_RUNS // (len(self.rows) + 1))
         if len(self._frames) <= max_frames:
             return self._frames

@@ -1,5 +1,5 @@
-"""Makes the rungs from float: runs every float stage on each frame, compares its outputs with those of the next stage, and
-locates failures."""
+"""Makes the rungs from float: runs every float stage on each frame, compares its outputs with those of the next stage,
+and locates failures."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Note = Callable[[str], None]  # receives a line for the notes of the report, or 
 
 
 class FloatRungs:
-    """The rungs between float stages, and from the last float stage to the first compiled stage. gates: the gates that the
-    user gave, by `A~B`. steps: quantization steps of the final outputs, by name."""
+    """The rungs between float stages, and from the last float stage to the first compiled stage. gates: the gates that
+    the user gave, by `A~B`. steps: quantization steps of the final outputs, by name."""
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names 
 
 @dataclass(slots=True)
 class FloatStage:
-    """A stage before the quantized reference. file: the opened ONNX, None for a dump. arrays: the arrays of a dump. path:
-    path of the ONNX."""
+    """A stage before the quantized reference. file: the opened ONNX, None for a dump. arrays: the arrays of a dump.
+    path: path of the ONNX."""
 
     stage: Stage
     file: FloatFile | None = None
@@ -51,8 +51,8 @@ def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]
 
 
 def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
-    """Returns the network's inputs under the input names of this file, and a note on how they were paired ("" if by equal
-    names). feed: arrays by the network's input names."""
+    """Returns the network's inputs under the input names of this file, and a note on how they were paired ("" if by
+    equal names). feed: arrays by the network's input names."""
 
     def shape(name: str) -> Any:
         return feed[name].shape
@@ -74,8 +74,8 @@ def inputs_only(stage: FloatStage) -> Graph:
 
 
 def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
-    """Returns the network's inputs by their original names, and the final outputs, with specs, of the first side that ran.
-    Inputs whose quantization was removed are dequantized to float32."""
+    """Returns the network's inputs by their original names, and the final outputs, with specs, of the first side that
+    ran. Inputs whose quantization was removed are dequantized to float32."""
     ends = graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
     first = next((ran.recordings[s] for s in ("reference", "simulator", "board") if s in ran.recordings), None)
     tensors = {**prepared.arrays(), **(dict(first.tensors) if first is not None else {})}
@@ -92,8 +92,8 @@ def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> 
 
 
 def output_steps(graph: Graph) -> dict[str, OutputStep]:
-    """Returns the quantization step of each final output, or of the integers from which it is dequantized. Outputs without
-    a scale are left out."""
+    """Returns the quantization step of each final output, or of the integers from which it is dequantized. Outputs
+    without a scale are left out."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     steps = {}
     for name in graph.network_outputs():

@@ -18,9 +18,9 @@ from qverify.triage.ladder import RungGate
 
 
 def locate(models: Models, failing: Request, rung: Rung, gate: RungGate | None, build: str, on_line: OnLine) -> None:
-    """Bisects the difference between reference and board in the first failing frame, and adds the result to the rung. The
-    board must not be connected. failing: the request of that frame. build: the user's command. Raises UsageError if the
-    ONNX cannot be cut."""
+    """Bisects the difference between reference and board in the first failing frame, and adds the result to the rung.
+    The board must not be connected. failing: the request of that frame. build: the user's command. Raises UsageError if
+    the ONNX cannot be cut."""
     runner = runner_for(failing.board, failing.runner)
     assert runner is not None and failing.board is not None
     if models.original is None:

@@ -1,5 +1,5 @@
-"""Determines the stages of the ladder from -m and --stages: float files, a vendor's stage, the quantized ONNX, model.bin
-and dumps."""
+"""Determines the stages of the ladder from -m and --stages: float files, a vendor's stage, the quantized ONNX,
+model.bin and dumps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths
 
 @dataclass(frozen=True, slots=True)
 class SourceStage:
-    """A stage before the quantized reference. path: of the ONNX or the dump. data: the bytes of the ONNX, b"" for a dump."""
+    """A stage before the quantized reference. path: of the ONNX or the dump. data: the bytes of the ONNX, b"" for a
+    dump."""
 
     stage: Stage
     path: str
@@ -27,7 +28,8 @@ class SourceStage:
 @dataclass(slots=True)
 class StageFiles:
     """The files of the stages. originals: stages before the reference, in order. models: paths that the main job opens.
-    dumps: paths of another runtime's dumps, which come after the reference. run_sim: whether the simulator is a stage."""
+    dumps: paths of another runtime's dumps, which come after the reference. run_sim: whether the simulator is a
+    stage."""
 
     originals: list[SourceStage] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -38,9 +40,9 @@ class StageFiles:
 def stage_files(
     models: list[str], stages: list[str], run_sim: bool, board: str | None, engine: bool = False
 ) -> StageFiles:
-    """Assigns the files to stages. models: paths of -m. stages: paths and STAGE_WORDS in order; [] for the default order of
-    -m. engine: a reference engine runs the last ONNX, quantized or not. Raises UsageError for a stage in a place where it
-    cannot be."""
+    """Assigns the files to stages. models: paths of -m. stages: paths and STAGE_WORDS in order; [] for the default
+    order of -m. engine: a reference engine runs the last ONNX, quantized or not. Raises UsageError for a stage in a
+    place where it cannot be."""
     paths = [s for s in stages if s not in STAGE_WORDS] + [m for m in models if m not in stages]
     if stages and "board" in stages and board is None:
         raise UsageError("--stages names the board, but there is no -b BOARD")
@@ -83,8 +85,8 @@ def _check_for_engine(kinds: dict[str, str], simulator: bool) -> None:
 def split_board_model(
     models: list[str], board: str | None, runner: tuple[tuple[str, str], ...]
 ) -> tuple[list[str], list[str]]:
-    """Returns the files of -m without the board's own model, and that model in a list. It is the last file, of any kind, if
-    the board has a runner; otherwise the list is empty."""
+    """Returns the files of -m without the board's own model, and that model in a list. It is the last file, of any
+    kind, if the board has a runner; otherwise the list is empty."""
     has_board_model = len(models) > 1 and runner_for(board, runner) is not None
     return (models[:-1], models[-1:]) if has_board_model else (models, [])
 

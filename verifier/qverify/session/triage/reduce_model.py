@@ -1,5 +1,5 @@
-"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything needed to
-repeat the difference (TRIAGE.md, reduction)."""
+"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything needed
+to repeat the difference (TRIAGE.md, reduction)."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class ReductionStopped(Exception):
 
 
 def reduce(request: Request, output: str, build: str | None = None, on_line: OnLine | None = None) -> ReductionResult:
-    """Reduces a failing verification and writes the part. output: a folder that does not exist yet. build: a command with
-    {onnx} and {bin} that compiles an ONNX to the board's model. on_line: called for each run of the board. Returns an
-    inconclusive result if nothing differs, or the board or the command fails. Raises UsageError for an output folder that
-    exists or cannot be created."""
+    """Reduces a failing verification and writes the part. output: a folder that does not exist yet. build: a command
+    with {onnx} and {bin} that compiles an ONNX to the board's model. on_line: called for each run of the board. Returns
+    an inconclusive result if nothing differs, or the board or the command fails. Raises UsageError for an output folder
+    that exists or cannot be created."""
     check_output_folder(output)
     job = Job(replace(request, options=replace(request.options, dump_all=True)))
     try:
@@ -161,8 +161,8 @@ class _Search:
         return low
 
     def _search_single_units(self) -> int:
-        """Returns the place of the first unit that is wrong by itself. Prefixes cannot be used for another runtime, where
-        they may differ by rounding alone. Raises ReductionStopped if no unit is wrong by itself."""
+        """Returns the place of the first unit that is wrong by itself. Prefixes cannot be used for another runtime,
+        where they may differ by rounding alone. Raises ReductionStopped if no unit is wrong by itself."""
         for place, end in enumerate(self._places):
             with tempfile.TemporaryDirectory(prefix="qverify-reduce-") as work:
                 if self._differs(end, end, work):
@@ -172,8 +172,8 @@ class _Search:
         )
 
     def _find_smallest(self, place: int, work: str) -> ModelPart:
-        """Returns the part between the place before this one and this one, if it differs by itself; otherwise the shortest
-        part that ends at this place and differs, by bisection. work: a folder for temporary files."""
+        """Returns the part between the place before this one and this one, if it differs by itself; otherwise the
+        shortest part that ends at this place and differs, by bisection. work: a folder for temporary files."""
         end = self._places[place]
         alone = self._run_part(self._first_unit(place), end, os.path.join(work, "alone"))
         if alone is not None:
@@ -197,8 +197,8 @@ class _Search:
         return self._run_part(first, last, os.path.join(work, "x")) is not None
 
     def _run_part(self, first: int, last: int, folder: str) -> ModelPart | None:
-        """Runs the units from index `first` to `last` as a model of their own on the board. Returns the part, or None if
-        the board agrees with the host."""
+        """Runs the units from index `first` to `last` as a model of their own on the board. Returns the part, or None
+        if the board agrees with the host."""
         inputs = {o for u in self._units[:first] for o in u.outputs} | set(self._graph.fed())
         if first == last:
             inputs = set(self._units[last].inputs)
@@ -254,8 +254,8 @@ class _Search:
         return value
 
     def _write_models(self, part: ModelPart, values: dict[str, Array]) -> tuple[list[str], int, dict[str, Array]]:
-        """Writes the model files of the part. Returns their paths, the number of nodes, and the inputs under the names that
-        the files have for them. values: the inputs by the graph's names."""
+        """Writes the model files of the part. Returns their paths, the number of nodes, and the inputs under the names
+        that the files have for them. values: the inputs by the graph's names."""
         if self._alone is None:
             return *self._write_models_of_onnx(part), values
         piece = tflite_part(self._alone, values, part.outputs)
@@ -264,8 +264,8 @@ class _Search:
         return [path], piece.operators, piece.inputs
 
     def _write_models_of_onnx(self, part: ModelPart) -> tuple[list[str], int]:
-        """Writes the model files of the part. Returns their paths and the number of nodes. The ONNX is left out if it would
-        not compile to the same nodes. Raises ReductionStopped if the build command needs it then, or fails."""
+        """Writes the model files of the part. Returns their paths and the number of nodes. The ONNX is left out if it
+        would not compile to the same nodes. Raises ReductionStopped if the build command needs it then, or fails."""
         part_graph = cut(self._graph, part.inputs, part.outputs)
         binary = os.path.join(part.folder, "model.bin")
         source = self._cut_onnx(part, part_graph)
@@ -286,7 +286,8 @@ class _Search:
         return [path, binary], len(compiled.nodes)
 
     def _cut_onnx(self, part: ModelPart, part_graph: Graph) -> bytes | None:
-        """Returns the integer ONNX of the part; None if there is none that compiles to exactly the nodes of part_graph."""
+        """Returns the integer ONNX of the part; None if there is none that compiles to exactly the nodes of
+        part_graph."""
         if self._onnx is None or any(node.op in PREPROCESSING_OPS for node in part_graph.nodes):
             return None
         source = bytes(cut_onnx(self._onnx, self._graph.tensors, part.inputs, part.outputs).SerializeToString())
@@ -317,8 +318,8 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """A part of the model. folder: for its files. inputs: names of the tensors from which it is computed. outputs: names of
-    the outputs of its last unit. nodes: number of its nodes, 0 before it was compiled."""
+    """A part of the model. folder: for its files. inputs: names of the tensors from which it is computed. outputs:
+    names of the outputs of its last unit. nodes: number of its nodes, 0 before it was compiled."""
 
     folder: str
     inputs: set[str]
@@ -327,8 +328,8 @@ class ModelPart:
 
 
 def _tensors_read(graph: Graph, outputs: tuple[str, ...], inputs: set[str]) -> set[str]:
-    """Returns the names of the tensors that the nodes between `inputs` and `outputs` read. Raises BadFileError if an output
-    cannot be computed from the inputs."""
+    """Returns the names of the tensors that the nodes between `inputs` and `outputs` read. Raises BadFileError if an
+    output cannot be computed from the inputs."""
     try:
         return {n for node in needed(graph, outputs, inputs) for n in node.inputs if n is not None}
     except KeyError as error:

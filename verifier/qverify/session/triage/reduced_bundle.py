@@ -22,9 +22,9 @@ RUNTIME_KEYS = ("runtime", "command")  # options of a request that determine wha
 def write_bundle(
     folder: str, paths: list[str], outcome: JobOutcome, request: Request, nodes: int, assumed: list[str]
 ) -> None:
-    """Writes expected.npz, board.npz, report.json and README.md to the folder, which has the models and inputs.npz already.
-    paths: the models. nodes: number of nodes of the part. assumed: names of inputs that the board does not show, for which
-    the host's values are used."""
+    """Writes expected.npz, board.npz, report.json and README.md to the folder, which has the models and inputs.npz
+    already. paths: the models. nodes: number of nodes of the part. assumed: names of inputs that the board does not
+    show, for which the host's values are used."""
     assert outcome.evidence is not None
     sides = outcome.evidence.results.recordings
     for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):

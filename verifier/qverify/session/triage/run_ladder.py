@@ -80,8 +80,8 @@ class Ladder:
             raise
 
     def _prepare(self) -> None:
-        """Lists the stages, and opens the objects that collect their results. Raises UsageError if the request contradicts
-        itself."""
+        """Lists the stages, and opens the objects that collect their results. Raises UsageError if the request
+        contradicts itself."""
         request = self.request
         self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
@@ -251,7 +251,8 @@ class Ladder:
             self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
 
     def _add_mistakes(self, graph: Graph, prepared: PreparedInputs) -> None:
-        """Adds the likely mistakes in a frame's inputs, for a frame without a report of the main job that states them."""
+        """Adds the likely mistakes in a frame's inputs, for a frame without a report of the main job that states
+        them."""
         for mistake in find_likely_mistakes(graph, prepared):
             self.report.caveats += [mistake.said] if mistake.said not in self.report.caveats else []
             self.report.drafts |= {mistake.input: mistake.draft} if mistake.draft else {}

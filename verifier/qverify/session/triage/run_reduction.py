@@ -16,8 +16,8 @@ from qverify.session.triage.reduce_model import ReductionResult, reduce
 
 @dataclass(frozen=True, slots=True)
 class ReductionRequest:
-    """A request for a reduction. folder: for its result, must not exist yet. build: the command that compiles an ONNX to the
-    board's model; None to use qverify's compiler."""
+    """A request for a reduction. folder: for its result, must not exist yet. build: the command that compiles an ONNX
+    to the board's model; None to use qverify's compiler."""
 
     folder: str
     build: str | None = None
@@ -27,8 +27,8 @@ def run_reduction(
     triage: Triage, failing: Request | None, reduction: ReductionRequest, on_line: Callable[[str], None]
 ) -> dict[str, Any]:
     """Returns the fields of the ReductionResult as plain values. A user's mistake or a link that fails makes it
-    inconclusive. failing: the request whose board differs, None without one. on_line: called with a line for each run of
-    the board."""
+    inconclusive. failing: the request whose board differs, None without one. on_line: called with a line for each run
+    of the board."""
     if failing is None:
         board = next((r for r in triage.rungs if r.b == "board"), None)
         if board is not None and board.verdict == "INCONCLUSIVE" and board.why:

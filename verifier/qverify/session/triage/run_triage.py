@@ -23,16 +23,17 @@ from qverify.session.triage.triage_request import TriageRequest
 
 
 def triage(request: TriageRequest, watch: Watch | None = None) -> Triage:
-    """Returns the report of triage. A board that cannot be reached makes its rung INCONCLUSIVE; one of several frames that
-    cannot be prepared makes a PASSED verdict INCONCLUSIVE. Raises QVerifyError (exit 2) for the user's mistakes."""
+    """Returns the report of triage. A board that cannot be reached makes its rung INCONCLUSIVE; one of several frames
+    that cannot be prepared makes a PASSED verdict INCONCLUSIVE. Raises QVerifyError (exit 2) for the user's
+    mistakes."""
     return run_triage(request, watch)[0]
 
 
 def run_triage(
     request: TriageRequest, watch: Watch | None = None, on_line: OnLine | None = None
 ) -> tuple[Triage, Request | None]:
-    """Returns the report of triage, and the request of the first frame whose board fails (for a reduction), None without
-    one. on_line: called with a line for each cut of --build-cmd."""
+    """Returns the report of triage, and the request of the first frame whose board fails (for a reduction), None
+    without one. on_line: called with a line for each cut of --build-cmd."""
     start = time.perf_counter()
     frames = _frames(request)
     if len(frames) > 1 and (request.app_input or request.app_output):

@@ -15,8 +15,8 @@ from qverify.tflite_model.read_tflite import read_tflite
 
 @dataclass(frozen=True, slots=True)
 class TflitePart:
-    """A part of a .tflite. data: the bytes of its file. inputs: its input values, by the names of the tensors in that file.
-    operators: number of its operators."""
+    """A part of a .tflite. data: the bytes of its file. inputs: its input values, by the names of the tensors in that
+    file. operators: number of its operators."""
 
     data: bytes
     inputs: dict[str, Array]
@@ -29,8 +29,8 @@ def has_operators(alone: TfliteAlone, inputs: Iterable[str], outputs: Sequence[s
 
 
 def tflite_part(alone: TfliteAlone, values: Mapping[str, Array], outputs: Sequence[str]) -> TflitePart:
-    """Returns the operators between tensors of the graph as a file of their own. values: the input values by the graph's
-    names. outputs: names in the graph."""
+    """Returns the operators between tensors of the graph as a file of their own. values: the input values by the
+    graph's names. outputs: names in the graph."""
     model, tensors = alone.converted.model, alone.converted.tensors
     name_of_index = {int(tensors[n]["tfl"]): n for n in values}
     output_indices = list(dict.fromkeys(_indices(alone, outputs)))

@@ -258,7 +258,7 @@ class Ladder:
             self.report.drafts |= {mistake.input: mistake.draft} if mistake.draft else {}
 
     def add_draft(self, error: QVerifyError) -> None:
-        """Takes the draft of a description that would have prepared a frame, where the error has one."""
+        """Adds the draft of an input description that an error proposes to the report, if it proposes one."""
         if isinstance(error, UndescribedError) and error.draft:
             self.report.drafts[error.input] = error.draft
 

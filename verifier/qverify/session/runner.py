@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MANIFEST_SUFFIX = ".built.json"  # added to the name of a vendor's model: the file that states what it was built from
 MAX_MANIFEST_BYTES = 1 << 20
-KIND = "board model"  # of the board's own model file, in the report
+BOARD_MODEL_KIND = "board model"  # of the board's own model file, in the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     data = read_model(last)
     board = BoardModel(last, data, _find_tie(last, data, others, models, request.allow_other_model))
     if others:
-        row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": KIND}
+        row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": BOARD_MODEL_KIND}
         models.rows.append(row)
         source = os.path.basename(others[0])
         models.notes.append(f"{board.name} is tied to {source} by {board.tie or 'nothing but the command line'}")

@@ -12,7 +12,7 @@ from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
 from qverify.session.models import Models
-from qverify.session.runner import KIND, runner_for
+from qverify.session.runner import BOARD_MODEL_KIND, runner_for
 
 if TYPE_CHECKING:
     from qverify.session.request import Request
@@ -22,7 +22,7 @@ def start_capture(folder: str, request: Request, models: Models) -> CaptureWrite
     """Creates the folder and stores the run's models in it. Raises UsageError if the folder exists and is not empty."""
     writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
-        if row["kind"] == KIND:
+        if row["kind"] == BOARD_MODEL_KIND:
             continue  # the board's own file may be of any kind and size; the report has its hash
         ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
         writer.add_model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))

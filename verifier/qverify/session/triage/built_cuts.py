@@ -22,12 +22,11 @@ from qverify.model_bin.graph import Graph
 from qverify.onnx_model.cut_written import WrittenModel
 from qverify.onnx_model.load import read_model
 from qverify.report.document import TensorRow
-from qverify.session.triage.run_command import run_to_end
+from qverify.session.triage.run_command import BUILD_TIMEOUT_S, fill_in_paths, run_to_end
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 from qverify.triage.ladder import RungGate
 
-BUILD_TIMEOUT_S = 600.0
 OpenBoard = Callable[[str, bytes, Graph], Any]  # called with name and bytes of the board's model, and its graph
 
 
@@ -118,10 +117,7 @@ class BuiltCuts:
         """Runs the build command in a folder. Returns the board's model and "", or b"" and why there is none."""
         onnx, model = os.path.join(folder, "cut.onnx"), os.path.join(folder, "cut.model")
         Path(onnx).write_bytes(source)
-        placeholders = {"{onnx}": onnx, "{model}": model, "{bin}": model}
-        words = list(self._build)
-        for placeholder, path in placeholders.items():
-            words = [word.replace(placeholder, path) for word in words]
+        words = fill_in_paths(self._build, onnx, model)
         self.builds += 1
         try:
             status, last = run_to_end(words, BUILD_TIMEOUT_S)

@@ -27,11 +27,10 @@ from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 from qverify.session.triage.reduced_bundle import write_bundle
 from qverify.session.triage.reduced_folder import check_output_folder, move_whole
-from qverify.session.triage.run_command import run_to_end
+from qverify.session.triage.run_command import BUILD_TIMEOUT_S, fill_in_paths, run_to_end
 from qverify.session.triage.tflite_parts import has_operators, tflite_part
 from qverify.tensors.recording import Array
 
-BUILD_TIMEOUT_S = 600.0
 OnLine = Callable[[str], None]  # receives a line of progress
 
 
@@ -302,10 +301,7 @@ class _Search:
     def _run_build(self, path: str, binary: str) -> None:
         """Runs the user's build command. Raises ReductionStopped if it fails or writes no file."""
         assert self._build is not None
-        words = [
-            w.replace("{onnx}", path).replace("{bin}", binary).replace("{model}", binary)
-            for w in shlex.split(self._build)
-        ]
+        words = fill_in_paths(shlex.split(self._build), path, binary)
         try:
             status, last_line = run_to_end(words, BUILD_TIMEOUT_S)
         except (OSError, TimeoutError) as error:

@@ -1,4 +1,5 @@
-"""Runs a command of the user to its end, or stops it together with the processes that it started."""
+"""Runs a command of the user, such as a build command, to its end, or stops it together with the processes that it
+started."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from collections.abc import Sequence
 from qverify_agents.process_group import end_group, own_group
 from qverify_agents.signals_held import signals_held
 
+BUILD_TIMEOUT_S = 600.0  # of a build command (--build-cmd)
 MAX_OUTPUT_BYTES = 1 << 16  # of the command's output, from its end, that are read
+
+
+def fill_in_paths(words: Sequence[str], onnx: str, model: str) -> list[str]:
+    """Returns the words of a build command with paths in place of {onnx} and of {model} or {bin}."""
+    paths = {"{onnx}": onnx, "{model}": model, "{bin}": model}
+    filled = list(words)
+    for placeholder, path in paths.items():
+        filled = [word.replace(placeholder, path) for word in filled]
+    return filled
 
 
 def run_to_end(words: Sequence[str], timeout_s: float) -> tuple[int, str]:

@@ -50,7 +50,7 @@ def server_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def farm_request(models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]) -> Any:
-    """Returns the running command as a request to a farm (an AskedOnFarm of the client). Raises UsageError for a wrong
+    """Returns the running command as a request to a farm (a FarmRequest of the client). Raises UsageError for a wrong
     URL, and for options that a job of a farm cannot have."""
     from qverify.cli.python_options import python_options
 
@@ -61,10 +61,10 @@ def farm_request(models: list[str], boards: tuple[str, ...], inputs: str | None,
             options[keyword] = context.params[name]
     url = load("http").server_url(server[0])
     on_farm = load("verify_on_farm")
-    request = on_farm.AskedOnFarm(
+    request = on_farm.FarmRequest(
         url, load("tokens").token_for(url, server[1]), tuple(models), boards, inputs, options=options
     )
-    on_farm.check_asked(request)
+    on_farm.check_farm_request(request)
     return request
 
 

@@ -21,7 +21,7 @@ class VerifyJob:
         request: the options of the main job, without a board.
         boards: addresses; () for the sides of this host alone.
         frames: the frames to run; None for one frame, the inputs of the request.
-        on_farm: the request to a farm (qverify_farm.client AskedOnFarm); None to use boards from this host.
+        on_farm: the request to a farm (a qverify_farm.client FarmRequest); None to use boards from this host.
     """
 
     request: Request

@@ -23,7 +23,7 @@ from qverify.compare.options import Options
 from qverify.model_bin.graph import Node
 from qverify.report.document import Forced
 from qverify.session.host_sides import SideResults
-from qverify.session.report import make_report
+from qverify.session.make_report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 from qverify_agents.boards.faulty_runtime import SLIGHT

@@ -19,8 +19,8 @@ from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units
 from qverify.report.document import Report
 from qverify.session.host_sides import HostSides, SideResults
+from qverify.session.make_report import make_report
 from qverify.session.models import Models, open_models
-from qverify.session.report import make_report
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Recording

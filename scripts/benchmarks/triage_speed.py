@@ -113,7 +113,7 @@ def _measure_capture(model: Path) -> dict[str, Any]:
     def capture() -> None:
         with tempfile.TemporaryDirectory() as folder:
             writer = CaptureWriter(f"{folder}/cap", {})
-            writer.frame(0, "photo", prepared, ran.recordings, None)
+            writer.add_frame(0, "photo", prepared, ran.recordings, None)
             writer.close()
             sizes.append(Path(folder, "cap", "parts.zst").stat().st_size)
 

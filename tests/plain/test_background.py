@@ -28,7 +28,7 @@ def test_the_work_goes_on_meanwhile_and_its_steps_are_shown_once_it_is_waited_fo
         watch(*STEPS[0])
         began.set()
         assert go_on.wait(60)
-        while not background._shown:
+        while not background._is_shown:
             go_on.wait(0.001)
         watch(*STEPS[1])
         return threading.current_thread().name

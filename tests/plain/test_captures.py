@@ -77,8 +77,8 @@ def test_a_number_that_is_not_finite_stands_as_in_a_report(tmp_path):
     """And the capture is whole: JSON has no such number."""
     side = Recording("board", "qvrt", settings={"temperature_c": float("nan"), "frequency_mhz": 600.0})
     writer = CaptureWriter(str(tmp_path / "cap"), {"board": "local"})
-    writer.frame(0, "random", PreparedInputs(()), {"board": side}, None)
-    writer.repeated({"runs": 2, "unstable": [{"max_abs": float("inf")}]})
+    writer.add_frame(0, "random", PreparedInputs(()), {"board": side}, None)
+    writer.add_repeat({"runs": 2, "unstable": [{"max_abs": float("inf")}]})
     assert writer.close() == ""
     (frame,) = report(tmp_path / "cap" / "capture.json")["frames"]
     assert frame["sides"][0]["settings"] == {"temperature_c": "nan", "frequency_mhz": 600.0}

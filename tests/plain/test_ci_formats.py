@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from qverify.cli.ci_annotations import MOST_BYTES
+from qverify.cli.ci_annotations import MAX_SUMMARY_BYTES
 from qverify.cli.main import main
 from qverify.renderers import formats
 from qverify.renderers.annotations import MOST, Annotation, github_commands, list_annotations
@@ -244,13 +244,13 @@ def test_a_summary_that_cannot_be_written_changes_no_verdict(tmp_path, capsys, m
     a = saved(three(), tmp_path / "a.json")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     full = tmp_path / "full.md"
-    full.write_bytes(b"x" * MOST_BYTES)
+    full.write_bytes(b"x" * MAX_SUMMARY_BYTES)
     for place in (tmp_path / "no" / "s.md", full):
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(place))
         assert main(["report", "diff", a, a]) == 0
         (line,) = capsys.readouterr().err.splitlines()
         assert command(line)[0] == "warning" and "GITHUB_STEP_SUMMARY" in line
-    assert full.stat().st_size == MOST_BYTES
+    assert full.stat().st_size == MAX_SUMMARY_BYTES
 
 
 ISSUE = {

@@ -8,7 +8,7 @@ from qverify.printable import visible
 from qverify.renderers.html_page.page import render
 from qverify.report.document import Verdict
 from qverify.report.drawings import InputDrawing
-from qverify.session.drawn_inputs import MOST, DrawnInputs
+from qverify.session.drawn_inputs import MAX_FRAMES, DrawnInputs
 
 from tests.plain.test_report_formats import Page
 from tests.plain.test_report_pages import failed
@@ -32,7 +32,7 @@ def run(verdicts: list[Verdict], picture: int = 8) -> list[InputDrawing]:
     [
         (["PASSED", "INCONCLUSIVE", "FAILED", "PASSED"], [2, 1]),
         (["PASSED"] * 3, [2]),
-        (["FAILED"] * (MOST + 3), [8, 7, 6, 5, 4, 3]),
+        (["FAILED"] * (MAX_FRAMES + 3), [8, 7, 6, 5, 4, 3]),
         ([], []),
     ],
 )
@@ -52,13 +52,13 @@ def test_each_says_its_frame_and_together_they_leave_room():
             "max_abs": None,
             "board": None,
         }
-        for at in range(MOST)
+        for at in range(MAX_FRAMES)
     ]
-    report.input_drawings = run(["FAILED"] * MOST, picture=224)
+    report.input_drawings = run(["FAILED"] * MAX_FRAMES, picture=224)
     text = render(visible(report))
     page = Page(text)
     shown = "".join(page.text)
     pictures = [str(a["alt"]) for tag, a in page.tags if tag == "img"]
-    assert pictures[0] == "the input image, frame 5: <b>5.png, as a picture" and 2 <= len(pictures) < MOST
-    assert f"{MOST - len(pictures)} more would make the page too large" in shown
+    assert pictures[0] == "the input image, frame 5: <b>5.png, as a picture" and 2 <= len(pictures) < MAX_FRAMES
+    assert f"{MAX_FRAMES - len(pictures)} more would make the page too large" in shown
     assert "Inputs of the worst frames" in shown and len(text) < 1_500_000

@@ -23,7 +23,7 @@ from qverify.model_bin.units import units
 from qverify.renderers.fault_explanation import verdict
 from qverify.report.schema import triage_schema
 from qverify.session.triage.board_experiments import BoardExperiments, UnitRun
-from qverify.session.triage.explain_nodes import Explained, NodeEvidence, explain_blame
+from qverify.session.triage.explain_nodes import ExplainedOutput, NodeEvidence, explain_blame
 from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
@@ -52,7 +52,7 @@ def board_of(graph: Graph, store: Path, fault: str = "", options: str = "", pref
         board.close()
 
 
-def explained(graph: Graph, board: Board, experiments: BoardExperiments | None) -> Explained:
+def explained(graph: Graph, board: Board, experiments: BoardExperiments | None) -> ExplainedOutput:
     prepared, simulator = prepared_inputs(graph, InputRequest(seed=3)), Simulator(graph)
     recordings = {"simulator": simulator.run(prepared), "board": board.run(prepared)}
     run_unit = {"simulator": simulator.run_unit}
@@ -121,7 +121,7 @@ def test_the_schema_has_every_field_of_the_dataclasses():
     rows = triage_schema()["properties"]["explained"]["items"]
     explanation = rows["properties"]["explanation"]["anyOf"][0]
     experiment = explanation["properties"]["experiments"]["items"]
-    for kind, schema in ((Explained, rows), (FaultExplanation, explanation), (Experiment, experiment)):
+    for kind, schema in ((ExplainedOutput, rows), (FaultExplanation, explanation), (Experiment, experiment)):
         names = {f.name for f in fields(kind)} - {"seconds"}
         assert schema["properties"].keys() == names and set(schema["required"]) == names
 

@@ -51,7 +51,7 @@ def test_a_faulty_board_fails_and_the_worst_frame_comes_first(folder, digits, ca
 def test_only_the_worst_frames_keep_their_tensors(digits, tmp_path, monkeypatch):
     from qverify.session import many_frames
 
-    monkeypatch.setattr(many_frames, "WHOLE", 2)
+    monkeypatch.setattr(many_frames, "MAX_WHOLE_REPORTS", 2)
     made = tmp_path / "many"
     made.mkdir()
     random = np.random.Generator(np.random.PCG64(3))

@@ -22,7 +22,7 @@ with live_progress.live_progress() as live:
     for at in range(3):
         live.watch("board", at, 3)
         live.say(f"result {at}")
-        live.about(f"{at + 1} of 3, {at} left out")
+        live.set_prefix(f"{at + 1} of 3, {at} left out")
         live.watch("a step whose name is longer than this terminal is wide", at, 3)
     %s
 print("the end", file=sys.stderr)

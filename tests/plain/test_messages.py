@@ -13,7 +13,7 @@ from qverify.cli.main import main
 from qverify.errors import BadFileError
 from qverify.files import writing
 from qverify.onnx_model.engine import Engine
-from qverify.printable import said_by, shortened
+from qverify.printable import describe_error, shortened
 
 
 @pytest.mark.parametrize("most", [40, 60, 100, 300])
@@ -31,8 +31,8 @@ def test_a_message_is_cut_between_words(most: int):
 
 def test_one_long_word_and_no_word():
     assert len(shortened("x" * 1000, 100)) <= 100
-    assert said_by(ValueError("")) == "ValueError"
-    assert said_by(ValueError("first line\n second line")) == "first line second line"
+    assert describe_error(ValueError("")) == "ValueError"
+    assert describe_error(ValueError("first line\n second line")) == "first line second line"
 
 
 def test_onnxruntime_is_quoted_to_the_end_of_its_reason():

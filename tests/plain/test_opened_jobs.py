@@ -21,7 +21,7 @@ from qverify.tensors.prepared import PreparedInputs
 class Known(HostSides):
     """The results of an earlier run."""
 
-    at_hand = True
+    results_are_known = True
 
     def __init__(self, models: Any, ran: SideResults):
         super().__init__(models)
@@ -47,7 +47,7 @@ def test_nothing_is_opened_again(request_of: Request, monkeypatch: pytest.Monkey
     del ran.recordings["board"]
     monkeypatch.setattr(job, "open_with_board_model", lambda *_: pytest.fail("opened again"))
     monkeypatch.setattr(job, "Background", lambda *_: pytest.fail("a thread for what is at hand"))
-    opened = job.Opened(models, None, Known(models, ran))
+    opened = job.OpenedModels(models, None, Known(models, ran))
     got = job.verify(request_of, job=job.Job(request_of, opened=opened))
     assert got.report.verdict == "PASSED" and got.report.pairs == wanted.report.pairs
     ran.recordings.pop("board")

@@ -17,7 +17,7 @@ from qverify.errors import BadFileError
 from qverify.model_bin.records import decode, encode
 from qverify.session import models as opening
 from qverify.session.demo import write_example
-from qverify.session.model_claims import other_parameters
+from qverify.session.model_claims import differing_parameters
 from qverify.session.models import open_models
 
 from tests.plain.test_light_model import products
@@ -91,10 +91,10 @@ def test_parameters_that_the_onnx_does_not_compile_to_are_stated(
 def test_words_and_constants_that_differ_are_found() -> None:
     known = compile_model(products(2).SerializeToString(), "m.onnx").graph
     changed = decode(encode(known))
-    assert other_parameters(changed, known) == []
+    assert differing_parameters(changed, known) == []
     node, (name, value) = known.nodes[-1], next(iter(known.constants.items()))
     changed.nodes[-1] = replace(node, words=(*node.words, 1))
     changed.constants[name] = value.reshape(1, *value.shape)
-    assert other_parameters(changed, known) == [name, node.name]
+    assert differing_parameters(changed, known) == [name, node.name]
     del changed.constants[name]
-    assert other_parameters(changed, known) == [name, node.name]
+    assert differing_parameters(changed, known) == [name, node.name]

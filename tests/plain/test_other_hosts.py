@@ -206,7 +206,7 @@ def test_a_file_replaced_by_a_link_before_it_is_opened_is_refused(tmp_path: Path
         (tmp_path / "file").symlink_to("secret")
         return seen
 
-    monkeypatch.setattr(files, "_NOT_A_LINK", 0)
+    monkeypatch.setattr(files, "_NO_FOLLOW", 0)
     handle = files.open_regular(str(tmp_path / "file"))
     assert os.read(handle, 9) == b"f"
     os.close(handle)

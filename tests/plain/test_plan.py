@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify.session.plan import ASSUMED
+from qverify.session.plan import ASSUMED_ARCHITECTURE
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress
 from qverify_agents.link_estimates import estimate_rate
@@ -61,10 +61,10 @@ def test_the_agent_counted_is_the_boards(digits: Path, tmp_path: Path, monkeypat
     ]
     assert main(words) == 0
     rows = [(r["assumed"], r["architecture"], r["agent_bytes"]) for r in json.loads(capsys.readouterr().out)]
-    sizes = {a: runtime_path(a).stat().st_size for a in ("riscv64", "armv7", ASSUMED)}
+    sizes = {a: runtime_path(a).stat().st_size for a in ("riscv64", "armv7", ASSUMED_ARCHITECTURE)}
     assert rows == [
         ("100 Mbit/s", "riscv64", sizes["riscv64"]),
-        (f"100 Mbit/s, {ASSUMED}", ASSUMED, sizes[ASSUMED]),
+        (f"100 Mbit/s, {ASSUMED_ARCHITECTURE}", ASSUMED_ARCHITECTURE, sizes[ASSUMED_ARCHITECTURE]),
         ("a process of this machine", "", 0),
     ]
     assert main([*words, "--arch", "armhf", "--rate", "1000"]) == 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from qverify.cli.interrupts import Interrupts
-from qverify.session.triage.run_command import run_whole
+from qverify.session.triage.run_command import run_to_end
 from qverify.sides import engine_process
 from qverify.sides.reference_variants import other_interpreter
 from qverify_agents import power
@@ -38,7 +38,7 @@ def _interpreter(folder: Path) -> None:
 
 STARTERS: dict[str, Callable[[Path], Any]] = {
     "the command that resets a board": lambda _: power._run(["/bin/sh", "-c", SLEEP], 60, os.environ),
-    "the user's command of triage": lambda _: run_whole(["/bin/sh", "-c", SLEEP], 60),
+    "the user's command of triage": lambda _: run_to_end(["/bin/sh", "-c", SLEEP], 60),
     "an agent": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP]),
     "an agent by threads": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP], threads=True),
     "a ProxyCommand": lambda _: ProxyCommand.started(SLEEP),
@@ -72,7 +72,7 @@ def test_what_is_started_when_a_signal_arrives_is_ended(
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         STARTERS[name](tmp_path)
-    assert interrupts.heard == number
+    assert interrupts.first_signal == number
     (process,) = started
     assert process.returncode is not None and process.returncode < 0
     with pytest.raises(ProcessLookupError):

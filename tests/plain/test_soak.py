@@ -73,7 +73,7 @@ def pulled_at(monkeypatch: pytest.MonkeyPatch, run: int, *, for_good: bool) -> N
 
     monkeypatch.setattr(Board, "again", again)
     monkeypatch.setattr(soak, "_connect", open_again)
-    monkeypatch.setattr(soak, "PAUSE_S", 0.01)
+    monkeypatch.setattr(soak, "RECONNECT_DELAY_S", 0.01)
 
 
 def test_a_board_that_goes_away_is_connected_again(
@@ -95,7 +95,7 @@ def test_a_board_of_final_outputs_alone_and_one_wrong_from_the_start(digits: Pat
 def test_a_wrong_run_counts_whatever_becomes_of_the_board(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soak, "PAUSE_S", 0.01)
+    monkeypatch.setattr(soak, "RECONNECT_DELAY_S", 0.01)
     dies = f"faulty:local?fault=plus_one@relu1_QuantizeLinear_Output|die@{NODE}"
     status, rows = soaked(digits, dies, tmp_path / "dies")
     assert status == 1 and all(r["wrong"][0] == "relu1_QuantizeLinear_Output" and r["lost"] for r in rows)

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 
 __version__ = "0.1.0"
-_HOMES = {  # the public names
+_MODULE_OF = {  # public name: the module that defines it
     "verify": "qverify.api.calls",
     "compile": "qverify.api.calls",
     "compare": "qverify.api.calls",
@@ -21,23 +21,25 @@ _HOMES = {  # the public names
     "Compiled": "qverify.api.results",
     "errors": "qverify.errors",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_MODULE_OF]
 
 
 class _Package(ModuleType):
-    """The package. `compare` and `triage` are functions of it and rooms in it as well: importing such a room does not
-    replace the function, and `from qverify.compare import ...` finds the room."""
+    """The type of this package's module object, which loads the public names when they are first used.
+
+    `compare` and `triage` are both functions of the package and subpackages in it. Importing such a subpackage does not
+    replace the function, and `from qverify.compare import ...` finds the subpackage."""
 
     def __getattr__(self, name: str) -> object:
-        home = _HOMES.get(name)
-        if home is None:
+        module_name = _MODULE_OF.get(name)
+        if module_name is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        module = import_module(home)
-        found = module if home.rpartition(".")[2] == name else getattr(module, name)
-        super().__setattr__(name, found)
-        return found
+        module = import_module(module_name)
+        value = module if module_name.rpartition(".")[2] == name else getattr(module, name)
+        super().__setattr__(name, value)
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in ("compare", "triage") and isinstance(value, ModuleType)):

@@ -1,4 +1,4 @@
-"""python -m qverify: the command, where its script is not on the path."""
+"""Runs the command line as `python -m qverify`, for environments whose PATH lacks the `qverify` script."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Finds the names that a misspelt one may have meant."""
+"""Suggests known names for a misspelt one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def closest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Returns at most `most` of the known names: those that contain `name`, otherwise those spelt alike, otherwise those
-    that begin alike."""
+    """Returns at most `most` of the known names: those that contain `name`; if there are none, those with a similar
+    spelling; if there are none either, those with a similar beginning."""
     names = list(known)
-    alike = [n for n in names if name in n][:most] or difflib.get_close_matches(name, names, most, 0.5)
-    if alike or not name:
-        return alike
-    heads = {n: n[: len(name)] for n in names}
-    near = difflib.get_close_matches(name, set(heads.values()), most, 0.75)
-    return [n for n in names if heads[n] in near][:most]
+    similar = [n for n in names if name in n][:most] or difflib.get_close_matches(name, names, most, 0.5)
+    if similar or not name:
+        return similar
+    beginnings = {n: n[: len(name)] for n in names}
+    similar_beginnings = difflib.get_close_matches(name, set(beginnings.values()), most, 0.75)
+    return [n for n in names if beginnings[n] in similar_beginnings][:most]

@@ -1,14 +1,15 @@
 """The error tree of the host tool.
 
-QVerifyError                 one line for the user: what, where, got, wanted, next step
+QVerifyError                 its text is one line for the user: what, where, got, wanted, next step
  +- UsageError      exit 2   a mistake in the request
- |   +- UndescribedError      pixels for an input that needs a description
+ |   +- UndescribedError      pixels were given for an input without a description of its bytes
  |   +- MissingExtraError     a library of an extra (qverify[images]) is not installed
- |   +- TaskError             a metric, a label or a float model that no task number can be made with
+ |   +- TaskError             a metric, labels or a float model from which no task numbers can be computed
  +- BadFileError    exit 2   a file found on the host is wrong (ONNX, model.bin, input)
  +- UnsupportedError exit 2  a valid model the compiler cannot express; names node, op, what to do
- |   +- BlockedError          several of these at once, a line each
- |   +- NotOnHostError        numbers that are wrong or that the options cannot express: no host island gets around it
+ |   +- BlockedError          several such reasons, one line each
+ |   +- NotOnHostError        wrong numbers, or numbers that the options cannot express; computing on the host does not
+     help
  +- BoardError      exit 3   anything at or from the board
  +- InternalError   exit 2   one of qverify's own checks failed: a bug
 """
@@ -25,7 +26,9 @@ class UsageError(QVerifyError):
 
 
 class UndescribedError(UsageError):
-    """draft: of the description to write for `input`, several lines of TOML; "" where none is known."""
+    """Raised if pixels are given for an input without a description of its bytes.
+
+    input: name of the input. draft: a proposed description, several lines of TOML, or "" if there is none."""
 
     def __init__(self, text: str, input: str = "", draft: str = ""):
         super().__init__(text)
@@ -49,7 +52,9 @@ class UnsupportedError(QVerifyError):
 
 
 class BlockedError(UnsupportedError):
-    """lines: one for each operator and reason, the most frequent first."""
+    """Raised if several operators of a model are not supported.
+
+    lines: one for each pair of operator and reason, the most frequent first."""
 
     def __init__(self, header: str, lines: list[str]):
         super().__init__(f"{header}: {'; '.join(lines)}")

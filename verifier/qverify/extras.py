@@ -1,4 +1,4 @@
-"""Libraries that qverify needs for some inputs only: each belongs to an extra of pyproject.toml, which a message names."""
+"""Imports of optional libraries. Each belongs to an extra of pyproject.toml, which the error names if it is missing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import ModuleType
 
 from qverify.errors import MissingExtraError
 
-EXTRAS = {  # by the module's first word: its name in messages, the extra that installs it
+EXTRAS = {  # top-level module: (name of the library in messages, extra that installs it)
     "PIL": ("Pillow", "images"),
     "cv2": ("OpenCV", "images"),
     "ai_edge_litert": ("LiteRT", "litert"),
-    "flatbuffers": ("flatbuffers", "litert"),  # LiteRT brings it
+    "flatbuffers": ("flatbuffers", "litert"),  # a dependency of LiteRT
     "pandas": ("pandas", "frames"),
     "distributed": ("Dask distributed", "farm"),
     "sqlalchemy": ("SQLAlchemy", "farm"),
@@ -27,9 +27,9 @@ EXTRAS = {  # by the module's first word: its name in messages, the extra that i
 
 
 def import_extra(module: str, what: str) -> ModuleType:
-    """Returns the module `module` of a library of EXTRAS. what: what needs it, the beginning of the message, such as
-    "photo.jpg: a picture". Raises MissingExtraError, one line with the command that installs the library, where it is
-    not installed, or with the reason where it cannot be loaded."""
+    """Imports and returns a module of a library in EXTRAS. what: the thing that needs it, such as "photo.jpg: a
+    picture", with which the error begins. Raises MissingExtraError if the library is not installed (with the command
+    that installs it) or cannot be loaded (with the reason)."""
     top = module.partition(".")[0]
     library, extra = EXTRAS[top]
     install = f"pip install 'qverify[{extra}]'"
@@ -39,6 +39,6 @@ def import_extra(module: str, what: str) -> ModuleType:
         if error.name in (top, module):
             raise MissingExtraError(f"{what} needs {library}; {install}") from None
         raise MissingExtraError(f"{what} needs {library}, which lacks {error.name}; {install}") from None
-    except ImportError as error:  # a shared library of the system that it needs
+    except ImportError as error:  # for example, a shared library of the system is missing
         reason = " ".join(str(error).split())
         raise MissingExtraError(f"{what} needs {library}, which cannot be loaded: {reason}") from None

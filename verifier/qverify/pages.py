@@ -1,5 +1,5 @@
-"""Registries made of folders: every module of a package is a page, found by listing the folder and checked when
-loaded."""
+"""Registries made of folders: every module of a package is an entry (a page), found by listing the folder and checked
+when it is loaded."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from types import ModuleType
 
 
 def page_names(package: str) -> list[str]:
-    """Returns the sorted file stems of a package's pages. package: such as `qverify.ops`; its own __init__ is not a
-    page."""
+    """Returns the sorted module names of a package's pages. package: full name, such as `qverify.ops`. Its __init__ and
+    its subpackages are not pages."""
     return list(_stems(tuple(import_module(package).__path__)))
 
 
 @cache
 def _stems(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the sorted stems of the modules in these folders, which are listed once in the life of the process."""
+    """Returns the sorted names of the modules in these folders. Each folder is listed once per process."""
     return tuple(sorted(m.name for m in iter_modules(folders) if not m.ispkg))
 
 
 def load_page(package: str, name: str, required: Iterable[str]) -> ModuleType:
-    """Returns the page's module. ImportError, naming the file, where it does not define every name in `required`."""
+    """Returns the page's module. Raises ImportError, with the file's name, if it does not define every name in
+    `required`."""
     page = import_module(f"{package}.{name}")
-    missing = [wanted for wanted in required if getattr(page, wanted, None) is None]
+    missing = [attribute for attribute in required if getattr(page, attribute, None) is None]
     if missing:
         folder = Path(*package.split(".")[1:])
         raise ImportError(f"{folder / name}.py: a page of this folder must define {', '.join(missing)}")
@@ -34,6 +35,6 @@ def load_page(package: str, name: str, required: Iterable[str]) -> ModuleType:
 
 
 def load_pages(package: str, required: Iterable[str]) -> tuple[ModuleType, ...]:
-    """Returns every page's module, in the order of the file names."""
-    wanted = tuple(required)
-    return tuple(load_page(package, name, wanted) for name in page_names(package))
+    """Returns the modules of all pages, in the order of their names. Raises ImportError as load_page does."""
+    required_names = tuple(required)
+    return tuple(load_page(package, name, required_names) for name in page_names(package))

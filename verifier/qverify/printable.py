@@ -1,4 +1,4 @@
-"""Makes names and reasons from untrusted sources safe for a line of output or a report."""
+"""Makes text from untrusted sources (names, error messages) safe for a line of output or a report."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
-VERDICT_WORDS = "Strict check"
+VERDICT_WORDS = "Strict check"  # with which every verdict line begins
 
 
 def printable(text: str) -> str:
-    """Returns the text with line ends, control characters and marks that change the direction of writing as escapes
-    (`\\n`, `\\x1b`, `\\u202e`), and the blank in the words of a verdict line, which a script may look for. Output of a
-    board or another program goes through qverify_agents.printable.one_line instead, which also replaces white space by
-    one blank."""
+    """Returns the text with every line end, control character and mark of writing direction replaced by its escape
+    (`\\n`, `\\x1b`, `\\u202e`). The blank in VERDICT_WORDS is escaped, too, so that a script which searches for verdict
+    lines does not find a name. Output of boards and other programs goes through qverify_agents.printable.one_line
+    instead, which also reduces white space to single blanks."""
     shown = text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
     return shown.replace(VERDICT_WORDS, VERDICT_WORDS.replace(" ", "\\x20")) if VERDICT_WORDS in shown else shown
 
@@ -24,11 +24,11 @@ def _escape(character: str) -> str:
 
 
 def visible(value: T) -> T:
-    """Returns a copy in which every text, however deep in dataclasses, dicts and lists, is printable. Renderers of
-    lines read such copies, so that a name cannot add a line of its own."""
+    """Returns a copy in which printable() was applied to every string, at any depth of dataclasses, dicts, lists and
+    tuples. Renderers of lines read such copies, so that no name can add a line to their output."""
     if isinstance(value, str):
         return printable(value)  # type: ignore[return-value]
-    if value is None or isinstance(value, (int, float)):  # most of what a report holds
+    if value is None or isinstance(value, (int, float)):  # the most frequent case
         return value
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(**{f.name: visible(getattr(value, f.name)) for f in fields(value) if f.init})
@@ -41,21 +41,20 @@ def visible(value: T) -> T:
     return value
 
 
-PLACE = re.compile(
+SOURCE_LOCATION = re.compile(  # with which error messages of onnxruntime begin
     r"/onnxruntime_src/\S+:\d+ (?:[\w:~&<>]+ )?(?:[\w:~]+\([^)]*\)(?: const)? )?"
-)  # how onnxruntime names a place in its source
+)
 
 
-def said_by(error: Exception, most: int = 300) -> str:
-    """Returns the message of a library's exception in one line; where it is longer than `most` characters, its
-    beginning and its end, which usually contains the reason. The name of the exception's type where it has no
-    message."""
-    return shortened(PLACE.sub("", str(error)), most) or type(error).__name__
+def describe_error(error: Exception, most: int = 300) -> str:
+    """Returns the message of a library's exception as one line of at most `most` characters, shortened in the middle
+    because the end usually contains the reason; the name of the exception's type if it has no message."""
+    return shortened(SOURCE_LOCATION.sub("", str(error)), most) or type(error).__name__
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Returns the text as one line of at most `most` characters, cut between words; ` ... ` stands for what is left out
-    of the middle."""
+    """Returns the text as one line of at most `most` characters; if it is longer, ` ... ` replaces words in its
+    middle."""
     words = " ".join(text.split())
     if len(words) <= most:
         return words

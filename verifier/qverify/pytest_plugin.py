@@ -1,10 +1,10 @@
-"""A plugin of pytest (entry point `qverify`): assert that a board computes what the host says it should.
+"""The pytest plugin (entry point `qverify`): asserts that a board computes the same as the host.
 
     def test_detector(assert_matches):
         assert_matches(["quant.onnx", "model.bin"], inputs="photo.jpg")
 
-`pytest --qverify-board BOARD` says which board, `--qverify-reports DIR` keeps a report of every call. Nothing of qverify is
-imported before the fixture is used."""
+`pytest --qverify-board BOARD` names the board, `--qverify-reports DIR` writes a report of every call. Nothing of
+qverify is imported before the fixture is used."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import pytest
 if TYPE_CHECKING:
     from qverify.api.results import Report
 
-FORMATS = ("html", "json")  # of --qverify-reports
+FORMATS = ("html", "json")  # that --qverify-reports writes
 NO_BOARD = "no board: give pytest --qverify-board BOARD, qverify_board in pytest's configuration, or board=..."
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options."""
+    """Adds the plugin's command-line options and its ini option."""
     group = parser.getgroup("qverify", "boards against the host (qverify)")
     group.addoption("--qverify-board", metavar="BOARD", help="the board of assert_matches, addressed as qverify -b")
     group.addoption("--qverify-reports", metavar="DIR", help="write the report of every assert_matches there")
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def qverify_board(request: pytest.FixtureRequest) -> str | None:
-    """The board of --qverify-board, else of the ini option; None where neither is given."""
+    """The board given by --qverify-board, else by the ini option; None if neither is given."""
     config = request.config
     board: str | None = config.getoption("--qverify-board") or config.getini("qverify_board") or None
     return board
@@ -40,8 +40,8 @@ def qverify_board(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture
 def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) -> Callable[..., Report]:
-    """A function that runs qverify.verify and fails the test unless the verdict is PASSED: assert_matches(models,
-    board=None, **options). board: None for qverify_board. It returns the report."""
+    """A function assert_matches(models, board=None, **options) that calls qverify.verify, fails the test unless the
+    verdict is PASSED, and returns the report. board: the board of the fixture qverify_board if None."""
     calls = 0
 
     def check(models: Any, board: Any = None, **options: Any) -> Report:
@@ -54,15 +54,15 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
             pytest.fail(NO_BOARD, pytrace=False)
         calls += 1
         options.setdefault("drawings", bool(request.config.getoption("--qverify-reports")))
-        report, mistake = None, ""
+        report, failure = None, ""
         try:
-            made = qverify.verify(models, board=board, **options)
-            request.node.user_properties.extend(_attach(made, request, calls))  # record_property warns with xunit2
-            report = made
+            new_report = qverify.verify(models, board=board, **options)
+            request.node.user_properties.extend(_attach(new_report, request, calls))  # record_property warns for xunit2
+            report = new_report
         except (qverify.errors.QVerifyError, OSError) as error:
-            mistake = f"qverify: {error}"
-        if report is None:  # not within `except`: pytest would print the errors that led to this one, too
-            pytest.fail(mistake, pytrace=False)
+            failure = f"qverify: {error}"
+        if report is None:  # outside `except`, because pytest would print the chain of exceptions, too
+            pytest.fail(failure, pytrace=False)
         if not report.passed:
             pytest.fail(describe(report), pytrace=False)
         return report
@@ -71,7 +71,7 @@ def assert_matches(request: pytest.FixtureRequest, qverify_board: str | None) ->
 
 
 def describe(report: Report) -> str:
-    """Returns why a test failed: the verdict lines, and who is to blame."""
+    """Returns the message of a failed test: the verdict lines, and the side and node to blame."""
     from qverify.renderers.blamed import blame_line
 
     blamed = [blame_line(blame) for blame in report.document.blamed]
@@ -79,26 +79,27 @@ def describe(report: Report) -> str:
 
 
 def _attach(report: Report, request: pytest.FixtureRequest, call: int) -> Iterator[tuple[str, object]]:
-    """Writes the report's files, where they are asked for, and yields properties for JUnit's XML: the verdict, the node
-    to blame, the files."""
-    mark = "" if call == 1 else f"-{call}"
-    yield f"qverify{mark}-verdict", report.verdict
+    """Writes the report's files if --qverify-reports was given, and yields (name, value) of each property for JUnit's
+    XML: the verdict, the node to blame, the files. call: number of this call within the test, from 1 on."""
+    suffix = "" if call == 1 else f"-{call}"
+    yield f"qverify{suffix}-verdict", report.verdict
     if report.blame is not None:
-        yield f"qverify{mark}-blame", _without_controls(f"{report.blame.side} at {report.blame.node}")
+        yield f"qverify{suffix}-blame", _without_controls(f"{report.blame.side} at {report.blame.node}")
     folder = request.config.getoption("--qverify-reports")
     if not folder:
         return
     folder = os.path.join(request.config.invocation_params.dir, folder)
     os.makedirs(folder, exist_ok=True)
-    stem = os.path.join(folder, f"{_file_name(request.node.nodeid)}{mark}")
+    stem = os.path.join(folder, f"{_file_name(request.node.nodeid)}{suffix}")
     for name in FORMATS:
         path = report.save(f"{stem}.{name}", name)
-        yield f"qverify{mark}-{name}", path
+        yield f"qverify{suffix}-{name}", path
         request.node.add_report_section("call", "qverify", f"report: {path}")
 
 
 def _file_name(node: str) -> str:
-    """Returns a test's name as a file's; with a digest where it was cut or changed, so that no two are one."""
+    """Returns a file name for a test: its name, cut and with other characters replaced, and a digest that makes it
+    unique."""
     from hashlib import sha256
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", node).strip("-.")[:100]

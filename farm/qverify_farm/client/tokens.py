@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qverify.errors import BadFileError, UsageError
-from qverify.files import json_of, open_regular
+from qverify.files import open_regular, parse_json
 
 MAX_BYTES = 1 << 20
 GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -42,7 +42,7 @@ def read_tokens(path: Path) -> dict[str, str]:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & GROUP_AND_OTHERS:
             raise BadFileError(f"{path}: others may read these tokens. Next: chmod 600 {path}")
         data = file.read(MAX_BYTES + 1)
-    values = json_of(data[:MAX_BYTES], str(path))
+    values = parse_json(data[:MAX_BYTES], str(path))
     if not isinstance(values, dict) or not all(isinstance(token, str) for token in values.values()):
         raise BadFileError(f"{path}: wanted an object of tokens by server. Next: remove it, and qverify login URL")
     return values

@@ -6,7 +6,7 @@ import time
 
 from qverify.report.document import Report
 from qverify.session.host_sides import SideResults, Watch
-from qverify.session.job import Job, Opened
+from qverify.session.job import Job, OpenedModels
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull
 from qverify.tensors.prepared import PreparedInputs
@@ -25,7 +25,7 @@ class FarmJob(Job):
         facts: What the board reported about itself, by name.
     """
 
-    def __init__(self, request: Request, opened: Opened, capture: str = ""):
+    def __init__(self, request: Request, opened: OpenedModels, capture: str = ""):
         """capture: the folder for the frames that do not pass, or "" for no capture."""
         super().__init__(request, opened=opened)
         self._capture_folder, self.captures = capture, False

@@ -75,10 +75,10 @@ def _refusal(keyword: str) -> str:
 
 def _value_mistake(options: Mapping[str, Any]) -> str:
     """Returns the message with which the command refuses these values, or "". No file is opened."""
-    from qverify.cli.python_options import asked_of
+    from qverify.cli.python_options import parse_command
 
     try:
-        asked_of("verify", [], {"models": ["model"], "inputs": "input", **options})
+        parse_command("verify", [], {"models": ["model"], "inputs": "input", **options})
     except UsageError as error:
         return f"{next(iter(options))}: {error}" if len(options) == 1 else str(error)
     return ""

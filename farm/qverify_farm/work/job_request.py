@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qverify.cli.python_options import asked_of
+from qverify.cli.python_options import parse_command
 from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.session.many_frames import FrameSource
@@ -92,7 +92,7 @@ def make_job_request(task: JobTask, folder: Path) -> JobRequest:
     if task.inputs:
         inputs = ",".join(_input_path(part, folder, paths, other_paths) for part in task.inputs.split(","))
     models = [str(folder / path) for path in task.models]
-    job = asked_of("verify", [], {"models": models, "inputs": inputs, **options}).job
+    job = parse_command("verify", [], {"models": models, "inputs": inputs, **options}).job
     request: Request = replace(job.request, board=task.board)
     _check_inside(request.inputs.files, folder)
     for frame in job.frames or ():

@@ -16,7 +16,7 @@ from pathlib import Path
 from qverify.errors import QVerifyError
 from qverify.inputs.sources import prepared_inputs
 from qverify.report.document import Report
-from qverify.session.job import Opened, Outcome, verify
+from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify_agents.address import Address
 from qverify_agents.deadline import Deadline, limited
@@ -104,7 +104,7 @@ class RunningAttempt:
                 temporary = tempfile.TemporaryDirectory(prefix="capture-", dir=self._worker.folder)
                 capture = os.path.join(stack.enter_context(temporary), "capture")
             with _hold_board(self._worker, self.task.board_name):
-                job = FarmJob(job_request.request, Opened(models, vendor, StoredSides(models, results)), capture)
+                job = FarmJob(job_request.request, OpenedModels(models, vendor, StoredSides(models, results)), capture)
                 self.uses_board = True
                 outcome = self._verify(job_request, job)
                 board_seconds = time.monotonic() - job.held_since if job.held_since is not None else 0.0
@@ -128,7 +128,7 @@ class RunningAttempt:
             facts=job.facts,
         )
 
-    def _verify(self, job_request: JobRequest, job: FarmJob) -> Outcome:
+    def _verify(self, job_request: JobRequest, job: FarmJob) -> JobOutcome:
         if job_request.frames is None:
             return verify(job_request.request, job=job)
         return verify_frames(job_request.request, job_request.frames, lambda row: None, job=job)

@@ -17,7 +17,7 @@ from qverify_farm.work.host_results import HostResult
 class StoredSides(HostSides):
     """The host's sides of one job."""
 
-    at_hand = True
+    results_are_known = True
 
     def __init__(self, models: Models, results: Mapping[str, HostResult]):
         """results: the stored results, by the SHA-256 of the prepared inputs."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 
 from qverify_agents.errors import LinkError
 
-from qverify.api.arrays import ARRAY, files_of
+from qverify.api.arrays import ARRAY, input_files
 from qverify.api.options import (
     CompareOptions,
     CompileOptions,
@@ -22,11 +22,11 @@ from qverify.api.options import (
     VerifyOptions,
     with_options,
 )
-from qverify.api.results import Compiled, Kept, Report, Triage, keep
-from qverify.cli.python_options import asked_of
+from qverify.api.results import Compiled, KeptTensors, Report, Triage, keep_tensors_of
+from qverify.cli.python_options import parse_command
 from qverify.cli.server_options import load
 from qverify.errors import BadFileError, BoardError, UsageError
-from qverify.session.job import Outcome
+from qverify.session.job import JobOutcome
 from qverify.session.request import Request
 from qverify.session.triage.triage_request import TriageRequest
 
@@ -44,44 +44,52 @@ def verify(
 ) -> Report:
     """Runs the main job, as `qverify -m MODELS -b BOARD -i INPUTS` does, and returns its report.
 
-    models: the quantized ONNX, model.bin, or both. board: an address, or several; None: the host's sides alone. inputs:
-    what -i takes (a file, a folder or a .txt list of frames, files by input name; of a list of texts, files of one frame), or arrays of one frame; None: random ones.
-    drawings: the report has the histograms and error maps of save("report.html"). keep_tensors: the sides' tensors of a run of one frame stay in memory, for Report.tensor. progress: is called with a
-    step's name, how much is done, and of how much; from several threads. server: address of a farm of `qverify serve`, which
-    runs the job on its boards (board: names or tags of the farm); token: of it, else QVERIFY_TOKEN or that of `qverify
-    login`. UsageError for wrong options, BadFileError for
-    wrong files, UnsupportedError for a model that cannot be compiled, BoardError for a link that fails; a board that
-    cannot be reached is no error but INCONCLUSIVE."""
+    Args:
+        models: the quantized ONNX, model.bin, or both.
+        board: an address, or several; None for the sides of this host alone.
+        inputs: what -i takes (a file; a folder or a .txt list of frames; files by input name; a list of files, one for
+            each input of a frame), or arrays of one frame; None for random inputs.
+        keep_tensors: keep the sides' tensors of a run of one frame in memory, for Report.tensor.
+        drawings: add the histograms and error maps that save("report.html") shows to the report.
+        progress: called with the name of a step, how much of it is done, and of how much; from several threads.
+        options: the options of the command. server is the address of a farm of `qverify serve`, which runs the job on
+            its boards (board: names or tags of the farm); token is its token, by default QVERIFY_TOKEN or that of
+            `qverify login`.
+
+    Raises UsageError for wrong options, BadFileError for wrong files, UnsupportedError for a model that cannot be
+    compiled, and BoardError for a link that fails. A board that cannot be reached raises nothing: the verdict is
+    INCONCLUSIVE."""
     from qverify.session.verify_boards import VerifyJob, verify_boards
 
     if board is not None and not isinstance(board, str) and not list(board):
         raise UsageError("board: got an empty list, wanted an address or several; None verifies without a board")
-    kept = dict[str | None, Kept]()
-    with _documented_errors(), files_of(inputs) as fed:
-        given = {"models": models, "board": board, "inputs": fed.files, **options}
-        asked = asked_of("verify", [], given, drawings)
-        job: VerifyJob = asked.job
-        if fed.arrays:
-            job = replace(job, request=_of_arrays(job.request))
+    kept = dict[str | None, KeptTensors]()
+    with _documented_errors(), input_files(inputs) as fed:
+        keywords = {"models": models, "board": board, "inputs": fed.files, **options}
+        parsed = parse_command("verify", [], keywords, drawings)
+        job: VerifyJob = parsed.job
+        if fed.are_arrays:
+            job = replace(job, request=_with_array_source(job.request))
         if job.on_farm is not None:
             if keep_tensors:
                 raise UsageError("keep_tensors: a farm keeps no tensors; leave it out, or leave server out")
-            there = load("verify_on_farm").verify_on_farm(job.on_farm, progress)
-            there.command = "" if fed.arrays else asked.command
-            return Report(there)
+            farm_report = load("verify_on_farm").verify_on_farm(job.on_farm, progress)
+            farm_report.command = "" if fed.are_arrays else parsed.command
+            return Report(farm_report)
 
         def run(request: Request, number: int) -> Any:
-            outcome = _verified(request, job.frames, progress)
+            outcome = _verify_board(request, job.frames, progress)
             if request.capture is not None or keep_tensors:
-                kept[request.board] = keep(outcome.evidence, request.capture)
+                kept[request.board] = keep_tensors_of(outcome.evidence, request.capture)
             return outcome.report
 
         whole = verify_boards(job, run)
-        whole.command = "" if fed.arrays else asked.command
+        whole.command = "" if fed.are_arrays else parsed.command
         return Report(whole, kept)
 
 
-def _verified(request: Request, frames: Any, progress: Progress | None) -> Outcome:
+def _verify_board(request: Request, frames: Any, progress: Progress | None) -> JobOutcome:
+    """Verifies one board, or the sides of this host alone, on one frame (frames: None) or on many."""
     from qverify.session.job import verify as verify_frame
     from qverify.session.many_frames import verify_frames
 
@@ -89,41 +97,43 @@ def _verified(request: Request, frames: Any, progress: Progress | None) -> Outco
         return verify_frame(request, progress)
     done = 0
 
-    def tell(row: Mapping[str, Any]) -> None:
+    def count_frame(row: Mapping[str, Any]) -> None:
         nonlocal done
         done += 1
         if progress is not None:
             progress("frames", done, len(frames))
 
-    return verify_frames(request, frames, tell, progress)
+    return verify_frames(request, frames, count_frame, progress)
 
 
 @with_options("compile", CompileOptions)
 def compile(
     model: Path, output: Path, *, progress: Progress | None = None, **options: Unpack[CompileOptions]
 ) -> Compiled:
-    """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. BadFileError where the check
-    against the original fails; then nothing is written."""
+    """Compiles a quantized ONNX to model.bin, as `qverify compile MODEL -o OUTPUT` does. Raises BadFileError if the
+    check against the original fails; nothing is written then."""
     from qverify.session.compile_file import compile_file
 
     with _documented_errors():
-        made = compile_file(asked_of("compile", [os.fspath(model)], {"output": output, **options}).job, progress)
-        if made.failed:
+        parsed = parse_command("compile", [os.fspath(model)], {"output": output, **options})
+        result = compile_file(parsed.job, progress)
+        if result.failed:
             raise BadFileError(
-                f"{os.fspath(model)}: check FAILED: {made.failed}. Nothing is written; check=False does it"
+                f"{os.fspath(model)}: check FAILED: {result.failed}. Nothing is written; check=False does it"
             )
-        return Compiled(os.fspath(output), made)
+        return Compiled(os.fspath(output), result)
 
 
 @with_options("compare", CompareOptions)
 def compare(a: Path, b: Path, *, drawings: bool = False, **options: Unpack[CompareOptions]) -> Report:
-    """Compares two dumps without a board, as `qverify compare A B` does. drawings: as for verify."""
+    """Compares two dumps without a board, as `qverify compare A B` does. a, b: paths of the dumps. drawings: as for
+    verify."""
     from qverify.session.offline.compare_dumps import compare_dumps
 
     with _documented_errors():
-        asked = asked_of("compare", [os.fspath(a), os.fspath(b)], options, drawings)
-        report = compare_dumps(*asked.job)
-        report.command = asked.command
+        parsed = parse_command("compare", [os.fspath(a), os.fspath(b)], options, drawings)
+        report = compare_dumps(*parsed.job)
+        report.command = parsed.command
         return Report(report)
 
 
@@ -138,73 +148,82 @@ def triage(
     progress: Progress | None = None,
     **options: Unpack[TriageOptions],
 ) -> Triage:
-    """Walks the ladder from the float ONNX to the board, as `qverify triage` does. replay: a capture, which takes the
-    place of models, inputs and board (the command's argument); the option `capture` keeps this run. drawings: as for
-    verify. reduce: a folder that does not exist yet, for the smallest part that still differs; its result is
-    Triage.document.reduced. progress: is also called with `reduce` after each run of the board for it."""
+    """Compares each stage from the float ONNX to the board with the next one, as `qverify triage` does, and returns
+    which gate fails first.
+
+    Args:
+        models, board, inputs, drawings: as for verify.
+        replay: a capture (the command's argument), which replaces models, inputs and board. The option `capture` names
+            the folder for a capture of this run.
+        progress: as for verify. For the option `reduce`, it is called after each run of the board with the step
+            `reduce`.
+        options: the options of the command. reduce is a folder that does not exist yet, for the smallest part of the
+            model that still differs; Triage.document.reduced has the result.
+    """
     from qverify.session.triage.run_reduction import run_reduction
     from qverify.session.triage.run_triage import run_triage
 
-    with _documented_errors(), files_of(inputs) as fed:
-        given = {"models": models, "board": board, "inputs": fed.files, **options}
-        asked = asked_of("triage", [os.fspath(replay)] if replay is not None else [], given, drawings)
-        request, reduction = asked.job
-        request = _of_arrays(request) if fed.arrays else request
-        found, failing = run_triage(request, progress)
+    with _documented_errors(), input_files(inputs) as fed:
+        keywords = {"models": models, "board": board, "inputs": fed.files, **options}
+        parsed = parse_command("triage", [os.fspath(replay)] if replay is not None else [], keywords, drawings)
+        request, reduction = parsed.job
+        request = _with_array_source(request) if fed.are_arrays else request
+        document, failing = run_triage(request, progress)
         if reduction is not None:
-            found.reduced = run_reduction(found, failing, reduction, _steps("reduce", progress))
-        found.command = "" if fed.arrays else asked.command
-        return Triage(found)
+            document.reduced = run_reduction(document, failing, reduction, _count_lines("reduce", progress))
+        document.command = "" if fed.are_arrays else parsed.command
+        return Triage(document)
 
 
-Asked = TypeVar("Asked", Request, TriageRequest)
+AnyRequest = TypeVar("AnyRequest", Request, TriageRequest)
 
 
-def _of_arrays(request: Asked) -> Asked:
-    """Returns the request with inputs that every report and capture names as what they are."""
+def _with_array_source(request: AnyRequest) -> AnyRequest:
+    """Returns the request with ARRAY as the source of its inputs in reports and captures."""
     return replace(request, inputs=replace(request.inputs, source=ARRAY))
 
 
-def _steps(step: str, progress: Progress | None) -> Callable[[str], None]:
-    """Returns a function that calls progress once for each line it is given; how many come is not known."""
+def _count_lines(step: str, progress: Progress | None) -> Callable[[str], None]:
+    """Returns a function that receives lines and calls progress for each. The number of lines is not known before."""
     done = 0
 
-    def tell(line: str) -> None:
+    def count_line(line: str) -> None:
         nonlocal done
         done += 1
         if progress is not None:
             progress(step, done, done)
 
-    return tell
+    return count_line
 
 
 @with_options("replay", ReplayOptions)
 def replay(
     folder: Path, *, drawings: bool = False, progress: Progress | None = None, **options: Unpack[ReplayOptions]
 ) -> Report:
-    """Judges again without the board, as `qverify replay FOLDER` does: a capture, or a bundle's output. drawings: as for
-    verify."""
+    """Judges a capture, or a bundle with its dump, again without the board, as `qverify replay FOLDER` does. drawings:
+    as for verify."""
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
     from qverify.session.offline.replay_bundle import replay as replay_bundle
 
     model = options.get("model")
     rerun = options.get("rerun")
-    given = {**options, "model": _comma(model), "rerun": _comma(rerun)}
+    keywords = {**options, "model": _join_list(model), "rerun": _join_list(rerun)}
     with _documented_errors():
-        asked = asked_of("replay", [os.fspath(folder)], given, drawings)
-        captured = isinstance(asked.job, RejudgeRequest)
-        report = rejudge(asked.job, None, progress).report if captured else replay_bundle(asked.job, progress).report
-        report.command = asked.command
-        return Report(report, {None: Kept(capture=os.fspath(folder))} if captured else {})
+        parsed = parse_command("replay", [os.fspath(folder)], keywords, drawings)
+        is_capture = isinstance(parsed.job, RejudgeRequest)
+        outcome = rejudge(parsed.job, None, progress) if is_capture else replay_bundle(parsed.job, progress)
+        outcome.report.command = parsed.command
+        return Report(outcome.report, {None: KeptTensors(capture=os.fspath(folder))} if is_capture else {})
 
 
-def _comma(value: Any) -> Any:
+def _join_list(value: Any) -> Any:
+    """Returns a list or tuple of paths as text with commas, any other value unchanged."""
     return ",".join(map(os.fspath, value)) if isinstance(value, (list, tuple)) else value
 
 
 @contextmanager
 def _documented_errors() -> Iterator[None]:
-    """Turns what links and files raise into exceptions of qverify.errors, as the command turns them into a line."""
+    """Converts LinkError and OSError into exceptions of qverify.errors with the text that the command prints."""
     try:
         yield
     except LinkError as error:

@@ -1,5 +1,5 @@
-"""The options of the functions: those of the commands, by the same names. A value that is left out is the command's
-default, which the function's signature shows."""
+"""The options of the functions, which have the names of the commands' options. An option that is left out has the
+command's default, which the function's signature shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 import numpy.typing as npt
 
 Path = str | os.PathLike[str]
-Some = str | Sequence[str]  # an option that may be repeated
+Some = str | Sequence[str]  # one value, or several for an option that may be repeated
 Shapes = Mapping[str, Sequence[int]] | Some
 Inputs = Path | Mapping[str, Path] | npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
 Progress = Callable[[str, int, int], None]
@@ -19,14 +19,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RunnerOptions(TypedDict, total=False):
-    """What runs on a board that runs something else than qvrt."""
+    """What runs on a board that runs something other than qvrt."""
 
     runner: str | None
     runner_option: Some
 
 
 class LinkOptions(TypedDict, total=False):
-    """How a board is reached: login and timeouts."""
+    """How a board is reached: login, timeouts, runtime."""
 
     timeout: float
     user: str | None
@@ -67,7 +67,7 @@ class InputOptions(TypedDict, total=False):
 
 
 class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, total=False):
-    """Those of verify."""
+    """The options of verify()."""
 
     run_sim: bool
     shape: Shapes
@@ -89,7 +89,7 @@ class VerifyOptions(LinkOptions, RunnerOptions, JudgingOptions, InputOptions, to
 
 
 class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
-    """Those of triage."""
+    """The options of triage()."""
 
     stages: Some | None
     run_sim: bool
@@ -111,7 +111,7 @@ class TriageOptions(LinkOptions, RunnerOptions, InputOptions, total=False):
 
 
 class CompareOptions(JudgingOptions, total=False):
-    """Those of compare."""
+    """The options of compare()."""
 
     model: Path | None
     profile: str
@@ -127,7 +127,7 @@ class CompareOptions(JudgingOptions, total=False):
 
 
 class ReplayOptions(LinkOptions, JudgingOptions, total=False):
-    """Those of replay."""
+    """The options of replay()."""
 
     dump: Path | None
     model: Some | None
@@ -137,7 +137,7 @@ class ReplayOptions(LinkOptions, JudgingOptions, total=False):
 
 
 class CompileOptions(TypedDict, total=False):
-    """Those of compile."""
+    """The options of compile()."""
 
     integer_onnx: Path | None
     rounding: str
@@ -152,7 +152,8 @@ class CompileOptions(TypedDict, total=False):
 
 
 def with_options(name: str, options: type) -> Callable[[Function], Function]:
-    """Returns a decorator that shows every option in the function's signature, with the command's default."""
+    """Returns a decorator that adds every option to the function's signature, with the command's default. name: of the
+    command. options: the TypedDict of the function's options."""
 
     def decorate(function: Function) -> Function:
         from qverify.cli.python_options import python_options
@@ -160,20 +161,20 @@ def with_options(name: str, options: type) -> Callable[[Function], Function]:
         declared = python_options(name)
         hints = {key: getattr(hint, "__forward_arg__", hint) for key, hint in options.__annotations__.items()}
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        more = [
+        explicit = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        added = [
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=_default(declared[key]), annotation=hint)
             for key, hint in hints.items()
         ]
-        shown = signature.replace(parameters=[*own, *more])
-        function.__signature__ = shown  # type: ignore[attr-defined]
+        complete = signature.replace(parameters=[*explicit, *added])
+        function.__signature__ = complete  # type: ignore[attr-defined]
         return function
 
     return decorate
 
 
 def _default(option: Any) -> Any:
-    """Returns what the command line has where the option is not given."""
+    """Returns the value that the command line uses for an option that is not given."""
     if option.multiple:
         return ()
     if option.is_flag:

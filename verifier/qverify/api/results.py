@@ -1,4 +1,4 @@
-"""The results of the functions: the reports of the commands, with what a notebook and a test do with them."""
+"""The results of the functions: the reports of the commands, with methods for notebooks and tests."""
 
 from __future__ import annotations
 
@@ -24,56 +24,57 @@ from qverify.session.run_evidence import RunEvidence
 from qverify.tensors.recording import Recording
 
 Array = npt.NDArray[np.generic]
-MOST_KEPT = 1 << 30  # bytes of tensors that a report keeps in memory
+MAX_KEPT_BYTES = 1 << 30  # of tensors that a report keeps in memory
 
 
 @dataclass(slots=True)
-class Kept:
-    """Where a run's tensors are. recordings: by label, in memory. capture: a folder, "" without one. why: why they are
-    not in memory."""
+class KeptTensors:
+    """The tensors of a run, in memory or in a capture. recordings: the sides' recordings by label, if they are in
+    memory. capture: folder of the capture, "" without one. why: why the tensors are not in memory, else ""."""
 
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     capture: str = ""
     why: str = ""
 
     def frame(self, number: int) -> Mapping[str, Recording]:
-        """Returns a frame's recordings. UsageError where there are none."""
+        """Returns the recordings of a frame, by label. Raises UsageError if there are none."""
         if self.capture:
-            frames = open_capture(self.capture)
-            if not 0 <= number < len(frames.frames):
-                raise UsageError(f"frame: got {number}, wanted 0 to {len(frames.frames) - 1}")
-            return frames.recordings(number)
+            capture = open_capture(self.capture)
+            if not 0 <= number < len(capture.frames):
+                raise UsageError(f"frame: got {number}, wanted 0 to {len(capture.frames) - 1}")
+            return capture.recordings(number)
         if self.why or number:
             raise UsageError(self.why or f"frame: got {number}, wanted 0; give capture=FOLDER for several frames")
         return self.recordings
 
 
-def keep(evidence: RunEvidence | None, capture: str | None) -> Kept:
-    """Returns where the tensors of a run that just ended are. evidence: None after several frames."""
+def keep_tensors_of(evidence: RunEvidence | None, capture: str | None) -> KeptTensors:
+    """Returns the tensors of a run that just ended. evidence: None after several frames. capture: folder of the run's
+    capture, None without one."""
     if capture is not None:
-        return Kept(capture=capture)
+        return KeptTensors(capture=capture)
     if evidence is None:
-        return Kept(why="the tensors of several frames are not kept in memory; give capture=FOLDER")
+        return KeptTensors(why="the tensors of several frames are not kept in memory; give capture=FOLDER")
     recordings = evidence.results.recordings
-    arrays = {id(a): a.nbytes for r in recordings.values() for a in map(np.asarray, _held(r))}
-    if sum(arrays.values()) > MOST_KEPT:
-        return Kept(why=f"the tensors have {sum(arrays.values())} bytes, at most {MOST_KEPT}; give capture=FOLDER")
-    return Kept(recordings)
+    sizes = {id(a): a.nbytes for r in recordings.values() for a in map(np.asarray, _arrays_in_memory(r))}
+    if (total := sum(sizes.values())) > MAX_KEPT_BYTES:
+        return KeptTensors(why=f"the tensors have {total} bytes, at most {MAX_KEPT_BYTES}; give capture=FOLDER")
+    return KeptTensors(recordings)
 
 
-def _held(recording: Recording) -> list[Array]:
+def _arrays_in_memory(recording: Recording) -> list[Array]:
     return [*recording.tensors.values()] if isinstance(recording.tensors, dict) else []
 
 
 class Result:
-    """A verdict and the document that gives its reasons (`document`, plain dataclasses)."""
+    """The base of the results: a verdict, and the document with its reasons. document: plain dataclasses."""
 
     document: Any
-    _writer = "write"
+    _writer = "write"  # name of the function by which a format's page writes this result
 
     @property
     def verdict(self) -> Verdict:
-        """PASSED, FAILED or INCONCLUSIVE."""
+        """The verdict: PASSED, FAILED or INCONCLUSIVE."""
         verdict: Verdict = self.document.verdict
         return verdict
 
@@ -84,7 +85,7 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """The command's: 0 PASSED, 1 FAILED, 3 INCONCLUSIVE."""
+        """The command's exit status: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE."""
         return document.EXIT[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
@@ -93,8 +94,9 @@ class Result:
         return values
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> str:
-        """Writes the report to a file and returns its path. format: html, junit, csv, markdown, json and whatever else
-        --report takes; None: by the path's suffix. UsageError for another one, or where it cannot be written."""
+        """Writes the report to a file and returns its path. format: a format of --report, such as html, junit, csv,
+        markdown or json; None to choose it by the suffix of the path. Raises UsageError for an unknown format, or if
+        the file cannot be written."""
         name = formats.by_suffix(os.fspath(path)) if format is None else format
         page = formats.page(name)
         if not hasattr(page, self._writer):
@@ -112,34 +114,36 @@ class Result:
 
 
 class Report(Result):
-    """The results of verify, compare and replay. document: report.document.Report. str() gives the verdict lines, over all
-    frames and boards."""
+    """The result of verify, compare and replay. document: a report.document.Report. str() returns the verdict lines
+    over all frames and boards."""
 
-    def __init__(self, result: document.Report, kept: Mapping[str | None, Kept] | None = None):
+    def __init__(self, result: document.Report, kept: Mapping[str | None, KeptTensors] | None = None):
         self.document, self._kept = result, dict(kept or {})
 
     @property
     def blame(self) -> Blame | None:
-        """The first side and node to blame; None where there is none."""
+        """The first side and node to blame; None without one."""
         blame: Blame | None = self.document.blame
         return blame
 
     def text(self) -> str:
-        """Returns what the command prints, without colours."""
+        """Returns the text that the command prints, without colours."""
         return frame_lines.render(self.document) if self.document.frames else terminal.render(self.document, [])
 
     def to_frame(self) -> Any:
         """Returns a pandas.DataFrame with a row for each compared tensor of each pair, in the columns of the CSV.
-        MissingExtraError without pandas."""
+        Raises MissingExtraError if pandas is not installed."""
         pandas = import_extra("pandas", "to_frame()")
         columns, rows = tables.tensor_rows(self.document)
         return pandas.DataFrame(rows, columns=columns)
 
     def tensor(self, side: str, name: str, frame: int = 0, board: str | None = None) -> Array:
-        """Returns one tensor of a side as it was computed, in the model's dtype and shape. side: reference, simulator or
-        board. board: the address, where the run had several. The run must have kept them (keep_tensors=True, or
-        capture=FOLDER). A tensor whose bytes did not cross the link since its digest is another side's is that side's.
-        UsageError where it is not there, with the reason."""
+        """Returns one tensor of a side as it was computed, in the model's dtype and shape.
+
+        side: reference, simulator or board. name: of the tensor. frame: number of the frame. board: address of the
+        board if the run had several. The run must have kept its tensors (keep_tensors=True or capture=FOLDER). If the
+        board's bytes did not cross the link because another side has the same digest, that side's tensor is returned.
+        Raises UsageError, with the reason, if the tensor is not available."""
         if board is None and len(self._kept) > 1:
             raise UsageError(f"board: wanted one of {', '.join(map(str, self._kept))}")
         kept = next(iter(self._kept.values()), None) if board is None else self._kept.get(board)
@@ -154,7 +158,7 @@ class Report(Result):
         return _tensor(recording, name, recordings)
 
     def __str__(self) -> str:
-        lines = [said for _, said in overall_lines(visible(self.document))]
+        lines = [line for _, line in overall_lines(visible(self.document))]
         return "\n".join(lines or [f"nothing compared: {self.verdict}"])
 
     def _repr_html_(self) -> str:
@@ -162,10 +166,10 @@ class Report(Result):
 
 
 def _tensor(recording: Recording, name: str, recordings: Mapping[str, Recording]) -> Array:
-    """Returns a side's tensor, or another side's with the same digest. UsageError where it is nowhere."""
-    for held in (recording.tensors, recording.pulled):
-        if name in held:
-            return np.array(held[name])
+    """Returns a side's tensor, or another side's with the same digest. Raises UsageError if there is neither."""
+    for tensors in (recording.tensors, recording.pulled):
+        if name in tensors:
+            return np.array(tensors[name])
     if (why := recording.missing.get(name)) is not None:
         raise UsageError(f"{recording.side} has no {name}: {why}")
     digest = recording.digests.get(name)
@@ -178,7 +182,8 @@ def _tensor(recording: Recording, name: str, recordings: Mapping[str, Recording]
 
 
 class Triage(Result):
-    """The results of triage. document: report.triage_document.Triage. str() gives what the command prints."""
+    """The result of triage. document: a report.triage_document.Triage. str() returns the text that the command
+    prints."""
 
     _writer = "write_triage"
 
@@ -187,13 +192,13 @@ class Triage(Result):
 
     @property
     def broken(self) -> str | None:
-        """The first rung that fails, as `a ~ b`."""
+        """The first rung that fails, as `a ~ b`; None if none fails."""
         broken: str | None = self.document.broken
         return broken
 
     @property
     def next_step(self) -> str:
-        """What to do about that rung."""
+        """The next step to take about the first rung that does not pass; "" without one."""
         return str(self.document.next_step)
 
     def __str__(self) -> str:
@@ -205,25 +210,25 @@ class Triage(Result):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Compiled:
-    """A model.bin that was written. path: the file."""
+    """The result of compile: a model.bin that was written. path: path of the file."""
 
     path: str
-    made: CompiledFile
+    _compiled: CompiledFile
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
-        return self.made.size_bytes
+        """The size of the file in bytes."""
+        return self._compiled.size_bytes
 
     @property
     def nodes(self) -> list[str]:
         """The names of its nodes, in running order."""
-        return [node.name for node in self.made.graph.nodes]
+        return [node.name for node in self._compiled.graph.nodes]
 
     @property
     def check(self) -> dict[str, Any] | None:
-        """What the check against the original found; None without it."""
-        return self.made.graph.meta.get("check")
+        """The result of the check against the original; None if the check was not made."""
+        return self._compiled.graph.meta.get("check")
 
     def __repr__(self) -> str:
         return f"<qverify.Compiled {self.path}: {self.size_bytes} bytes, {count(len(self.nodes), 'node')}>"

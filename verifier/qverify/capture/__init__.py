@@ -1,1 +1,1 @@
-"""Captures: everything that a run recorded, on disk (CAPTURE.md)."""
+"""Captures: everything that a run recorded, in a folder on disk (CAPTURE.md)."""

@@ -1,5 +1,5 @@
-"""Checks a capture's description of its tensors against its model; where they differ, the capture is rejected
-(CAPTURE.md)."""
+"""Checks the layouts of tensors that a capture states against its model; if they differ, the capture is rejected
+(CAPTURE.md). Reads one side of a capture as a dump."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qverify.capture.reader import MOST_MODEL, Capture, open_capture
+from qverify.capture.reader import MAX_MODEL_BYTES, Capture, open_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 from qverify.model_bin.graph import Graph
@@ -19,15 +19,16 @@ from qverify.tensors.spec import TensorSpec
 
 
 def captured_graph(capture: Capture) -> Graph:
-    """Returns the graph of its model.bin. Raises BadFileError where it contains none, or one that was changed since."""
+    """Returns the graph of the capture's model.bin. Raises BadFileError if there is none, or it was changed since the
+    run."""
     for file, row in capture.models.items():
         if row["kind"] == "model.bin":
-            return decode(read_regular(capture.model_path(file), MOST_MODEL))
+            return decode(read_regular(capture.model_path(file), MAX_MODEL_BYTES))
     raise BadFileError(f"{capture.folder}: the capture contains no model.bin, which describes its tensors")
 
 
 def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
-    """Raises BadFileError where the capture describes a tensor differently from the graph."""
+    """Raises BadFileError if the capture states another layout for a tensor of a side than the graph."""
     for name, spec in side.specs.items():
         known = graph.tensors.get(name)
         if known is not None and _stored(spec) != _stored(known):
@@ -36,9 +37,9 @@ def check_layouts(capture: Capture, side: Recording, graph: Graph) -> None:
             )
 
 
-def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
-    """Returns one side of one frame as a dump. side: its label; "" for the board, or the only side. Raises UsageError,
-    which lists the sides, where there is no such side."""
+def read_side(folder: str, side: str, frame: int, role: str) -> Recording:
+    """Returns one side of one frame of a capture as a dump. side: its label; "" for the board, or for the only side.
+    role: the side that the dump takes the place of. Raises UsageError if there is no such frame or side."""
     capture = open_capture(folder)
     if not 0 <= frame < len(capture.frames):
         raise UsageError(f"{folder}: no frame {frame}; it has {len(capture.frames)}")
@@ -66,5 +67,5 @@ def side_of(folder: str, side: str, frame: int, role: str) -> Recording:
 
 
 def _stored(spec: TensorSpec) -> TensorSpec:
-    """Returns the spec with scales as model.bin stores them."""
+    """Returns the spec with its scales rounded to float32, as model.bin stores them."""
     return replace(spec, scale=tuple(float(np.float32(s)) for s in spec.scale))

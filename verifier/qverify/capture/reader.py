@@ -15,7 +15,7 @@ import numpy as np
 from qverify.capture.parts import Part, PartReader
 from qverify.capture.writer import SCHEMA
 from qverify.errors import BadFileError
-from qverify.files import json_once, read_regular
+from qverify.files import parse_strict_json, read_regular
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable
@@ -23,19 +23,32 @@ from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors
 from qverify.tensors.spec import TensorSpec
 
-MOST_MANIFEST, MOST_MODEL = 1 << 30, 1 << 31
-MOST_PADDING = 4096  # elements of a dim
+MAX_MANIFEST_BYTES, MAX_MODEL_BYTES = 1 << 30, 1 << 31
+MAX_PADDING = 4096  # elements by which a dim may be padded, besides its own size
 SIDES = ("reference", "simulator", "board")
-LOOSENING = ("precision", "runtime")  # settings that would relax how a side is judged
-MAP, MAP_ENDING = "map", ".map.json"  # of tensors, ONNX to .tflite: beside the quantized ONNX
+RELAXING_SETTINGS = ("precision", "runtime")  # settings of a side that would relax how it is judged
+MAP, MAP_ENDING = (
+    "map",
+    ".map.json",
+)  # kind and ending of the map of tensors, ONNX to .tflite, beside the quantized ONNX
 STATES = ("complete", "partial", "did not run")
 DTYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
 
 
 @dataclass(slots=True)
 class Capture:
-    """A capture opened by open_capture(). incomplete: the reason, or "". models: rows by file name; model_path() checks
-    each."""
+    """A capture, as open_capture() opens it.
+
+    Attributes:
+        folder: path of the capture.
+        incomplete: why the capture is incomplete, "" if it is complete.
+        command: the options of the run on which its verdict depends.
+        models: the rows of the models, by file name; model_path() checks each file.
+        specs: the specs of tensors and inputs, by name.
+        frames: the rows of the frames.
+        parts: reads the stored bytes.
+        report_sha256: hash of report.json, "" without one.
+    """
 
     folder: str
     incomplete: str
@@ -49,21 +62,21 @@ class Capture:
 
     @property
     def board(self) -> str | None:
-        """Returns the captured run's name of its board; None where it had none."""
-        any_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
-        named = self.command.get("board")
-        return str(named) if named else "board" if any_board else None
+        """The board's address in the captured run, `board` if that is not recorded; None if the run had no board."""
+        has_board = any(side["side"] == "board" for row in self.frames for side in row["sides"])
+        address = self.command.get("board")
+        return str(address) if address else "board" if has_board else None
 
     def model_path(self, file: str) -> str:
-        """Returns the path of a model's file. Raises BadFileError where its hash is not the recorded one."""
+        """Returns the path of a model's file. Raises BadFileError if its hash is not the recorded one."""
         path = os.path.join(self.folder, "models", file)
-        if hashlib.sha256(read_regular(path, MOST_MODEL)).hexdigest() != self.models[file]["sha256"]:
+        if hashlib.sha256(read_regular(path, MAX_MODEL_BYTES)).hexdigest() != self.models[file]["sha256"]:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         return path
 
     def model_paths(self) -> list[str]:
-        """Returns the paths of the models' files, as -m takes them. A .tflite beside a quantized ONNX is left out where their
-        map of tensors is not recorded. Raises BadFileError where the hash of one is not the recorded one."""
+        """Returns the paths of the models' files, as -m takes them. A .tflite beside a quantized ONNX is left out if
+        their map of tensors is not recorded. Raises BadFileError if the hash of a file is not the recorded one."""
         kinds = {file: row["kind"] for file, row in self.models.items()}
         for file in [f for f, kind in kinds.items() if kind == MAP]:
             self.model_path(file)
@@ -73,11 +86,12 @@ class Capture:
         return [self.model_path(f) for f, kind in kinds.items() if kind not in left_out]
 
     def stated_kernels(self, number: int, label: str) -> str:
-        """Returns which kernels this side of a frame claims to have run (Recording.kernels); "" for none."""
+        """Returns the kernels that a side of a frame claims to have run (Recording.kernels); "" if it claims none.
+        number: of the frame."""
         return next((str(s.get("kernels", "")) for s in self.frames[number]["sides"] if s["label"] == label), "")
 
     def prepared(self, number: int, graph: Graph) -> PreparedInputs:
-        """Returns the inputs of a frame in the graph's order. Raises BadFileError where one is damaged."""
+        """Returns the inputs of a frame in the graph's order. Raises BadFileError if one is damaged."""
         rows = {str(row["name"]): row for row in self.frames[number]["inputs"]}
         inputs = []
         for name in graph.inputs:
@@ -92,13 +106,13 @@ class Capture:
         return PreparedInputs(tuple(inputs))
 
     def report(self) -> dict[str, Any]:
-        """Returns the run's report. Raises BadFileError where it is missing, or not what the run wrote."""
+        """Returns the run's report as plain values. Raises BadFileError if it is missing, or not what the run wrote."""
         path = os.path.join(self.folder, "report.json")
-        data = read_regular(path, MOST_MANIFEST)
+        data = read_regular(path, MAX_MANIFEST_BYTES)
         if self.report_sha256 and hashlib.sha256(data).hexdigest() != self.report_sha256:
             raise BadFileError(f"{path}: is not what was captured (its SHA-256 differs)")
         try:
-            content = json_once(data)
+            content = parse_strict_json(data)
         except (ValueError, RecursionError) as error:
             raise BadFileError(f"{path}: not JSON: {error}") from error
         if not isinstance(content, dict):
@@ -106,11 +120,11 @@ class Capture:
         return content
 
     def why(self, number: int) -> str:
-        """Returns why this frame did not run; "" where it did."""
+        """Returns why a frame did not run; "" if it ran."""
         return printable(str(self.frames[number].get("why", "")))
 
     def board_lost(self, number: int) -> bool:
-        """Returns whether it did not run since the board was lost before."""
+        """Returns whether a frame did not run because the board had been lost before it."""
         return self.frames[number].get("board_lost") is True
 
     def recordings(self, number: int) -> dict[str, Recording]:
@@ -124,7 +138,7 @@ class Capture:
 
     def _recording(self, row: Mapping[str, Any]) -> Recording:
         missing = {str(n): printable(str(why)) for n, why in row["missing"].items()}
-        settings, notes = _settings(row)
+        settings, notes = _strict_settings(row)
         specs = {n: self.specs[n] for n in (*row["tensors"], *missing) if n in self.specs}
         loaders, digests = {}, {}
         for name, (part, digest) in row["tensors"].items():
@@ -163,7 +177,8 @@ class Capture:
         )
 
     def _reason_unusable(self, part: Any, digest: Any, spec: TensorSpec | None) -> str:
-        """Returns why a tensor of the capture cannot be used; "" where it can."""
+        """Returns why a tensor of the capture cannot be used; "" if it can. part, digest: as capture.json states
+        them."""
         if spec is None:
             return "capture: its layout is not recorded"
         if part is None:
@@ -185,23 +200,23 @@ class Capture:
         return np.frombuffer(self.parts.read(part), spec.numpy_dtype).reshape(spec.shape)
 
 
-def _settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns a side's settings without those that would relax how it is judged, and a note on each of these: the sides
-    of a capture come from qverify, so all their values are exact."""
+def _strict_settings(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns a side's settings without those that would relax how it is judged, and a note on each of the latter. The
+    sides of a capture were recorded by qverify, so all their values are exact."""
     settings = {str(k): v for k, v in row["settings"].items()}
-    refused = [k for k in LOOSENING if settings.pop(k, None) is not None]
+    refused = [k for k in RELAXING_SETTINGS if settings.pop(k, None) is not None]
     return settings, [
         f"capture: {k!r} in the settings of the {row['side']} is ignored; its values are exact" for k in refused
     ]
 
 
 def is_capture(path: str) -> bool:
-    """Tells whether this is a folder of --capture, complete or not."""
+    """Returns whether the path is a folder written by --capture, complete or not."""
     return os.path.isfile(os.path.join(path, "capture.json")) or os.path.isfile(os.path.join(path, "parts.zst"))
 
 
 def open_capture(folder: str) -> Capture:
-    """Opens a capture. Raises BadFileError where capture.json is missing, has another format, or cannot be read."""
+    """Opens a capture. Raises BadFileError if capture.json is missing, has another format, or contradicts itself."""
     path = os.path.join(folder, "capture.json")
     if os.path.isfile(folder):
         raise BadFileError(f"{folder}: a file; wanted a folder of --capture DIR. Models are given by -m")
@@ -212,21 +227,21 @@ def open_capture(folder: str) -> Capture:
     if not os.path.isfile(path):
         raise BadFileError(f"{path} is missing: the run that wrote {folder} was killed; nothing of it can be read")
     try:
-        manifest = json_once(read_regular(path, MOST_MANIFEST))
+        manifest = parse_strict_json(read_regular(path, MAX_MANIFEST_BYTES))
         schema = manifest.get("schema")
         if schema != SCHEMA:
             later = isinstance(schema, str) and schema.startswith("qverify.capture/")
             raise BadFileError(
                 f"{path}: format {schema!r}, wanted {SCHEMA!r}" + ("; it needs a newer qverify" if later else "")
             )
-        return _opened(folder, manifest)
+        return _make_capture(folder, manifest)
     except BadFileError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {type(error).__name__} {error}") from error
 
 
-def _opened(folder: str, manifest: dict[str, Any]) -> Capture:
+def _make_capture(folder: str, manifest: dict[str, Any]) -> Capture:
     parts = [Part(_whole_number(o), _whole_number(s), _whole_number(r), str(d)) for o, s, r, d in manifest["parts"]]
     specs = {str(n): _spec(str(n), row) for n, row in manifest["specs"].items()}
     models = {}
@@ -237,7 +252,7 @@ def _opened(folder: str, manifest: dict[str, Any]) -> Capture:
         if file in models:
             raise ValueError(f"model file {file!r} twice")
         models[file] = {k: str(row[k]) for k in ("path", "kind", "sha256")}
-    frames = [_frame(row, specs) for row in manifest["frames"]]
+    frames = [_check_frame(row, specs) for row in manifest["frames"]]
     if len({row["frame"] for row in frames}) != len(frames):
         raise ValueError("two frames of one number")
     why = "" if manifest["state"] == "complete" else printable(str(manifest["why"])) or "it states no reason"
@@ -247,7 +262,7 @@ def _opened(folder: str, manifest: dict[str, Any]) -> Capture:
     )
 
 
-def _frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+def _check_frame(row: dict[str, Any], specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     _whole_number(row["frame"])
     if not isinstance(row["source"], str) or not isinstance(row.get("why", ""), str):
         raise ValueError("source or why of a frame")
@@ -289,6 +304,7 @@ def _check_consistent(side: Mapping[str, Any], specs: Mapping[str, TensorSpec]) 
 
 
 def _whole_number(value: Any) -> int:
+    """Returns the value. Raises ValueError unless it is an integer of at least 0."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a count")
     return value
@@ -298,9 +314,9 @@ def _spec(name: str, row: dict[str, Any]) -> TensorSpec:
     shape, aligned = (tuple(_whole_number(d) for d in row[k]) for k in ("shape", "aligned_shape"))
     scale, zero = tuple(float(v) for v in row["scale"]), tuple(int(v) for v in row["zero_point"])
     fits = len(shape) == len(aligned) and all(
-        n <= m <= 2 * n + MOST_PADDING for n, m in zip(shape, aligned, strict=True)
+        n <= m <= 2 * n + MAX_PADDING for n, m in zip(shape, aligned, strict=True)
     )
-    if row["dtype"] not in DTYPES or not fits or len(scale) != len(zero) or prod(aligned) > MOST_MODEL:
+    if row["dtype"] not in DTYPES or not fits or len(scale) != len(zero) or prod(aligned) > MAX_MODEL_BYTES:
         raise ValueError(f"the layout of {name!r}")
     spec = TensorSpec(
         name,

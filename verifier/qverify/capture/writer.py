@@ -29,12 +29,12 @@ Pull = Callable[[list[str]], Mapping[str, Array]]
 
 
 def check_capture_folder(folder: str) -> None:
-    """Raises UsageError where a capture could not be made: the folder is not empty, or cannot be written."""
+    """Raises UsageError if a capture could not be created: the folder is not empty, or cannot be written."""
     try:
-        taken = os.path.lexists(folder) and (not os.path.isdir(folder) or bool(os.listdir(folder)))
+        is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or bool(os.listdir(folder)))
     except OSError as error:
         raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
-    if taken:
+    if is_taken:
         raise UsageError(f"--capture {folder}: exists already and is not empty; name a folder that does not")
     try:
         check_folder_writable(folder)
@@ -43,13 +43,16 @@ def check_capture_folder(folder: str) -> None:
 
 
 class CaptureWriter:
-    """Writes one capture folder. After the folder exists, a full disk raises nothing: the capture is marked incomplete
-    (why)."""
+    """Writes one capture folder. Once the folder exists, errors of writing (such as a full disk) raise nothing: the
+    capture is marked incomplete.
+
+    why: why the capture is incomplete, "" so far."""
 
     def __init__(self, folder: str, command: Mapping[str, Any]):
-        """Raises UsageError where the folder cannot be made or is not empty."""
+        """Creates the folder. command: the options of the run. Raises UsageError if the folder cannot be created or is
+        not empty."""
         self.folder, self.why, self._closed = folder, "", False
-        self._held: dict[str, Any] = {
+        self._manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "qverify": __version__,
             "created": utc_text(),
@@ -58,7 +61,7 @@ class CaptureWriter:
             "specs": {},
             "frames": [],
         }
-        self._made = not os.path.isdir(folder)
+        self._created_folder = not os.path.isdir(folder)
         check_capture_folder(folder)
         try:
             os.makedirs(os.path.join(folder, "models"))
@@ -66,43 +69,45 @@ class CaptureWriter:
         except OSError as error:
             raise UsageError(f"--capture {folder}: cannot be written: {error.strerror}") from error
 
-    def model(self, file: str, path: str, kind: str, sha256: str, data: bytes) -> None:
-        """Adds a model. file: its name in `models`. path: as the user gave it."""
+    def add_model(self, file: str, path: str, kind: str, sha256: str, data: bytes) -> None:
+        """Adds a model. file: its name in the folder `models`. path: its name as the user gave it."""
         row = {"file": file, "path": path, "kind": kind, "sha256": sha256, "bytes": len(data)}
         if self._try(lambda: write_bytes(data, os.path.join(self.folder, "models", file))):
-            self._held["models"].append(row)
+            self._manifest["models"].append(row)
 
-    def frame(
+    def add_frame(
         self, number: int, source: str, prepared: PreparedInputs, sides: Mapping[str, Recording], pull: Pull | None
     ) -> None:
-        """Adds a frame. pull: fetches tensors from the board that no side has."""
+        """Adds a frame. sides: the recordings, by label. pull: fetches tensors of the board whose bytes no side has;
+        None if they cannot be fetched."""
         inputs = [
             {"name": i.spec.name, "part": self._part(i.data), "sha256": i.sha256, "source": i.source, "seed": i.seed}
             for i in prepared.inputs
         ]
-        self._held["specs"] |= {i.spec.name: _spec(i.spec) for i in prepared.inputs}
+        self._manifest["specs"] |= {i.spec.name: _spec(i.spec) for i in prepared.inputs}
         rows = [self._side(label, r, pull if r.side == "board" else None) for label, r in sides.items()]
-        self._held["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
+        self._manifest["frames"].append({"frame": number, "source": source, "inputs": inputs, "sides": rows})
 
-    def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
-        """Adds a frame that could not be prepared, or that did not run since the board was lost."""
+    def add_not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
+        """Adds a frame that did not run. board_lost: because the board had been lost before; otherwise it could not be
+        prepared."""
         row = {"frame": number, "source": source, "inputs": [], "sides": [], "why": why}
-        self._held["frames"].append({**row, "board_lost": True} if board_lost else row)
+        self._manifest["frames"].append({**row, "board_lost": True} if board_lost else row)
 
-    def repeated(self, found: Mapping[str, Any]) -> None:
+    def add_repeat(self, outcome: Mapping[str, Any]) -> None:
         """Adds the results of --repeat to the last frame (Report.repeat)."""
-        self._held["frames"][-1]["repeat"] = dict(found)
+        self._manifest["frames"][-1]["repeat"] = dict(outcome)
 
-    def on_others(self, found: Mapping[str, Any]) -> None:
+    def add_other_inputs(self, outcome: Mapping[str, Any]) -> None:
         """Adds the results of --paranoid to the last frame (session/other_inputs.py)."""
-        self._held["frames"][-1]["other_inputs"] = dict(found)
+        self._manifest["frames"][-1]["other_inputs"] = dict(outcome)
 
-    def experiments(self, rows: list[dict[str, Any]]) -> None:
+    def add_experiments(self, rows: list[dict[str, Any]]) -> None:
         """Adds the experiments of triage to the last frame (session/triage/captured_experiments.py)."""
-        self._held["frames"][-1]["experiments"] = rows
+        self._manifest["frames"][-1]["experiments"] = rows
 
     def _side(self, label: str, recording: Recording, pull: Pull | None) -> dict[str, Any]:
-        self._held["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._held["specs"]}
+        self._manifest["specs"] |= {n: _spec(s) for n, s in recording.specs.items() if n not in self._manifest["specs"]}
         present = set(recording.tensors)
         names = [n for n in recording.specs if n in present or n in recording.digests]
         missing, tensors, by_digest = dict(recording.missing), dict[str, list[Any]](), list[str]()
@@ -131,11 +136,12 @@ class CaptureWriter:
         }
 
     def _fetch(self, name: str, recording: Recording, pull: Pull | None) -> int | None:
+        """Stores the bytes of a side's tensor. Returns the number of the part, None if the bytes are not available."""
         value = recording.tensors[name] if name in recording.tensors else recording.pulled.get(name)
         if value is None and pull is not None:
             try:
                 value = pull([name])[name]
-            except Exception as error:  # of a link: continue the capture without this tensor's bytes
+            except Exception as error:  # if the link fails, the capture goes on without the bytes of this tensor
                 if not hasattr(error, "exit_status"):
                     raise
                 recording.notes.append(f"capture: {name} could not be pulled: {' '.join(str(error).split())}")
@@ -145,12 +151,13 @@ class CaptureWriter:
         return self._part(dense.reshape(-1).view(np.uint8).data, recording.digests.get(name) or tensor_digest(dense))
 
     def _part(self, data: bytes | memoryview, digest: str = "") -> int | None:
+        """Stores a content. Returns the number of its part, None if it could not be written."""
         number: list[int] = []
         self._try(lambda: number.append(self._parts.add(data, digest)))
         return number[0] if number else None
 
     def _try(self, step: Callable[[], None]) -> bool:
-        """Runs a step of writing. Returns False once one has failed; after that, none is tried."""
+        """Runs a step of writing, unless an earlier one failed. Returns whether it succeeded."""
         if self.why:
             return False
         try:
@@ -160,8 +167,8 @@ class CaptureWriter:
         return not self.why
 
     def close(self, report: str = "", why: str = "") -> str:
-        """Writes capture.json. Returns "" or why the capture is incomplete. report: JSON. why: how the run was
-        interrupted, or ""."""
+        """Writes report.json and capture.json. Returns why the capture is incomplete, or "". report: the report as
+        JSON, "" without one. why: why the run was cut off, "" if it was not."""
         if self._closed:
             return self.why
         self._closed = True
@@ -170,36 +177,41 @@ class CaptureWriter:
         except OSError as error:
             self.why = self.why or f"it could not be written: {error.strerror}"
         if report and self._try(lambda: write_text(report, os.path.join(self.folder, "report.json"))):
-            self._held["report_sha256"] = hashlib.sha256(report.encode()).hexdigest()
+            self._manifest["report_sha256"] = hashlib.sha256(report.encode()).hexdigest()
         self.why = self.why or why
         while (lacking := self._write_manifest()) and (self._remove_report() or self._parts.shorten(lacking)):
             pass
         return self.why
 
     def _remove_report(self) -> bool:
-        """Removes report.json, the first file to go on a full disk. Returns whether it existed."""
+        """Removes report.json, the first file to be removed on a full disk. Returns whether it existed."""
         try:
             os.unlink(os.path.join(self.folder, "report.json"))
         except OSError:
             return False
         return True
 
-    def forget(self) -> None:
-        """Removes what was written unless a frame ran, and the folder if this writer made it."""
-        if not self._closed and not any(row["sides"] for row in self._held["frames"]):
+    def discard_if_empty(self) -> None:
+        """Removes what was written, unless a frame ran, and the folder if this writer created it."""
+        if not self._closed and not any(row["sides"] for row in self._manifest["frames"]):
             self._closed = True
             with contextlib.suppress(OSError):
                 self._parts.close()
                 os.unlink(os.path.join(self.folder, "parts.zst"))
             shutil.rmtree(os.path.join(self.folder, "models"), ignore_errors=True)
-            if self._made:
+            if self._created_folder:
                 with contextlib.suppress(OSError):  # not empty: other files are in it
                     os.rmdir(self.folder)
 
     def _write_manifest(self) -> int:
-        """Writes capture.json. Returns the number of bytes it needs on a full disk, else 0."""
+        """Writes capture.json. Returns 0, or the number of bytes for which a full disk has no room."""
         parts = [[p.offset, p.stored, p.raw, p.digest] for p in self._parts.parts]
-        manifest = {**self._held, "parts": parts, "state": "incomplete" if self.why else "complete", "why": self.why}
+        manifest = {
+            **self._manifest,
+            "parts": parts,
+            "state": "incomplete" if self.why else "complete",
+            "why": self.why,
+        }
         text = json.dumps(plain(_without_lost_parts(manifest, len(parts))), allow_nan=False) + "\n"
         try:
             write_text(text, os.path.join(self.folder, "capture.json"))

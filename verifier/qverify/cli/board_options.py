@@ -1,4 +1,4 @@
-"""The options of reaching a board (login, timeouts), the same on every command that uses one."""
+"""The options on how a board is reached (login, timeouts), which every command with a board has."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ RUNTIME = click.option(
 
 
 def board_option(**more: Any) -> Callable[..., Any]:
-    """Returns the option -b for commands with one board; given twice it is a usage error. more: arguments of
-    click.option."""
+    """Returns the option -b for commands with one board, for which a second -b is a usage error. more: further
+    arguments of click.option."""
     help_text = more.pop("help", "one board, addressed as in the main job")
-    return click.option("-b", "--board", multiple=True, callback=_take_one, help=help_text, **more)
+    return click.option("-b", "--board", multiple=True, callback=_require_single, help=help_text, **more)
 
 
-def _take_one(context: click.Context, parameter: click.Parameter, boards: tuple[str, ...]) -> str | None:
+def _require_single(context: click.Context, parameter: click.Parameter, boards: tuple[str, ...]) -> str | None:
     if len(boards) > 1:
         raise click.UsageError(
             f"-b {' -b '.join(boards)}: {context.info_name} takes one board; the main job takes several"
@@ -56,8 +56,8 @@ def _take_one(context: click.Context, parameter: click.Parameter, boards: tuple[
 
 
 def link_options(timeout_s: float = 120.0, runtime: bool = True) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Adds the options; the command gets `deadline_s`, and the others as one dict `reach`, options of the board's
-    address. runtime: False for a command with an option --runtime of its own."""
+    """Returns a decorator that adds the options. The command receives `deadline_s`, and the others as one dict `reach`
+    of options of the board's address. runtime: False for a command that has its own option --runtime."""
     timeout = click.option(
         "--timeout",
         "deadline_s",
@@ -80,8 +80,8 @@ def link_options(timeout_s: float = 120.0, runtime: bool = True) -> Callable[[Ca
             **others: Any,
         ) -> int:
             reach = {"user": user, "ssh_config": ssh_config, "backend": ssh_backend, "wait": wait, "python": python}
-            if runtime and (asked := others.pop("runtime")) != "qvrt":
-                reach["runtime"] = asked
+            if runtime and (chosen := others.pop("runtime")) != "qvrt":
+                reach["runtime"] = chosen
             reach["providers"] = "+".join(provider) or None
             reach["accept_new_host_key"] = "1" if accept_new_host_key else None
             return command(reach={k: str(v) for k, v in reach.items() if v is not None}, **others)

@@ -1,4 +1,5 @@
-"""Tells a CI system that runs this command what was found: on GitHub Actions, by annotations and the step's summary."""
+"""Passes the results of a command to the CI system that runs it: on GitHub Actions, as annotations and in the step's
+summary."""
 
 from __future__ import annotations
 
@@ -11,35 +12,36 @@ if TYPE_CHECKING:
     from qverify.report.document import Report
     from qverify.report.triage_document import Triage
 
-MOST_BYTES = 1 << 20  # of a step's summary; GitHub drops a larger one whole
+MAX_SUMMARY_BYTES = 1 << 20  # GitHub discards a larger summary completely
 
 
-def annotate(found: Report | Triage | Difference) -> None:
-    """On GitHub Actions (GITHUB_ACTIONS=true), prints workflow commands on standard error, whose lines its runner reads as it
-    does those of standard output, and appends the Markdown report to the file GITHUB_STEP_SUMMARY. Elsewhere does nothing. A
-    summary that cannot be written is a warning there: it changes no verdict."""
+def annotate(report: Report | Triage | Difference) -> None:
+    """Does nothing unless this runs on GitHub Actions (GITHUB_ACTIONS=true). There it prints workflow commands to
+    standard error, which GitHub's runner reads like standard output, and appends the Markdown report to the file
+    GITHUB_STEP_SUMMARY. If that cannot be written, a warning is printed; the verdict stays."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from qverify.renderers.annotations import github_commands, list_annotations
 
-    for command in github_commands(list_annotations(found)):
+    for command in github_commands(list_annotations(report)):
         print(command, file=sys.stderr)
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
-        _append(found, path)
+        _append_summary(report, path)
 
 
-def _append(found: Report | Triage | Difference, path: str) -> None:
+def _append_summary(report: Report | Triage | Difference, path: str) -> None:
+    """Appends the Markdown report to a file, or prints a warning if that fails."""
     from qverify.renderers.annotations import Annotation, github_commands
     from qverify.renderers.formats.markdown import text
 
-    said = text(found).encode()
+    summary = text(report).encode()
     try:
-        room = MOST_BYTES - (os.path.getsize(path) if os.path.exists(path) else 0)
+        room = MAX_SUMMARY_BYTES - (os.path.getsize(path) if os.path.exists(path) else 0)
         with open(path, "ab") as file:
-            file.write(said if len(said) <= room else b"")
-        why = "" if len(said) <= room else f"no room for {len(said)} bytes"
+            file.write(summary if len(summary) <= room else b"")
+        why = "" if len(summary) <= room else f"no room for {len(summary)} bytes"
     except OSError as error:
         why = error.strerror or str(error)
     if why:
-        told = Annotation("warning", "qverify", f"GITHUB_STEP_SUMMARY: {why}; the report is not in the step's summary")
-        print(github_commands([told])[0], file=sys.stderr)
+        message = f"GITHUB_STEP_SUMMARY: {why}; the report is not in the step's summary"
+        print(github_commands([Annotation("warning", "qverify", message)])[0], file=sys.stderr)

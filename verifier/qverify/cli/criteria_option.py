@@ -1,4 +1,4 @@
-"""--criteria: a vendor's thresholds as gates, the same on every command that judges."""
+"""--criteria: a vendor's thresholds as gates, an option of every command that judges."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ CRITERIA_OPTION = click.option(
 )
 
 
-def take_criteria(given: tuple[str, ...], values: dict[str, Any], named: set[str]) -> str:
-    """Adds the gates of --criteria to the options and returns its name, "" without one. UsageError where two are given,
-    or an option sets the same limit; -c is the number of decimals of horizon's."""
-    if not given:
+def apply_criteria(vendors: tuple[str, ...], values: dict[str, Any], named: set[str]) -> str:
+    """Adds the gates of --criteria to the options and returns the vendor's name, "" without one.
+
+    vendors: the values of --criteria. values: the options by name, to which the gates are added. named: the options
+    that the user set; -c may be one of them, it sets the number of decimals of horizon's criteria. Raises UsageError
+    for two vendors, or if an option sets the same limit."""
+    if not vendors:
         return ""
-    if len(set(given)) > 1:
-        raise click.UsageError(f"--criteria {' and '.join(dict.fromkeys(given))}: give one")
-    for name, value in gates_of(given[0]).items():
+    if len(set(vendors)) > 1:
+        raise click.UsageError(f"--criteria {' and '.join(dict.fromkeys(vendors))}: give one")
+    vendor = vendors[0]
+    for name, value in gates_of(vendor).items():
         if name == "digits" and name in named:
             continue
         if name in named:
             raise click.UsageError(
-                f"--criteria {given[0]} and an option for {name.replace('_', ' ')} are both given; give one"
+                f"--criteria {vendor} and an option for {name.replace('_', ' ')} are both given; give one"
             )
         values[name] = value
         named.add(name)
     named.add("criteria")
-    return given[0]
+    return vendor

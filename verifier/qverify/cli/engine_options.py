@@ -1,4 +1,4 @@
-"""The options of a reference engine on commands beside the main job."""
+"""The options of a reference engine, for commands other than the main job."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ OPTIONS = (
 
 
 def engine_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `engine` (session.request.Engine)."""
+    """Adds the options. The command receives them as one `engine` (session.request.RequestedEngine)."""
 
     @wraps(command)
     def wrapper(**others: Any) -> int:
-        from qverify.session.request import Engine
+        from qverify.session.request import RequestedEngine
 
         names, pythons = others.pop("reference_engine"), others.pop("reference_python")
         timeout_s = others.pop("reference_timeout_s")
         if pythons and not names:
             raise click.UsageError("--reference-python runs --reference-engine; give that, too")
-        return command(engine=Engine(names, pythons, timeout_s), **others)
+        return command(engine=RequestedEngine(names, pythons, timeout_s), **others)
 
     for option in reversed(OPTIONS):
         wrapper = option(wrapper)

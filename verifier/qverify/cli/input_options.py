@@ -1,4 +1,4 @@
-"""-i and its companions, the same on every command that takes inputs of a model."""
+"""-i and the other options on inputs, which every command that takes inputs of a model has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def input_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `inputs` (inputs.sources.InputRequest)."""
+    """Adds the options. The command receives them as one `inputs` (inputs.sources.InputRequest)."""
 
     @wraps(command)
     def wrapper(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
@@ -41,17 +41,17 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
-        described, named = tables(description), set[str]()
+        descriptions, named = tables(description), set[str]()
         for roi in rois:
             name, _, area = roi.rpartition(":")
             if name in named:
                 raise click.UsageError(f"--roi {roi}: given twice for {name or 'every input'}")
             named.add(name)
-            described[name] = {**described.get(name, {}), "roi": area}
+            descriptions[name] = {**descriptions.get(name, {}), "roi": area}
         if rois and files is None:
             raise click.UsageError("--roi is a part of a picture; give -i")
         words = [*(["--description", description] if description else []), *(w for r in rois for w in ("--roi", r))]
-        return command(inputs=InputRequest(files, seed, described, words=tuple(words)), **others)
+        return command(inputs=InputRequest(files, seed, descriptions, words=tuple(words)), **others)
 
     for option in reversed(OPTIONS):
         wrapper = option(wrapper)

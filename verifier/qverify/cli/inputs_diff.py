@@ -1,4 +1,4 @@
-"""`qverify inputs diff`: compares what the device fed the NPU with what it should have fed."""
+"""`qverify inputs diff`: compares the bytes that the device fed to the NPU with those that it should have fed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qverify.cli.describing import describing
+from qverify.cli.description_options import description_options
 from qverify.cli.numbers import Finite
 from qverify.cli.reporting import require_writable
 from qverify.cli.view_options import screen
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qverify.inputs.difference import MistakeExplanation
     from qverify.session.inputs.compare_inputs import ComparedFrame
 
-PICTURES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # PNG, JPEG
+PICTURE_MAGICS = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # first bytes of PNG and JPEG files
 
 
 @click.command(
@@ -30,36 +30,38 @@ PICTURES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1")  # PNG, JPEG
 @click.argument("b")
 @click.option("--seconds", type=Finite(0, 1e6), default=60.0, show_default=True, help="how long to search")
 @click.option("--json", "path", metavar="FILE", help="write the result as qverify.inputs_diff/1; - for stdout")
-@describing
-def diff(a: str, b: str, seconds: float, path: str | None, wanted: Description | None, name: str) -> int:
+@description_options
+def diff(a: str, b: str, seconds: float, path: str | None, description: Description | None, name: str) -> int:
     from qverify.cli.live_progress import progress_bars
     from qverify.session.inputs import compare_inputs
 
     if path is not None and path != "-":
         require_writable("--json", path)
     with progress_bars() as watch:
-        frames = compare_inputs.compare(a, b, wanted, seconds, watch)
+        frames = compare_inputs.compare(a, b, description, seconds, watch)
     if path:
         _write(a, b, frames, path)
     if path != "-":
         view = screen()
-        click.echo("\n".join(view.wrap(line) for line in [*_render(frames), *_doubt(a, b, frames)]))
+        click.echo("\n".join(view.wrap(line) for line in [*_render(frames), *_note_picture(a, b, frames)]))
     return 0 if all(f.difference.equal for f in frames) else 1
 
 
-def _doubt(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
-    """Returns a line where what was captured is itself a picture file, as when A and B are exchanged."""
+def _note_picture(a: str, b: str, frames: list[ComparedFrame]) -> list[str]:
+    """Returns a note if B, which should be captured bytes, is a picture file, so that A and B may be exchanged; else
+    []."""
     from qverify.printable import printable
 
     if not os.path.isfile(b) or all(f.difference.equal for f in frames):
         return []
     with open(b, "rb") as file:
-        picture = file.read(4).startswith(PICTURES)
+        is_picture = file.read(4).startswith(PICTURE_MAGICS)
     step = f"if A and B are exchanged: qverify inputs diff {shlex.quote(b)} {shlex.quote(a)}"
-    return [printable(f"note: B, {b}, is a picture file; wanted the captured bytes; {step}")] if picture else []
+    return [printable(f"note: B, {b}, is a picture file; wanted the captured bytes; {step}")] if is_picture else []
 
 
 def _render(frames: list[ComparedFrame]) -> list[str]:
+    """Returns the lines to print."""
     from qverify.printable import printable
     from qverify.renderers.inputs_difference import details, verdict
 
@@ -67,16 +69,17 @@ def _render(frames: list[ComparedFrame]) -> list[str]:
         (only,) = frames
         return [
             verdict(only.difference),
-            *(f"  {line}" for line in details(only.difference, partial(_advise, only.wanted))),
+            *(f"  {line}" for line in details(only.difference, partial(_advise, only.description))),
         ]
     lines = [_summarize(frames)]
     for frame in frames:
         lines.append(printable(f"{frame.captured} ({frame.intended}): {verdict(frame.difference)}"))
-        lines += [f"  {line}" for line in details(frame.difference, partial(_advise, frame.wanted))]
+        lines += [f"  {line}" for line in details(frame.difference, partial(_advise, frame.description))]
     return lines
 
 
 def _summarize(frames: list[ComparedFrame]) -> str:
+    """Returns one line on several frames: how many differ, and whether one mistake explains them all."""
     from qverify.plural import count
     from qverify.session.inputs.compare_inputs import common_mistakes
 
@@ -88,16 +91,16 @@ def _summarize(frames: list[ComparedFrame]) -> str:
     return f"DIFFERENT: {differing} of {count(len(frames), 'frame')}; {common}"
 
 
-def _advise(wanted: Description | None, one: MistakeExplanation) -> str:
-    """Returns what would make both sides agree: options of the description where these can express it, else the advice
-    of the mistakes' families."""
+def _advise(description: Description | None, explanation: MistakeExplanation) -> str:
+    """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else
+    the advice of the mistake's families."""
     from qverify.inputs.hypotheses import fix
     from qverify.session.inputs import compare_inputs
 
-    if changed := compare_inputs.fix(one, wanted):
+    if changed := compare_inputs.fix(explanation, description):
         options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
-    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
+    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in explanation.causes) if text)
 
 
 def _format(value: object) -> str:
@@ -105,6 +108,7 @@ def _format(value: object) -> str:
 
 
 def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
+    """Writes the result as JSON to a file, or to stdout if the path is `-`."""
     import json
     import sys
 
@@ -120,7 +124,7 @@ def _write(a: str, b: str, frames: list[ComparedFrame], path: str) -> None:
         "a": a,
         "b": b,
         "verdict": "EQUAL" if equal else "DIFFERENT",
-        "common": [[one.said for one in group] for group in common_mistakes(frames)],
+        "common": [[explanation.said for explanation in group] for group in common_mistakes(frames)],
         "frames": [{"a": f.intended, "b": f.captured, **to_json(f.difference)} for f in frames],
     }
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -1,5 +1,5 @@
-"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost, and crash nothing: KeyboardInterrupt is raised once the import of
-a C extension is done, and again should something swallow it."""
+"""Makes sure that Ctrl-C, SIGTERM and SIGHUP are not lost and do not crash the process: KeyboardInterrupt is not raised
+while a C extension is imported, but after it, and it is raised again if some code catches it."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from importlib.machinery import ExtensionFileLoader
 from types import FrameType, TracebackType
 from typing import Any
 
-SOON_S = 0.02  # until the import of a C extension is looked at again
-AGAIN_S = 1.0  # longer than our cleaning up takes, shorter than a person's patience
-HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal is closed
-ASKS = {signal.SIGINT, signal.SIGTERM, HANG_UP}
+POLL_S = 0.02  # after which it is checked whether the import of a C extension has ended
+REPEAT_S = 1.0  # after which KeyboardInterrupt is raised again; longer than our cleaning up takes
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # sent when the terminal is closed
+ENDING_SIGNALS = {signal.SIGINT, signal.SIGTERM, HANG_UP}
 
 
 class Interrupts:
-    """A context around one command. heard: the number of the first signal, or 0."""
+    """A context in which one command runs. first_signal: the number of the first ending signal that arrived, or 0."""
 
     def __init__(self) -> None:
-        self.heard = 0
-        self._before: dict[int, Any] = {}
+        self.first_signal = 0
+        self._handlers_before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in ASKS | {getattr(signal, "SIGALRM", signal.SIGINT)}:
-                if number != HANG_UP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup we run on
-                    self._before[number] = signal.signal(number, self._hear)
+            for number in ENDING_SIGNALS | {getattr(signal, "SIGALRM", signal.SIGINT)}:
+                if number != HANG_UP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it: run on
+                    self._handlers_before[number] = signal.signal(number, self._handle)
         return self
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if not self.heard and number in ASKS:
-            self.heard = number
-        if _imports_extension(frame) and _ring_after(SOON_S):
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.first_signal and number in ENDING_SIGNALS:
+            self.first_signal = number
+        if _imports_extension(frame) and _set_alarm(POLL_S):
             return
-        _ring_after(AGAIN_S)
+        _set_alarm(REPEAT_S)
         raise KeyboardInterrupt
 
-    def quiet(self) -> None:
-        """Ignores all further signals; called once the command has given up."""
-        for number in self._before:
+    def ignore_further(self) -> None:
+        """Ignores all further signals. It is called when the command has stopped."""
+        for number in self._handlers_before:
             signal.signal(number, signal.SIG_IGN)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before:
-            _ring_after(0)
-        for number, handler in self._before.items():
+        if self._handlers_before:
+            _set_alarm(0)
+        for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
 
 
 def _imports_extension(frame: FrameType | None) -> bool:
-    """Returns whether this code runs within the import of a C extension. What an extension imports there it seldom checks:
-    an exception ended the process with SIGSEGV or SIGABRT (onnx 1.23)."""
+    """Returns whether this code runs within the import of a C extension. Extensions seldom check whether their own
+    imports succeeded, so that an exception there ended the process with SIGSEGV or SIGABRT (onnx 1.23)."""
     while frame is not None:
         if frame.f_code.co_name in ("create_module", "exec_module"):
             if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
@@ -62,8 +62,8 @@ def _imports_extension(frame: FrameType | None) -> bool:
     return False
 
 
-def _ring_after(seconds: float) -> bool:
-    """Sends SIGALRM after this time, 0: no longer. Returns False on Windows, which has no such signal."""
+def _set_alarm(seconds: float) -> bool:
+    """Has SIGALRM sent after this time; 0 cancels it. Returns False on Windows, which has no such signal."""
     set_timer = getattr(signal, "setitimer", None)
     if set_timer is None:
         return False

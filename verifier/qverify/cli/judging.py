@@ -1,4 +1,4 @@
-"""The options of judging a comparison, the same on every command that judges."""
+"""The options on how a comparison is judged, which every command that judges has."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from qverify.cli.criteria_option import CRITERIA_OPTION, take_criteria
+from qverify.cli.criteria_option import CRITERIA_OPTION, apply_criteria
 from qverify.cli.numbers import AnyFinite, Finite
 from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES, ExtraGate
 
-EXTRA = tuple(gate.option for gate in GATES)
-NAMES = ("digits", "dump_all", "rule", *EXTRA, "nan_equal", "relax_board", "strict")
+GATE_OPTIONS = tuple(gate.option for gate in GATES)
+NAMES = ("digits", "dump_all", "rule", *GATE_OPTIONS, "nan_equal", "relax_board", "strict")
 
 
-def _number(gate: ExtraGate) -> AnyFinite:
+def _number_type(gate: ExtraGate) -> AnyFinite:
     return AnyFinite() if gate.lowest is None else Finite(gate.lowest, gate.highest)
 
 
@@ -46,7 +46,7 @@ OPTIONS = (
         "Without decimals or exact (-c, --rule) they replace the decimals. The options below are their short forms. "
         "Gates do not apply to simulator against board: see --relax-board",
     ),
-    *(click.option(g.flag, g.option, type=_number(g), help=g.help) for g in GATES),
+    *(click.option(g.flag, g.option, type=_number_type(g), help=g.help) for g in GATES),
     CRITERIA_OPTION,
     click.option("--nan-equal", is_flag=True, help="NaN or Inf at the same place on both sides counts as equal"),
     click.option(
@@ -63,7 +63,7 @@ OPTIONS = (
 
 
 def judging_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `options` (compare.options.Options)."""
+    """Adds the options. The command receives them as one `options` (compare.options.Options)."""
 
     @wraps(command)
     def wrapper(**others: Any) -> int:
@@ -78,7 +78,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
                 raise click.UsageError(f"--gate and the option for {name.replace('_', ' ')} are both given; give one")
             values[name] = value
             named.add(name)
-        values["criteria"] = take_criteria(others.pop("criteria"), values, named)
+        values["criteria"] = apply_criteria(others.pop("criteria"), values, named)
         values |= {k: v for k, v in {"digits": DIGITS, "rule": RULE, "dump_all": False}.items() if values[k] is None}
         return command(
             options=Options(digits_given=bool(named & {"digits", "rule"}), named=frozenset(named), **values), **others

@@ -1,4 +1,4 @@
-"""`qverify boards` for places of labgrid: their consoles, and what killed processes still hold."""
+"""The commands of `qverify boards` for places of labgrid: show a console, release the places of killed processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECT_S = 30.0
 
 
 def follow_console(address: Address, wait: str) -> int:
-    """Prints what a place's console shows until interrupted; the place is held meanwhile. wait: seconds to wait for it."""
+    """Acquires a place and prints the output of its console until interrupted. wait: seconds to wait for the place."""
     from qverify_agents.boards.labgrid import HeldPlace
     from qverify_agents.deadline import Deadline
     from qverify_agents.links.serial_line import SerialPort

@@ -1,4 +1,5 @@
-"""One line of progress at the bottom of a terminal, for steps longer than a second; silent in a pipe."""
+"""Shows one line of progress at the bottom of a terminal for steps longer than a second. In a pipe, nothing is
+shown."""
 
 from __future__ import annotations
 
@@ -14,32 +15,36 @@ import click
 from qverify.renderers.shortened_names import shorten
 from qverify.session.host_sides import Watch
 
-DELAY_S, PAUSE_S = 1.0, 0.1  # before the first line; between two
-BAR, FEWEST = 24, 12  # characters of the bar; of a step's name at least
+DELAY_S = 1.0  # before the line is shown for the first time
+PAUSE_S = 0.1  # between two updates
+BAR_WIDTH, MIN_NAME_WIDTH = 24, 12  # characters of the bar, and at least of the step's name
 ERASE = "\r\x1b[K"
 
 
 class LiveProgress:
-    """The line, on stderr. watch: is told of every step, None where stderr is no terminal. What is printed by say()
-    stands above the line and stays; anything else that is printed meanwhile begins at the line's first column."""
+    """The line of progress, on stderr. watch: the function that receives the progress; None if stderr is not a
+    terminal.
+
+    Text printed by say() appears above the line and stays. Any other output meanwhile begins in the line's first
+    column."""
 
     def __init__(self) -> None:
         self.watch: Watch | None = self._update if sys.stderr.isatty() else None
-        self._begin, self._last, self._drawn = time.monotonic(), 0.0, False
-        self._about, self._step = "", ""
+        self._begin, self._last_drawn, self._is_drawn = time.monotonic(), 0.0, False
+        self._prefix, self._step = "", ""
         self._lock = threading.Lock()
 
     def say(self, text: str) -> None:
-        """Prints the text on stdout."""
+        """Prints the text to stdout, above the line."""
         with self._lock:
             self._erase()
             click.echo(text)
             self._draw()
 
-    def about(self, text: str) -> None:
-        """Sets what stands before the step: how many frames are done."""
+    def set_prefix(self, text: str) -> None:
+        """Sets the text before the step, such as the number of frames that are done."""
         with self._lock:
-            self._about, self._step = text, ""
+            self._prefix, self._step = text, ""
             self._draw()
 
     def close(self) -> None:
@@ -50,34 +55,35 @@ class LiveProgress:
 
     def _update(self, name: str, done: int, total: int) -> None:
         with self._lock:
-            if done < total and time.monotonic() - self._last < PAUSE_S:
-                return  # drawing costs more than many a step
-            full = BAR * done // max(total, 1)
-            bar = f" [{'#' * full}{'.' * (BAR - full)}] {done} of {total}"
-            room = shutil.get_terminal_size().columns - 1 - len(bar) - len(f"{self._about}; " if self._about else "")
-            self._step = shorten(name, max(room, FEWEST)) + bar
+            if done < total and time.monotonic() - self._last_drawn < PAUSE_S:
+                return  # drawing takes longer than many steps
+            full = BAR_WIDTH * done // max(total, 1)
+            bar = f" [{'#' * full}{'.' * (BAR_WIDTH - full)}] {done} of {total}"
+            prefix = f"{self._prefix}; " if self._prefix else ""
+            room = shutil.get_terminal_size().columns - 1 - len(bar) - len(prefix)
+            self._step = shorten(name, max(room, MIN_NAME_WIDTH)) + bar
             self._draw()
 
     def _draw(self) -> None:
         now = time.monotonic()
         if self.watch is None or now - self._begin < DELAY_S:
             return
-        text = "; ".join(part for part in (self._about, self._step) if part)
+        text = "; ".join(part for part in (self._prefix, self._step) if part)
         width = shutil.get_terminal_size().columns
         sys.stderr.write(f"{ERASE}{text[: width - 1]}\r")
         sys.stderr.flush()
-        self._drawn, self._last = True, now
+        self._is_drawn, self._last_drawn = True, now
 
     def _erase(self) -> None:
-        if self._drawn:
+        if self._is_drawn:
             sys.stderr.write(ERASE)
             sys.stderr.flush()
-        self._drawn = False
+        self._is_drawn = False
 
 
 @contextmanager
 def live_progress() -> Iterator[LiveProgress]:
-    """Yields the line, which is gone at the end, however that comes."""
+    """Yields the line of progress, and removes it at the end of the `with` block, also after an exception."""
     progress = LiveProgress()
     try:
         yield progress
@@ -87,6 +93,7 @@ def live_progress() -> Iterator[LiveProgress]:
 
 @contextmanager
 def progress_bars() -> Iterator[Watch | None]:
-    """Yields a watch function; None when stderr is not a terminal."""
+    """Yields a function that shows progress (name of the step, how much is done, and of how much); None if stderr is
+    not a terminal."""
     with live_progress() as progress:
         yield progress.watch

@@ -1,5 +1,5 @@
-"""Runs the command; errors become one line; exit status 0, 1, 2, 3, or 128 plus the number of the signal that ended
-it."""
+"""Runs the command line. Errors are printed as one line. The exit status is 0, 1, 2 or 3, or 128 plus the number of the
+signal that ended the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMANDS = {
     "verify": "the main job: three sides, one verdict (also without the word verify)",
     "quantize": "float ONNX to quantized ONNX, with your pictures",
     "compile": "quantized ONNX to model.bin",
-    "inspect": "what a quantized ONNX or model.bin holds: nodes, tensors, scales, ranges",
+    "inspect": "the contents of a quantized ONNX or model.bin: nodes, tensors, scales, ranges",
     "inputs": "pictures to the aligned bytes a chip reads: prepare, show, check, compare with what the board was fed",
     "plan": "bytes and seconds that a board's link will take, before touching the board",
     "pack": "make a bundle for a board without a network: agent, model, inputs, run.sh",
@@ -54,22 +54,25 @@ Exit status: 0 PASSED, 1 FAILED, 2 usage or a bad file, 3 INCONCLUSIVE, 128 plus
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line and returns its exit status; a mistake of the user or a fault of the board gives no
-    traceback."""
+    """Runs the command line and returns its exit status. Mistakes of the user and faults of the board are printed
+    without a traceback. argv: the words after `qverify`; those of this process if None."""
     return run_program(sys.argv[1:]) if argv is None else _run_words(argv)
 
 
 def run_program(words: list[str]) -> int:
-    """Runs the words as a program of its own, which its standard streams outlive, and returns its exit status."""
+    """Runs the command line with its own standard streams, which survive closed pipes and full disks, and returns the
+    exit status."""
     streams = Streams()
-    if not os.environ.get("QVERIFY_DEBUG"):  # on the console only; the tests see all warnings
-        warnings.simplefilter("ignore")  # from libraries, about values that are judged anyway
+    if not os.environ.get("QVERIFY_DEBUG"):  # tests call main() and see all warnings
+        warnings.simplefilter("ignore")  # libraries warn of values that are judged anyway
     return streams.status(_run_words(words))
 
 
 def _run_words(argv: list[str]) -> int:
-    if not argv and "_QVERIFY_COMPLETE" in os.environ:  # as a shell's script asks; with words it is a run as any other
-        from qverify.cli.completion import complete
+    if (
+        not argv and "_QVERIFY_COMPLETE" in os.environ
+    ):  # called by a shell for completion; with words, it is an ordinary run
+        from qverify.cli.shell_completion import complete
 
         return complete(COMMANDS)
     words = normalize_options(argv)
@@ -91,13 +94,13 @@ def _run_words(argv: list[str]) -> int:
         except KeyboardInterrupt:
             return _report_interrupt(interrupts)
         except Exception as error:
-            if interrupts.heard:  # an import turned Ctrl-C into another exception
+            if interrupts.first_signal:  # an import turned Ctrl-C into another exception
                 return _report_interrupt(interrupts)
             return _report_internal(error)
 
 
 def _overview() -> str:
-    """Returns the commands and what else there is to know, no wider than the terminal."""
+    """Returns the overview that `qverify` alone prints, no wider than the terminal."""
     import shutil
     import textwrap
 
@@ -112,7 +115,7 @@ def _overview() -> str:
 
 
 def _versions() -> str:
-    """Returns the versions of qverify and of the libraries that compute for it."""
+    """Returns the versions of qverify, Python, and the libraries that compute."""
     from importlib.metadata import version
 
     libraries = ", ".join(f"{name} {version(name)}" for name in ("onnxruntime", "onnx", "numpy"))
@@ -120,6 +123,7 @@ def _versions() -> str:
 
 
 def _unknown_command(word: str) -> str:
+    """Returns the error for a first word that is not a command, with what it may have meant."""
     import difflib
 
     from qverify.cli.usage_hints import is_board
@@ -135,13 +139,14 @@ def _unknown_command(word: str) -> str:
 
 
 def _report_interrupt(interrupts: Interrupts) -> int:
-    interrupts.quiet()
+    interrupts.ignore_further()
     print("qverify: interrupted", file=sys.stderr)
-    return 128 + (interrupts.heard or 2)
+    return 128 + (interrupts.first_signal or 2)
 
 
 def _report_internal(error: Exception) -> int:
-    """Reports a bug of qverify; exit 2, so that it does not look like a mismatch (exit 1)."""
+    """Prints an unexpected exception, a bug of qverify, as one line. Returns 2, because 1 would look like a
+    mismatch."""
     if os.environ.get("QVERIFY_DEBUG"):
         raise error
     text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -150,6 +155,7 @@ def _report_internal(error: Exception) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
+    """Runs one command and returns its exit status. Prints expected errors as one line."""
     import click
     from qverify_agents.errors import LinkError
     from qverify_agents.printable import one_line
@@ -171,12 +177,12 @@ def _run(name: str, words: list[str]) -> int:
     except click.ClickException as error:
         from qverify.cli.usage_hints import asks_for_help, hint
 
-        if asks_for_help(error):  # a group of commands without any
+        if asks_for_help(error):  # a group of commands was called without a command
             print(error.format_message(), file=sys.stderr)
             return 2
         more = hint(words, error, f"qverify {name}")
-        said = error.format_message().rstrip(".") if more else error.format_message()
-        print(f"qverify: {one_line(said)}{one_line(more)}", file=sys.stderr)
+        message = error.format_message().rstrip(".") if more else error.format_message()
+        print(f"qverify: {one_line(message)}{one_line(more)}", file=sys.stderr)
         return 2
     except BlockedError as error:
         print(

@@ -1,4 +1,5 @@
-"""Normalizes option spellings: -s and -r without a value mean True; underscores in long options count as dashes."""
+"""Normalizes the spelling of options: -s and -r without a value mean True, and underscores in long options mean
+dashes."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ BOOLEAN = {"true": "True", "false": "False", "1": "True", "0": "False", "yes": "
 
 
 def normalize_options(argv: list[str]) -> list[str]:
-    """Returns the words with underscores of long options as dashes, and with True after a bare -s or -r."""
+    """Returns the words with dashes for underscores in the names of long options, and with True after an -s or -r
+    without a value. Words after `--` are unchanged."""
     normalized: list[str] = []
     words = list(argv)
     while words:

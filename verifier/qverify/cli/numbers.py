@@ -1,4 +1,4 @@
-"""Option types for finite numbers."""
+"""Types for options whose values are finite numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AnyFinite(FloatParamType):
     """A float option that rejects NaN and infinity."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Returns the number; fails for one that is not finite."""
+        """Returns the number. Raises click.BadParameter if it is not finite."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -21,4 +21,4 @@ class AnyFinite(FloatParamType):
 
 
 class Finite(AnyFinite, click.FloatRange):
-    """A FloatRange that also rejects NaN."""
+    """A FloatRange that also rejects NaN and infinity."""

@@ -1,4 +1,5 @@
-"""The commands' options for callers in Python: checked by the same declarations, with the same defaults, and not run."""
+"""Parses options from callers in Python with the declarations of the commands, so that they are checked in the same way
+and have the same defaults. The command is not run."""
 
 from __future__ import annotations
 
@@ -14,55 +15,62 @@ from qverify_agents.printable import one_line
 from qverify.cli.reporting import repeating_command
 from qverify.errors import UsageError
 
-NOT_OPTIONS = frozenset(  # of the screen and of files, which a caller in Python writes with Report.save
+NOT_OPTIONS = frozenset(  # options of the screen and of report files, which a caller in Python writes with Report.save
     {"report", "json", "html", "junit", "csv", "markdown", "npz", "plots", "quiet", "verbose", "all", "top", "help"}
 )
 NOT_IN_PYTHON = {"compile": frozenset({"list"})}
-RENAMED = {"model": "models", "input_img": "inputs"}  # the arguments of the functions that are no plain options
+RENAMED = {"model": "models", "input_img": "inputs"}  # options that are named arguments of the functions
 
 
 @dataclass(slots=True)
-class Asked:
-    """The object of a command's context where Python calls it: what the command was asked to do. command: the line that
-    does the same."""
+class ParsedCommand:
+    """A command line that was parsed, but not run. It is the object of the command's context while Python calls it.
+
+    job: the request that the command passed to hand_over(). command: a command line that does the same."""
 
     job: Any = None
     command: str = ""
 
 
 def hand_over(job: object) -> bool:
-    """Gives the job to the caller in Python, and returns True; False where the command line calls, which runs it."""
-    asked = click.get_current_context().obj
-    if isinstance(asked, Asked):
-        asked.job = job
+    """Passes the complete request of a command to the caller and returns True, if that is a function of the Python API.
+    Returns False if the command line runs the command, which must then run the job itself."""
+    parsed = click.get_current_context().obj
+    if isinstance(parsed, ParsedCommand):
+        parsed.job = job
         return True
     return False
 
 
 def python_options(name: str) -> dict[str, click.Option]:
-    """Returns the options that Python may give to a command, by keyword: the long option with _ for -."""
+    """Returns the options that a caller in Python may pass to a command, by keyword (the long option with _ for -)."""
     command = _command(name)
     options = {_keyword(p): p for p in command.params if isinstance(p, click.Option)}
     left_out = NOT_OPTIONS | NOT_IN_PYTHON.get(name, frozenset())
     return {keyword: option for keyword, option in options.items() if keyword not in left_out}
 
 
-def asked_of(name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False) -> Asked:
-    """Returns what a command is asked to do by these words, which is not run. drawings: as for a page. options: by keyword; None is an option not given.
-    UsageError for a wrong value, TypeError for an unknown keyword."""
-    known, words = python_options(name), ["--html=-"] if drawings else []
+def parse_command(
+    name: str, arguments: Sequence[str], options: Mapping[str, Any], drawings: bool = False
+) -> ParsedCommand:
+    """Parses the arguments of a command as its command line would be parsed, without running it.
+
+    name: of the command. arguments: its positional arguments. options: values by keyword; None for an option that is
+    not given. drawings: also request the drawings that an HTML page shows. Raises UsageError for a wrong value,
+    TypeError for an unknown keyword."""
+    by_keyword, words = python_options(name), ["--html=-"] if drawings else []
     for keyword, value in options.items():
-        if keyword not in known:
+        if keyword not in by_keyword:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
-        words += _words(known[keyword], keyword, value)
-    command, asked = _command(name), Asked(command=repeating_command([name, *words, *arguments]))
+        words += _to_words(by_keyword[keyword], keyword, value)
+    command, parsed = _command(name), ParsedCommand(command=repeating_command([name, *words, *arguments]))
     try:
-        with command.make_context(f"qverify {name}", [*words, "--", *arguments], obj=asked) as context:
+        with command.make_context(f"qverify {name}", [*words, "--", *arguments], obj=parsed) as context:
             command.invoke(context)
     except click.ClickException as error:
         raise UsageError(one_line(error.format_message())) from error
-    assert asked.job is not None, name
-    return asked
+    assert parsed.job is not None, name
+    return parsed
 
 
 def _command(name: str) -> click.Command:
@@ -71,13 +79,15 @@ def _command(name: str) -> click.Command:
 
 
 def _keyword(option: click.Option) -> str:
+    """Returns the keyword of an option."""
     flag = max(option.opts, key=len).lstrip("-").replace("-", "_")
     return RENAMED.get(flag, flag) if option.multiple or flag == "input_img" else flag
 
 
-def _words(option: click.Option, keyword: str, value: Any) -> list[str]:
-    """Returns the option as words. A mapping is NAME=VALUE (NAME:VALUE of files and areas), a sequence is joined by
-    commas where it is a value of a mapping, and repeats the option otherwise."""
+def _to_words(option: click.Option, keyword: str, value: Any) -> list[str]:
+    """Returns the words of a command line that set the option to a value. A mapping becomes NAME=VALUE (NAME:VALUE for
+    files and areas). A sequence repeats the option if that may be repeated, otherwise it is joined by commas, as within
+    a mapping."""
     flag = max(option.opts, key=len)
     if value is None:
         return []
@@ -86,14 +96,14 @@ def _words(option: click.Option, keyword: str, value: Any) -> list[str]:
             raise UsageError(f"{keyword}: got {value!r}, wanted True or False")
         return [flag] if value else [*option.secondary_opts[:1]]
     if isinstance(value, Mapping):
-        mark = ":" if keyword in ("inputs", "roi") else "="
-        pairs = [f"{name}{mark}{_join(one)}" for name, one in value.items()]
-        values = pairs if option.multiple else [",".join(pairs)]
+        separator = ":" if keyword in ("inputs", "roi") else "="
+        pairs = [f"{name}{separator}{_join(element)}" for name, element in value.items()]
+        texts = pairs if option.multiple else [",".join(pairs)]
     elif isinstance(value, (list, tuple)):
-        values = [_text(one) for one in value] if option.multiple else [_join(value)]
+        texts = [_text(element) for element in value] if option.multiple else [_join(value)]
     else:
-        values = [_text(value)]
-    return [f"{flag}={one}" for one in values]
+        texts = [_text(value)]
+    return [f"{flag}={text}" for text in texts]
 
 
 def _join(value: Any) -> str:
@@ -101,7 +111,7 @@ def _join(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Returns a value as it is typed. UsageError for one that has no text of its own."""
+    """Returns a value as it is typed on a command line. Raises UsageError for a value that cannot be typed."""
     if isinstance(value, (str, os.PathLike)):
         return os.fspath(value) if isinstance(os.fspath(value), str) else os.fsdecode(value)
     if isinstance(value, (bool, int, float)) or hasattr(value, "__index__"):

@@ -1,4 +1,4 @@
-"""qverify report diff: two runs beside each other."""
+"""`qverify report diff`: compares the reports of two runs."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def diff(a: str, b: str, every: bool, quiet: bool, reports: ReportFiles) -> int:
     from qverify.report.compare_reports import compare_reports
     from qverify.session.offline.open_report import open_report
 
-    found = compare_reports(open_report(a), open_report(b), a, b)
+    difference = compare_reports(open_report(a), open_report(b), a, b)
     view = replace(screen(), every=every, detail="quiet" if quiet else "normal")
-    return emit(found, difference_text.render(found, view), reports)
+    return emit(difference, difference_text.render(difference, view), reports)

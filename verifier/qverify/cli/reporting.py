@@ -1,4 +1,5 @@
-"""--report FORMAT=PATH and --json, the same on every command that judges, and the one function that emits a report."""
+"""--report FORMAT=PATH, --json and the other options for report files, which every command that judges has, and the
+function that prints and writes a report."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReportOption(click.Option):
-    """--report, whose help lists the formats when it is shown."""
+    """The option --report. Its help lists the formats, which are loaded only when the help is shown."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from qverify.renderers.formats import names
@@ -41,7 +42,7 @@ NPZ = click.option(
 PLOTS = click.option(
     "--plots", metavar="DIR", help="draw the tensors that differ and the inputs there, as SVG and PNG (needs Pillow)"
 )
-WRITES = (
+OUTPUT_OPTIONS = (
     "--report",
     "--plots",
     "--npz",
@@ -50,9 +51,9 @@ WRITES = (
     "--junit",
     "--csv",
     "--markdown",
-)  # options that name what is written
-DRAWING = ("write", "write_triage")  # writers of reports that have drawings
-SHORT = {  # formats with an option of their own
+)  # options whose values are paths of files to write
+DRAWING_WRITERS = ("write", "write_triage")  # of reports that have drawings
+SHORT = {  # formats that have an option of their own, and its help
     "json": "",
     "html": "one page to look at and send on",
     "junit": "for CI systems",
@@ -63,8 +64,14 @@ SHORT = {  # formats with an option of their own
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """Where reports are written. files: pairs of format name and path. writer: the name of the function of a format's
-    page. command: the one that makes the report again. plots: the folder of --plots, None without."""
+    """The files to which reports are written.
+
+    Attributes:
+        files: (name of the format, path) of each file.
+        writer: name of the function by which a format's page writes this kind of report.
+        command: the command line that makes the report again, "" if it is not known.
+        plots: the folder of --plots, None without it.
+    """
 
     files: tuple[tuple[str, str], ...] = ()
     writer: str = "write"
@@ -84,12 +91,13 @@ class ReportFiles:
         return any(path == "-" for _, path in self.files)
 
     def check_other(self, path: str, option: str) -> None:
-        """Raises UsageError where a report goes to this file of another option."""
+        """Raises UsageError if a report goes to the same file as another option. path: the value of that option."""
         if any(name != "-" and os.path.realpath(name) == os.path.realpath(path) for _, name in self.files):
             raise click.UsageError(f"{option} and a report go to {path}; give each its own path")
 
     def save(self, report: Report | Triage | Difference, stdout: bool = True) -> None:
-        """Writes every report, except that to stdout where stdout=False. UsageError where one cannot be written."""
+        """Writes the report to every file. stdout: also write what goes to stdout, and the plots; False for a
+        preliminary report. Raises UsageError if a file cannot be written."""
         from qverify.renderers.formats import page
 
         report.command = self.command
@@ -103,7 +111,8 @@ class ReportFiles:
 
 
 def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Adds the options; the command gets them as one `reports` (ReportFiles), checked before anything runs."""
+    """Returns a decorator that adds the options. The command receives them as one `reports` (ReportFiles), which were
+    checked before anything runs. writer: as in ReportFiles."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
@@ -111,13 +120,13 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
             short = {name: others.pop(f"{name}_path") for name in SHORT}
             files = _parse_files(others.pop("report"), {name: path for name, path in short.items() if path is not None})
             _check_writer(files, writer)
-            plots = _check_plots(others.pop("plots")) if writer in DRAWING else None
+            plots = _check_plots(others.pop("plots")) if writer in DRAWING_WRITERS else None
             return command(reports=ReportFiles(files, writer, repeating_command(given_words()), plots), **others)
 
         decorated: Callable[..., int] = wrapper
         for name in reversed(SHORT):
             decorated = _short_option(name)(decorated)
-        for option in reversed((*OPTIONS, PLOTS) if writer in DRAWING else OPTIONS):
+        for option in reversed((*OPTIONS, PLOTS) if writer in DRAWING_WRITERS else OPTIONS):
             decorated = option(decorated)
         return decorated
 
@@ -125,7 +134,7 @@ def report_options(writer: str = "write") -> Callable[[Callable[..., int]], Call
 
 
 def _check_plots(folder: str | None) -> str | None:
-    """Returns the folder. UsageError or MissingExtraError where no plots could be written there, before anything runs."""
+    """Returns the folder of --plots. Raises UsageError or MissingExtraError if no plots could be written there."""
     from qverify.files import check_folder_writable
     from qverify.renderers.drawings.png import require
 
@@ -139,52 +148,56 @@ def _check_plots(folder: str | None) -> str | None:
 
 
 def given_words() -> list[str]:
-    """Returns the words of the running command, its name first; none where it was not started by cli.main."""
+    """Returns the words of the running command, with its name first; [] if it was not started by cli.main."""
     words = click.get_current_context().find_root().obj
     return list(words) if isinstance(words, (list, tuple)) else []
 
 
 def repeating_command(words: list[str]) -> str:
-    """Returns the command as a line for a shell, without the options that only say where reports go, and without a
-    token, which nobody else may read; "" without words."""
-    kept, options, skip = list[str](), ("--report", "--plots", "--token", *(f"--{name}" for name in SHORT)), False
+    """Returns the command as a line for a shell, without the options that name report files, and without a token, which
+    must stay secret; "" without words."""
+    left_out = ("--report", "--plots", "--token", *(f"--{name}" for name in SHORT))
+    kept, is_value = list[str](), False  # is_value: the word is the value of an option that was left out
     for word in words:
-        where = word.partition("=")[0] in options and not skip
-        kept += [] if where or skip else [word]
-        skip = where and "=" not in word and not skip
+        is_left_out = word.partition("=")[0] in left_out and not is_value
+        kept += [] if is_left_out or is_value else [word]
+        is_value = is_left_out and "=" not in word and not is_value
     return shlex.join(["qverify", *kept]) if kept else ""
 
 
 def _short_option(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    what = f"{SHORT[name]}: " if SHORT[name] else ""
-    return click.option(f"--{name}", f"{name}_path", metavar="FILE", help=f"{what}short for --report {name}=FILE")
+    purpose = f"{SHORT[name]}: " if SHORT[name] else ""
+    return click.option(f"--{name}", f"{name}_path", metavar="FILE", help=f"{purpose}short for --report {name}=FILE")
 
 
 def _parse_files(texts: tuple[str, ...], short: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns format and path of each file. short: paths of the options that have a format's name."""
+    """Returns format and path of each file. texts: the values of --report. short: the values of the options that have
+    the name of a format. Raises UsageError if two reports go to one file, or one overwrites a file that the command
+    reads."""
     files = [_parse_file(text) for text in texts]
     files += [_check_path(name, path, f"--{name}") for name, path in short.items()]
-    places = [path if path == "-" else os.path.realpath(path) for _, path in files]
-    twice = [path for at, (_, path) in enumerate(files) if places[at] in places[:at]]
-    if twice:
-        raise click.UsageError(f"two reports go to {twice[0]}; give each its own path")
+    real_paths = [path if path == "-" else os.path.realpath(path) for _, path in files]
+    repeated = [path for at, (_, path) in enumerate(files) if real_paths[at] in real_paths[:at]]
+    if repeated:
+        raise click.UsageError(f"two reports go to {repeated[0]}; give each its own path")
     for _, path in files:
         require_no_input(path)
     return tuple(files)
 
 
 def require_no_input(path: str, option: str = "a report") -> None:
-    """Raises UsageError for an existing file that the command reads, by any of its words: it would be overwritten."""
+    """Raises UsageError if the path is an existing file that a word of the command names as an input, because it would
+    be overwritten."""
     if path == "-" or not os.path.exists(path):
         return
     words = given_words()
-    at, taken = 0, list[str]()
+    at, input_words = 0, list[str]()
     while at < len(words):
         name, equals, value = words[at].partition("=")
-        writes = name in WRITES
-        at += 1 if equals or not writes else 2
-        taken += [] if writes else [words[at - 1], value]
-    parts = {part for word in taken for piece in word.split(",") for part in (piece, piece.partition(":")[2])}
+        is_output = name in OUTPUT_OPTIONS
+        at += 1 if equals or not is_output else 2
+        input_words += [] if is_output else [words[at - 1], value]
+    parts = {part for word in input_words for piece in word.split(",") for part in (piece, piece.partition(":")[2])}
     for part in filter(None, parts):
         inside = os.path.join(part, "capture.json")
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in (part, inside)):
@@ -214,8 +227,8 @@ def _parse_file(text: str) -> tuple[str, str]:
 
 
 def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
-    """Returns format and path of the file to write. UsageError for an empty path or a file that could not be written,
-    before anything runs."""
+    """Returns format and path of the file to write; for a folder, that of a file in it. Raises UsageError for an empty
+    path or a file that could not be written. option: for the message."""
     from qverify.renderers.formats import page
 
     if path == "":
@@ -229,7 +242,7 @@ def _check_path(name: str, path: str, option: str) -> tuple[str, str]:
 
 
 def require_writable(option: str, path: str) -> None:
-    """Raises UsageError, naming the option, for a file that could not be written, or an empty path."""
+    """Raises UsageError, which names the option, for a file that could not be written, or an empty path."""
     from qverify.errors import UsageError
     from qverify.files import check_writable
 
@@ -246,7 +259,7 @@ def require_writable(option: str, path: str) -> None:
 
 def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) -> int:
     """Prints the text, unless a report goes to stdout, then writes every report. Returns the exit status of the
-    verdict."""
+    command."""
     if not reports.stdout_taken:
         click.echo(text)
     reports.save(report)
@@ -255,7 +268,8 @@ def emit(report: Report | Triage | Difference, text: str, reports: ReportFiles) 
 
 
 def exit_status(report: Report | Triage | Difference) -> int:
-    """Returns a difference's own status; else 0 for PASSED, 1 FAILED, 3 INCONCLUSIVE; 2 where a frame could not be prepared, unless another FAILED."""
+    """Returns the exit status for a result: 0 for PASSED, 1 for FAILED, 3 for INCONCLUSIVE; 2 if a frame could not be
+    prepared and none FAILED. Triage and differences have their own rules."""
     from qverify.report.document import EXIT, Report
 
     if not isinstance(report, Report):

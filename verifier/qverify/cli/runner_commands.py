@@ -1,4 +1,4 @@
-"""`qverify boards runner`: the runners there are, and a try of a board's."""
+"""`qverify boards runner`: lists the runners, and tries the runner of a board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
 
 
-@click.group(help="Boards that run something else than qvrt: list the runners, try a board's")
+@click.group(help="Boards that run something other than qvrt: list the runners, try a board's runner")
 def command() -> None:
     pass
 
@@ -57,5 +57,5 @@ def test(
 
     paths = [p for model in models for p in model.split(",")]
     request = Request(paths, board, inputs=inputs, deadline_s=deadline_s, reach=reach, runner=runner)
-    tried = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))
-    return 3 if tried.failed else 0
+    trial = try_runner(request, lambda good, line: say(f"{'ok     ' if good else 'FAILED '} {line}"))
+    return 3 if trial.failed else 0

@@ -1,4 +1,4 @@
-"""The options of a board that runs something else than qvrt, the same on every command that drives one."""
+"""The options for a board that runs something other than qvrt, which every command that uses such boards has."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ OPTIONS = (
 
 
 def runner_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as `runner`, pairs of a key and a value; a runtime that qverify's worker drives is an
-    option of the board's address (link_options, which must be the outer decorator)."""
+    """Adds the options. The command receives them as `runner`, pairs of key and value. A runtime that qverify's own
+    worker runs becomes an option of the board's address instead (`reach` of link_options, which must be the outer
+    decorator)."""
 
     @wraps(command)
     def wrapper(runner: str | None, runtime: str | None, runner_option: tuple[str, ...], **others: Any) -> int:
@@ -41,14 +42,14 @@ def runner_options(command: Callable[..., int]) -> Callable[..., int]:
             raise click.UsageError(f"--runtime {runtime} and --runner each say what computes on the board; give one")
         if runtime in RUNTIMES:
             others["reach"]["runtime"], runtime = runtime, None
-        words = [("runtime", runtime)] if runtime is not None else []
-        words += [("command", runner)] if runner is not None else []
-        for one in runner_option:
-            key, equal, value = one.partition("=")
-            if not equal or not key:
-                raise click.UsageError(f"--runner-option {one}: wanted KEY=VALUE")
-            words.append((key, value))
-        return command(runner=tuple(words), **others)
+        pairs = [("runtime", runtime)] if runtime is not None else []
+        pairs += [("command", runner)] if runner is not None else []
+        for text in runner_option:
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise click.UsageError(f"--runner-option {text}: wanted KEY=VALUE")
+            pairs.append((key, value))
+        return command(runner=tuple(pairs), **others)
 
     for option in reversed(OPTIONS):
         wrapper = option(wrapper)

@@ -8,7 +8,8 @@ from qverify.printable import printable
 
 
 def say(text: str, err: bool = False) -> None:
-    """Prints the text as one line on stdout, or on stderr; on a terminal stdout's is broken between words."""
+    """Prints the text as one line to stdout, or to stderr if `err`. On a terminal, a line on stdout is wrapped between
+    words."""
     from qverify.cli.view_options import screen
 
     text = printable(text)
@@ -16,5 +17,5 @@ def say(text: str, err: bool = False) -> None:
 
 
 def say_command(text: str) -> None:
-    """Prints a line with a command to copy, which is never broken."""
+    """Prints a line with a command to copy, which is never wrapped."""
     click.echo(printable(text))

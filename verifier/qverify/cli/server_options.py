@@ -1,4 +1,4 @@
-"""--server and --token: the main job on a farm instead of this host's boards."""
+"""--server and --token: runs the main job on a farm instead of on boards that this host reaches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from qverify.report.document import Report
     from qverify.session.verify_boards import VerifyJob
 
-CLIENT = "qverify_farm.client"  # above this package: loaded by name, and only for --server
-NOT_ASKED = frozenset({"models", "board", "inputs", "server", "token"})
+CLIENT = "qverify_farm.client"  # a higher layer than this package, so it is loaded by name, and only for --server
+NOT_FARM_OPTIONS = frozenset({"models", "board", "inputs", "server", "token"})  # passed to the farm in another way
 OPTIONS = (
     click.option(
         "--server",
@@ -36,7 +36,7 @@ OPTIONS = (
 
 
 def server_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `server` (AskedServer), None without --server."""
+    """Adds the options. The command receives them as one `server`, a pair of URL and token; None without --server."""
 
     @wraps(command)
     def wrapper(server: str | None, token: str | None, **others: Any) -> int:
@@ -49,29 +49,27 @@ def server_options(command: Callable[..., int]) -> Callable[..., int]:
     return wrapper
 
 
-def asked_on_farm(
-    models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]
-) -> Any:
-    """Returns what the running command asks of a farm (FarmRequest). UsageError for an address that is none, and for
-    options that a farm's job must not have."""
+def farm_request(models: list[str], boards: tuple[str, ...], inputs: str | None, server: tuple[str, str | None]) -> Any:
+    """Returns the running command as a request to a farm (a FarmRequest of the client). Raises UsageError for a wrong
+    URL, and for options that a job of a farm cannot have."""
     from qverify.cli.python_options import python_options
 
-    given, context = dict[str, Any](), click.get_current_context()
+    options, context = dict[str, Any](), click.get_current_context()
     for keyword, option in python_options("verify").items():
         name = option.name or ""
-        if keyword not in NOT_ASKED and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            given[keyword] = context.params[name]
+        if keyword not in NOT_FARM_OPTIONS and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            options[keyword] = context.params[name]
     url = load("http").server_url(server[0])
     on_farm = load("verify_on_farm")
-    asked = on_farm.FarmRequest(
-        url, load("tokens").token_for(url, server[1]), tuple(models), boards, inputs, options=given
+    request = on_farm.FarmRequest(
+        url, load("tokens").token_for(url, server[1]), tuple(models), boards, inputs, options=options
     )
-    on_farm.check_farm_request(asked)
-    return asked
+    on_farm.check_farm_request(request)
+    return request
 
 
 def load(name: str) -> ModuleType:
-    """Returns a module of the client. MissingExtraError where a library of it is not installed."""
+    """Returns a module of the farm's client. Raises MissingExtraError if a library that it needs is not installed."""
     from qverify.cli.command_modules import missing_extra
 
     try:
@@ -80,24 +78,24 @@ def load(name: str) -> ModuleType:
         raise missing_extra("--server", error) or error from None
 
 
-def verify_there(job: VerifyJob, view: View, quiet: bool) -> Report:
-    """Runs the job on its farm, prints each board's result unless `quiet`, and returns the report of all."""
+def verify_on_farm(job: VerifyJob, view: View, quiet: bool) -> Report:
+    """Runs the job on its farm, prints each board's result unless `quiet`, and returns the report of all boards."""
     from qverify.renderers import frame_lines, heading, terminal
 
-    asked = job.on_farm
-    if load("http").is_open_to_listeners(asked.server) and asked.token:
-        say(f"qverify: {asked.server}: the token goes there unencrypted; https:// protects it", err=True)
+    request = job.on_farm
+    if load("http").is_open_to_listeners(request.server) and request.token:
+        say(f"qverify: {request.server}: the token goes there unencrypted; https:// protects it", err=True)
 
     with live_progress() as live:
 
-        def got(found: Any, number: int, boards: int) -> None:
+        def show_result(result: Any, number: int, boards: int) -> None:
             if quiet:
                 return
-            report = found.report
+            report = result.report
             if boards > 1:
-                live.say(("\n" if number else "") + heading.section(found.board, number + 1, boards, view))
+                live.say(("\n" if number else "") + heading.section(result.board, number + 1, boards, view))
             finals = list(dict.fromkeys(r.name for pair in report.pairs for r in pair.tensors if r.final))
             live.say(frame_lines.render(report, view) if report.frames else terminal.render(report, finals, view))
 
-        whole: Report = load("verify_on_farm").verify_on_farm(asked, live.watch, got)
+        whole: Report = load("verify_on_farm").verify_on_farm(request, live.watch, show_result)
     return whole

@@ -1,4 +1,4 @@
-"""Standard output and standard error of a command; that they are closed, full or of another encoding changes no
+"""Standard output and standard error of a command. That they are closed, full or of another encoding does not change a
 verdict."""
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ import select
 import sys
 from typing import Any
 
-GONE = {errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO}  # nobody reads it any more
+READER_GONE = {
+    errno.EPIPE,
+    errno.EIO,
+    errno.EBADF,
+    errno.ENXIO,
+}  # errors that mean that nobody reads the stream any more
 if sys.platform == "win32":
-    GONE.add(errno.EINVAL)  # as Windows says it of a pipe
-OUT, ERR = 1, 2
+    READER_GONE.add(errno.EINVAL)  # that of a closed pipe on Windows
+OUT, ERR = 1, 2  # descriptors of the standard streams
 
 
-class Patient(io.RawIOBase):
-    """A writer to a descriptor that may fail. The first error is kept in `refused` (None without one), later data is
-    discarded, nothing is raised."""
+class SafeWriter(io.RawIOBase):
+    """A writer to a descriptor that raises nothing. error: the first error of writing, None without one; later data are
+    discarded."""
 
     def __init__(self, number: int):
         self._number = number
-        self.refused: OSError | None = None
+        self.error: OSError | None = None
 
     def writable(self) -> bool:
         return True
@@ -35,65 +40,67 @@ class Patient(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        while self.refused is None and view:
+        while self.error is None and view:
             try:
                 view = view[os.write(self._number, view) :]
             except BlockingIOError:  # the terminal was set to non-blocking
                 select.select([], [self._number], [])
             except OSError as error:
-                self.refused = error
+                self.error = error
         return memoryview(data).nbytes
 
     @property
-    def lost(self) -> str:
-        """Why output was lost; "" where none was, or where the reader closed the stream."""
-        if self.refused is None or self.refused.errno in GONE:
+    def why_lost(self) -> str:
+        """Why output was lost; "" if none was, or if the reader closed the stream."""
+        if self.error is None or self.error.errno in READER_GONE:
             return ""
-        return self.refused.strerror or str(self.refused)
+        return self.error.strerror or str(self.error)
 
 
 class Streams:
-    """Replaces Python's standard streams for a command on the console."""
+    """Replaces Python's standard streams for a command that runs as a program."""
 
     def __init__(self) -> None:
         for number in (0, OUT, ERR):
             _reserve(number)
         if sys.stdin is None:
-            sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (as long as the process)
-        self._out, self._err = Patient(OUT), Patient(ERR)
+            sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 (open until the process ends)
+        self._out, self._err = SafeWriter(OUT), SafeWriter(ERR)
         sys.stdout, sys.stderr = _text(self._out, sys.stdout), _text(self._err, sys.stderr)
 
     def status(self, status: int) -> int:
-        """Returns the command's exit status, or 2 for a PASSED whose output was lost (a full disk), since nobody could
-        read it."""
+        """Returns the exit status of a command that ended with `status`: 2 instead of 0 if its output was lost (for
+        example on a full disk)."""
         sys.stdout.flush()
-        if self._out.lost:
-            print(f"qverify: standard output: {self._out.lost}; the output is incomplete", file=sys.stderr)
+        if why := self._out.why_lost:
+            print(f"qverify: standard output: {why}; the output is incomplete", file=sys.stderr)
         sys.stderr.flush()
-        return 2 if self._out.lost and status == 0 else status
+        return 2 if self._out.why_lost and status == 0 else status
 
 
 def _reserve(number: int) -> None:
-    """Opens a closed descriptor on the null device; left free, the next file opened would get its number, and the
-    output."""
+    """Opens a descriptor that is closed on the null device. Otherwise the next file that is opened would get its
+    number, and with it the output."""
     try:
         os.fstat(number)
     except OSError:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        if nowhere != number:
-            os.dup2(nowhere, number)
-            os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_RDWR)
+        if null_device != number:
+            os.dup2(null_device, number)
+            os.close(null_device)
 
 
-def _text(raw: Patient, before: Any) -> io.TextIOWrapper:
-    """Returns a text stream like Python's own, except that a character the encoding lacks is written as its escape."""
+def _text(raw: SafeWriter, before: Any) -> io.TextIOWrapper:
+    """Returns a text stream like Python's own (`before`), but a character that the encoding lacks is written as its
+    escape."""
     encoding = getattr(before, "encoding", None) or "utf-8"
-    lines = raw.isatty() or raw.fileno() == ERR
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=lines)
+    line_buffering = raw.isatty() or raw.fileno() == ERR
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=line_buffering)
 
 
-def one_stream() -> bool:
-    """Tells whether stdout and stderr are one terminal, pipe or file, so that what both say is read twice."""
+def is_one_stream() -> bool:
+    """Returns whether stdout and stderr are the same terminal, pipe or file, so that a text printed to both is seen
+    twice."""
     try:
         return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""--labels and --task-metric: what the sides are worth at the network's own task."""
+"""--labels and --task-metric: measures how well each side performs the network's own task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPTIONS = (
     click.option(
         "--labels",
         metavar="FILE",
-        help="labels of the frames of -i: lines `file,label`, a label a line, or JSON. Adds top-1 and top-5 of every side, "
+        help="labels of the frames of -i: lines `file,label`, one label per line, or JSON. Adds top-1 and top-5 of every side, "
         "also of a float ONNX in -m; never part of the verdict",
     ),
     click.option(
@@ -25,8 +25,8 @@ OPTIONS = (
 
 
 def task_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `task` (session.task.task_request.TaskRequest), None without
-    them. UsageError without -i."""
+    """Adds the options. The command receives them as one `task` (session.task.task_request.TaskRequest), None without
+    them. They are a usage error without -i."""
 
     @wraps(command)
     def wrapper(labels: str | None, task_metric: str | None, **others: Any) -> int:
@@ -34,11 +34,11 @@ def task_options(command: Callable[..., int]) -> Callable[..., int]:
 
         if labels is None and task_metric is None:
             return command(task=None, **others)
-        given = "--task-metric" if labels is None else "--labels"
+        option_name = "--task-metric" if labels is None else "--labels"
         if labels == "" or task_metric == "":
             raise click.UsageError("an empty --labels or --task-metric (an unset shell variable?)")
         if others["inputs"].files is None:
-            raise click.UsageError(f"{given} is about frames; give them with -i (a file, a folder or a list)")
+            raise click.UsageError(f"{option_name} is about frames; give them with -i (a file, a folder or a list)")
         return command(task=TaskRequest(labels, task_metric), **others)
 
     for option in reversed(OPTIONS):

@@ -1,5 +1,5 @@
-"""hb_verifier and hb_model_verifier: Horizon's own commands in its own spelling, as installed scripts. Each translates its
-words into those of the main job, which does everything else: what it compares, prints and returns is the main job's."""
+"""The installed scripts hb_verifier and hb_model_verifier, which have the options of Horizon's commands of these names.
+Each translates its words into those of the main job, which does everything else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from qverify.cli.main import main, run_program
 from qverify.cli.normalize_options import normalize_options
 
-PASSWORD = "QVERIFY_SSH_PASSWORD"
+PASSWORD_VARIABLE = "QVERIFY_SSH_PASSWORD"
 HB_VERIFIER = """hb_verifier: quantized ONNX and model.bin on the host and on a board, as Horizon's command of this name is called
 
   hb_verifier -m quant.onnx,model.bin -b BOARD_IP [-s True|False] [-i name:img,...] [-c 5] [-r True|False]
@@ -60,24 +60,25 @@ _MODEL_VERIFIER = {
 
 
 class BadWordsError(Exception):
-    """A mistake in the words; its text is one line."""
+    """Raised for a mistake in the words. Its text is one line."""
 
 
 def hb_verifier(argv: list[str] | None = None) -> int:
-    """Runs the main job from the words of hb_verifier and returns its exit status."""
+    """Runs the main job with the options of hb_verifier and returns its exit status."""
     return _run(argv, HB_VERIFIER, translate_verifier)
 
 
 def hb_model_verifier(argv: list[str] | None = None) -> int:
-    """Runs the main job from the words of hb_model_verifier and returns its exit status."""
+    """Runs the main job with the options of hb_model_verifier and returns its exit status."""
     return _run(argv, HB_MODEL_VERIFIER, translate_model_verifier)
 
 
-def _run(argv: list[str] | None, text: str, translate: Callable[[list[str]], tuple[list[str], str | None]]) -> int:
+def _run(argv: list[str] | None, help_text: str, translate: Callable[[list[str]], tuple[list[str], str | None]]) -> int:
+    """Runs the main job with translated words. help_text: begins with the name of the script."""
     words = sys.argv[1:] if argv is None else argv
-    name = text.partition(":")[0]
+    name = help_text.partition(":")[0]
     if not words or words[0] in ("-h", "--help"):
-        print(text)
+        print(help_text)
         return 0
     if words[0] in ("-v", "--version"):
         return main(["--version"])
@@ -86,46 +87,47 @@ def _run(argv: list[str] | None, text: str, translate: Callable[[list[str]], tup
     except BadWordsError as error:
         print(f"{name}: {error}; {name} --help shows its options", file=sys.stderr)
         return 2
-    before = os.environ.get(PASSWORD)
+    password_before = os.environ.get(PASSWORD_VARIABLE)
     if password is not None:
-        os.environ[PASSWORD] = password
+        os.environ[PASSWORD_VARIABLE] = password
     try:
-        job = ["verify", *([] if "--criteria" in _names(translated) else ["--criteria", "horizon"]), *translated]
+        job = ["verify", *([] if "--criteria" in _option_names(translated) else ["--criteria", "horizon"]), *translated]
         return run_program(job) if argv is None else main(job)
     finally:
         if password is not None:
-            os.environ.pop(PASSWORD, None)
-            os.environ |= {PASSWORD: before} if before is not None else {}
+            os.environ.pop(PASSWORD_VARIABLE, None)
+            os.environ |= {PASSWORD_VARIABLE: password_before} if password_before is not None else {}
 
 
-def _names(words: list[str]) -> set[str]:
+def _option_names(words: list[str]) -> set[str]:
     return {word.partition("=")[0] for word in words}
 
 
 def _split(words: list[str], known: dict[str, str]) -> list[tuple[str, str | None]]:
-    """Returns the known options with their values, and every other word with None. Raises BadWordsError for a known option
-    without a value."""
-    found: list[tuple[str, str | None]] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    """Returns (name, value) for each known option, and (word, None) for every other word. known: names by spelling.
+    Raises BadWordsError for a known option without a value."""
+    pairs: list[tuple[str, str | None]] = []
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         name, equals, value = word.partition("=")
         short = word[:2] if word[:1] == "-" and word[1:2] not in ("", "-") else ""
-        if name in known and (equals or rest):
-            if not equals and rest[0] in known:
-                raise BadWordsError(f"{name} is followed by {rest[0]}: an unset shell variable?")
-            found.append((known[name], value if equals else rest.pop(0)))
+        if name in known and (equals or remaining):
+            if not equals and remaining[0] in known:
+                raise BadWordsError(f"{name} is followed by {remaining[0]}: an unset shell variable?")
+            pairs.append((known[name], value if equals else remaining.pop(0)))
         elif name in known:
             raise BadWordsError(f"{name} wants a value")
         elif short in known:
-            found.append((known[short], word[2:]))
+            pairs.append((known[short], word[2:]))
         else:
-            found.append((word, None))
-    return found
+            pairs.append((word, None))
+    return pairs
 
 
 def translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
-    """Returns the words of the main job, and the password. Its other options have the same names there."""
+    """Translates the words of hb_verifier. Returns the words of the main job, in which all other options have the same
+    names, and the password, None without one."""
     translated, password = list[str](), None
     for name, value in _split(words, _VERIFIER):
         if name == "password":
@@ -136,22 +138,23 @@ def translate_verifier(words: list[str]) -> tuple[list[str], str | None]:
 
 
 def translate_model_verifier(words: list[str]) -> tuple[list[str], str | None]:
-    """Returns the words of the main job; no password. Raises BadWordsError for a short option that it does not have, which
-    would mean something else there, for one given twice, and without both models."""
-    given: dict[str, str] = {}
+    """Translates the words of hb_model_verifier. Returns the words of the main job, and None (it has no password).
+    Raises BadWordsError for a short option that the command does not have (it would have another meaning in the main
+    job), for an option given twice, and if a model is missing."""
+    options: dict[str, str] = {}
     others: list[str] = []
     for name, value in _split(words, _MODEL_VERIFIER):
         if value is None:
             if name.startswith("-") and not name.startswith("--"):
                 raise BadWordsError(f"no option {name[:20]}")
             others.append(name)
-        elif name in given:
+        elif name in options:
             raise BadWordsError(f"{name.lstrip('-')} is given twice")
         else:
-            given[name] = value
-    models = [given.pop(name, "") for name in ("quanti_model", "bin_model")]
+            options[name] = value
+    models = [options.pop(name, "") for name in ("quanti_model", "bin_model")]
     if not all(models):
         raise BadWordsError("wanted -q quanti.onnx and -b model.bin")
     if "," in "".join(models):
         raise BadWordsError("-q and -b take one model each; pack model is not supported")
-    return ["--model", ",".join(models), *(word for pair in given.items() for word in pair), *others], None
+    return ["--model", ",".join(models), *(word for pair in options.items() for word in pair), *others], None

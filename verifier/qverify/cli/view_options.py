@@ -1,4 +1,5 @@
-"""The options of how much is shown, the same on every command that prints a report, and the terminal it is shown on."""
+"""The options on how much of a report is shown, which every command that prints a report has, and the properties of the
+terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ import click
 if TYPE_CHECKING:
     from qverify.renderers.view import View
 
-COLUMNS, FEWEST = 80, 40  # without a terminal that tells; of one that cannot be read otherwise
-UNLIMITED = 1 << 30  # more than any row has
+DEFAULT_COLUMNS, MIN_COLUMNS = 80, 40  # if the width is not known; narrower output could not be read
+UNLIMITED_COLUMNS = 1 << 30  # more than any row has
 QUIET = click.option("-q", "--quiet", is_flag=True, help="print the verdict lines only")
 DETAIL = (
     QUIET,
@@ -33,16 +34,17 @@ ROWS = (
 
 
 def view_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as one `view` (renderers.view.View). UsageError where they contradict."""
+    """Adds the options. The command receives them as one `view` (renderers.view.View). Options that contradict each
+    other are a usage error."""
 
     @wraps(command)
     def wrapper(quiet: bool, verbose: bool, every: bool, top: int | None, **others: Any) -> int:
         from dataclasses import replace
 
-        given = {"-q": quiet, "-v": verbose, "--all": every, "--top": top is not None}
-        for one, other in (("-q", "-v"), ("-q", "--all"), ("-q", "--top"), ("--all", "--top")):
-            if given[one] and given[other]:
-                raise click.UsageError(f"{one} and {other} contradict each other; give one")
+        is_given = {"-q": quiet, "-v": verbose, "--all": every, "--top": top is not None}
+        for a, b in (("-q", "-v"), ("-q", "--all"), ("-q", "--top"), ("--all", "--top")):
+            if is_given[a] and is_given[b]:
+                raise click.UsageError(f"{a} and {b} contradict each other; give one")
         view = replace(screen(), every=every, top=top)
         if quiet or verbose:
             view = replace(view, detail="quiet" if quiet else "verbose")
@@ -54,26 +56,27 @@ def view_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def screen() -> View:
-    """Returns the view of standard output: as wide as its terminal, COLUMNS or 80; wrapped and coloured on a terminal."""
+    """Returns the view for standard output: as wide as COLUMNS states, or else as the terminal, or 80 columns; wrapped
+    and coloured on a terminal."""
     from qverify.renderers.view import View
 
     terminal = sys.stdout.isatty()
-    columns = shutil.get_terminal_size((COLUMNS, 24)).columns
-    click.get_current_context().color = coloured = takes_colour(sys.stdout)  # otherwise click removes them in a pipe
-    return View(max(columns, FEWEST), terminal, coloured, blocks=takes_blocks(sys.stdout))
+    columns = shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
+    click.get_current_context().color = coloured = takes_colour(sys.stdout)  # else click removes colours in a pipe
+    return View(max(columns, MIN_COLUMNS), terminal, coloured, blocks=takes_blocks(sys.stdout))
 
 
 def listing_screen() -> View:
-    """Returns the view of a listing: that of `screen`, but in a pipe or a file, where COLUMNS is not set, as wide as its
-    rows, so that names are whole and can be searched."""
+    """Returns the view for a listing. It is that of screen(), but without a terminal and without COLUMNS it is as wide
+    as its rows, so that no name is shortened and all can be searched."""
     from dataclasses import replace
 
     view = screen()
-    return view if view.wrapped or os.environ.get("COLUMNS") else replace(view, columns=UNLIMITED)
+    return view if view.wrapped or os.environ.get("COLUMNS") else replace(view, columns=UNLIMITED_COLUMNS)
 
 
 def takes_blocks(stream: TextIO) -> bool:
-    """Returns whether the stream's encoding has block characters."""
+    """Returns whether the stream's encoding has the block characters that drawings use."""
     try:
         "\u2581\u2591\u2592\u2593\u2588".encode(stream.encoding or "ascii")
     except (UnicodeError, LookupError):
@@ -82,8 +85,8 @@ def takes_blocks(stream: TextIO) -> bool:
 
 
 def takes_colour(stream: TextIO) -> bool:
-    """Returns whether the stream gets colours: a terminal that is not dumb, or any with FORCE_COLOR; never with
-    NO_COLOR. Either variable counts where it is not empty."""
+    """Returns whether to print colours to the stream: on a terminal that is not dumb, or with FORCE_COLOR, but never
+    with NO_COLOR. Empty variables do not count."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

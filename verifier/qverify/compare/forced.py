@@ -21,7 +21,7 @@ from qverify.compare.values import both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
-from qverify.printable import said_by
+from qverify.printable import describe_error
 from qverify.report.document import Forced, Verdict
 from qverify.report.side_names import named, within
 from qverify.tensors.recording import Array
@@ -156,7 +156,7 @@ class Forcing:
             ValueError,
             MemoryError,
         ) as error:  # a side's own failure to run one unit must not end the comparison
-            return f"{named(self.judged.pair.a)} could not run it alone: {said_by(error)}"
+            return f"{named(self.judged.pair.a)} could not run it alone: {describe_error(error)}"
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
 

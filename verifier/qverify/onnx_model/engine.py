@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from qverify.errors import BadFileError
 from qverify.onnx_model.guard_divisions import guard_divisions
-from qverify.printable import said_by
+from qverify.printable import describe_error
 
 Array = npt.NDArray[Any]
 LEVELS = ("disable_all", "basic", "extended", "all")
@@ -146,7 +146,7 @@ class Engine:
                 disabled_optimizers=_disabled_optimizers(model, level),
             )
         except Exception as error:  # onnxruntime raises its own pybind types, all derived from Exception only
-            raise BadFileError(f"onnxruntime refuses the model: {said_by(error)}") from error
+            raise BadFileError(f"onnxruntime refuses the model: {describe_error(error)}") from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
         self.tensors = {o.name for o in self._session.get_outputs() if o.type.startswith("tensor")}
@@ -161,5 +161,5 @@ class Engine:
                 wanted, {n: np.asarray(feed[n]) for n in self.inputs}
             )  # rank 0 may be a numpy scalar
         except Exception as error:
-            raise BadFileError(f"onnxruntime fails on the model: {said_by(error)}") from error
+            raise BadFileError(f"onnxruntime fails on the model: {describe_error(error)}") from error
         return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True)}

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from qverify.errors import BadFileError, BlockedError, UnsupportedError
 from qverify.onnx_model.light_model import FLOATS, INTEGERS, light_copy
-from qverify.printable import said_by
+from qverify.printable import describe_error
 
 SIZES = {"strides", "dilations", "kernel_shape", "blocksize", "group", "num_outputs", "num_groups", "size"}
 MAX_SIZE = 2**30
@@ -98,7 +98,7 @@ def check_valid(model: onnx.ModelProto, name: str) -> None:
             onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         if not _is_checked_by_running(error):
-            raise BadFileError(f"{name}: not a valid ONNX model: {said_by(error)}") from error
+            raise BadFileError(f"{name}: not a valid ONNX model: {describe_error(error)}") from error
 
 
 def _is_checked_by_running(error: Exception) -> bool:
@@ -128,7 +128,7 @@ def check_constants(model: onnx.ModelProto, name: str) -> None:
         try:
             values = numpy_helper.to_array(tensor)
         except Exception as error:
-            raise BadFileError(f"{name}: {description} is damaged: {said_by(error)}") from error
+            raise BadFileError(f"{name}: {description} is damaged: {describe_error(error)}") from error
         if tensor.data_type in FLOATS and values.size and np.isnan(values).any():
             raise BadFileError(f"{name}: {description} contains NaN")
 

@@ -8,7 +8,7 @@ import onnx
 import onnx.inliner
 
 from qverify.errors import BadFileError
-from qverify.printable import said_by
+from qverify.printable import describe_error
 
 MAX_NODES = 1 << 18
 MAX_DEPTH = 64
@@ -27,7 +27,7 @@ def inline_functions(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     try:
         return onnx.inliner.inline_local_functions(model)
     except Exception as error:  # of the C++ library
-        raise BadFileError(f"{name}: its functions cannot be written out: {said_by(error)}") from error
+        raise BadFileError(f"{name}: its functions cannot be written out: {describe_error(error)}") from error
 
 
 def _domain(domain: str) -> str:

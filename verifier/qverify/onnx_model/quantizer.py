@@ -18,7 +18,7 @@ import onnx
 from qverify.errors import BadFileError, UsageError
 from qverify.onnx_model.engine import load_quantization
 from qverify.onnx_model.load import load, read_file
-from qverify.printable import said_by
+from qverify.printable import describe_error
 
 SCHEMES = {
     "u8s8": ("QUInt8", "QInt8"),
@@ -77,7 +77,7 @@ def quantize(path: str, data: bytes, frames: Iterable[Feed], options: QuantizeOp
         except (UsageError, BadFileError):
             raise
         except Exception as error:  # the quantizer and its libraries raise any type of error
-            raise BadFileError(f"{name}: onnxruntime's quantizer refuses it: {said_by(error)}") from error
+            raise BadFileError(f"{name}: onnxruntime's quantizer refuses it: {describe_error(error)}") from error
         return read_file(target)
 
 
@@ -124,7 +124,7 @@ def _raise_opset(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     except Exception as error:  # the converters raise any type of error
         raise BadFileError(
             f"{name}: opset {version}, which has no scales per channel, and converting it to {TARGET_OPSET} failed: "
-            f"{said_by(error)}. Export it with opset {MIN_OPSET} or later"
+            f"{describe_error(error)}. Export it with opset {MIN_OPSET} or later"
         ) from error
 
 

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 from qverify.errors import BadFileError
-from qverify.files import json_of
+from qverify.files import parse_json
 from qverify.plural import count
 from qverify.vendor_files.untrusted_files import UntrustedFile, UntrustedFolder
 from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump, VendorTensor, count_elements
@@ -48,7 +48,7 @@ def _entries(file: UntrustedFile) -> tuple[list[dict[str, Any]], dict[str, str]]
     """Returns the entries of the tensors, and those that the dump lists as missing, with the reason."""
     try:
         text = file.whole(MOST_TEXT).decode()
-        content = json_of(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
+        content = parse_json(text, file.path) if file.path.endswith(".json") else tomllib.loads(text)
         if not isinstance(content, dict) or "tensor" not in content:
             raise ValueError("no entries called tensor")
         entries, missing = content["tensor"], content.get("missing", {})

@@ -214,7 +214,7 @@ def _next_step(said: str, view: View) -> list[str]:
 
 
 def reduced(outcome: dict[str, Any]) -> str:
-    """Returns one line on a reduction. outcome: session.triage.reduce_model.Reduced as a dictionary."""
+    """Returns one line on a reduction. outcome: session.triage.reduce_model.ReductionResult as a dictionary."""
     row = visible(outcome)
     if row["state"] == "nothing":
         return f"reduce: {row['why']}"

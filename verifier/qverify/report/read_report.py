@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qverify.errors import BadFileError
-from qverify.files import json_once, read_regular
+from qverify.files import parse_strict_json, read_regular
 from qverify.printable import printable
 from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
 
@@ -32,7 +32,7 @@ def read_report(path: str) -> Report:
     if len(data) > MOST_BYTES:
         raise BadFileError(f"{path}: more than {MOST_BYTES >> 20} MiB; wanted the JSON report of a run (--json)")
     try:
-        return report_of(json_once(data), path)
+        return report_of(parse_strict_json(data), path)
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{path}: not JSON: {printable(str(error)[:120])}") from error
 

@@ -206,7 +206,7 @@ class Triage:
     timings: dict[str, float] = field(default_factory=dict)
     explained: list[Any] = field(
         default_factory=list
-    )  # of the first frame with a blamed board: session.forensics.Explained
+    )  # of the first frame with a blamed board: session.triage.explain_nodes.ExplainedOutput
     reduced: dict[str, Any] | None = None
     caveats: list[str] = field(default_factory=list)
     qverify: str = __version__

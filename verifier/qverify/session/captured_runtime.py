@@ -1,4 +1,5 @@
-"""Which runtime a captured board ran: told by the hash of its model, which is made again from the capture's own files."""
+"""Identifies the runtime of a captured board by the hash of the model that it ran, which is computed again from the
+capture's own files."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ OURS = "qvrt"
 
 
 def identify_runtime(side: Recording, kernels: str, models: Models) -> None:
-    """Sets the runtime of a captured side, and its kernels: of the reference by the models, of the board by the hash of
-    what it ran (qvrt where none of the models makes it, or the board was opened as another engine). kernels: as the capture
-    states them, which counts only where they are documented ones of that runtime."""
+    """Sets the runtime and the kernels of a captured side.
+
+    The reference's runtime follows from the models, the board's from the hash of the model that it ran. It is qvrt if
+    none of the models has that hash, or if the recording names another engine. kernels: those that the capture states;
+    they count only if they are documented kernels of that runtime."""
     if side.side == "reference" and models.alone is not None:
         side.runtime = "litert"
     if side.side == "board" and side.model_sha256:
@@ -26,21 +29,22 @@ def identify_runtime(side: Recording, kernels: str, models: Models) -> None:
 
 
 def _runtime_of_model(models: Models, sha256: str) -> str:
-    """Returns the runtime whose board is sent a model of this hash: qvrt for model.bin, litert, onnxruntime; "" where none of
-    these models makes it."""
+    """Returns the runtime whose board would be sent a model of this hash: qvrt (model.bin), litert or onnxruntime; ""
+    if no such model has it."""
     if sha256 == models.binary_sha256:
         return OURS
-    return next((runtime for runtime, data in _sent(models) if hashlib.sha256(data).hexdigest() == sha256), "")
+    candidates = _models_of_other_runtimes(models)
+    return next((runtime for runtime, data in candidates if hashlib.sha256(data).hexdigest() == sha256), "")
 
 
-def _sent(models: Models) -> Iterator[tuple[str, bytes]]:
-    """Yields (runtime, model) of what open_board would send to boards of other runtimes than qvrt."""
+def _models_of_other_runtimes(models: Models) -> Iterator[tuple[str, bytes]]:
+    """Yields (runtime, model) for each model that open_board may send to a board of another runtime than qvrt."""
     if models.tflite is not None:
         from qverify.sides.litert_board import models_of_boards
 
         try:
             yield from (("litert", data) for data in models_of_boards(*models.tflite, models.graph))
-        except QVerifyError:  # a map that does not fit: then no board ran by it
+        except QVerifyError:  # the map of tensors does not fit, so no board can have run by it
             return
     if models.original is None or models.compiled is None or models.graph.islands:
         return

@@ -18,7 +18,8 @@ from qverify.session.check_readable import check_readable
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """What to compile. model: path of the quantized ONNX or the .tflite. output, integer_onnx: paths to write, None for none."""
+    """A request to compile a model. model: path of the quantized ONNX or the .tflite. output, integer_onnx: paths of
+    the files to write, None for no such file."""
 
     model: str
     output: str | None
@@ -28,8 +29,8 @@ class CompileJob:
 
 @dataclass(slots=True)
 class CompiledFile:
-    """The result. size_bytes: of model.bin. failed: why the check failed, so that nothing was written; "" where it did
-    not."""
+    """The result of compiling a model. size_bytes: size of model.bin. failed: why the check against the original
+    failed, so that nothing was written; "" if it did not fail."""
 
     graph: Graph
     size_bytes: int = 0
@@ -37,8 +38,8 @@ class CompiledFile:
 
 
 def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
-    """Compiles, and writes the files unless the check failed. QVerifyError for a model that cannot be compiled, and for
-    files that cannot be read or written."""
+    """Compiles the model, and writes the files unless the check failed. Raises QVerifyError if the model cannot be
+    compiled or a file cannot be read or written."""
     data, name = read_model(job.model), os.path.basename(job.model)
     if is_tflite(data):
         if job.integer_onnx:
@@ -59,22 +60,24 @@ def compile_file(job: CompileJob, watch: Watch | None = None) -> CompiledFile:
 
 
 def is_tflite(data: bytes) -> bool:
-    """Returns whether these are the bytes of a .tflite."""
+    """Returns whether the data are those of a .tflite file."""
     return data[4:8] == b"TFL3"
 
 
 def compile_tflite(name: str, data: bytes, options: CompilerOptions) -> CompiledModel:
-    """Returns a .tflite compiled in LiteRT's arithmetic. UsageError for options that it does not have; else as open_tflite."""
+    """Returns a .tflite compiled in LiteRT's arithmetic. Raises UsageError for options that do not apply to a .tflite,
+    and the errors of open_tflite."""
     from qverify.session.tflite_alone import open_tflite
 
-    plain = CompilerOptions(check=options.check, folder=options.folder, host=options.host)
-    if apart := [f.name for f in fields(options) if getattr(options, f.name) != getattr(plain, f.name)]:
-        word = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(apart[0], apart[0].replace("_", "-"))
-        raise UsageError(f"--{word}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
+    allowed = CompilerOptions(check=options.check, folder=options.folder, host=options.host)
+    if refused := [f.name for f in fields(options) if getattr(options, f.name) != getattr(allowed, f.name)]:
+        flag = {"fuse": "no-fuse", "shapes": "shape", "inputs": "input"}.get(refused[0], refused[0].replace("_", "-"))
+        raise UsageError(f"--{flag}: {name} is compiled as it is, in LiteRT's arithmetic; leave it out")
     return open_tflite(name, data)[0]
 
 
 def _describe_failure(graph: Graph) -> str:
+    """Returns why the compiler's check of this graph failed; "" if it passed or was not made."""
     result = graph.meta.get("check")
     if result is None or (result["units"] and not result["over"]):
         return ""

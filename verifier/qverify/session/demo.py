@@ -1,6 +1,7 @@
-"""The packaged example, step by step: compiled, PASSED on this machine and an emulated one, then what FAILED looks like.
+"""The steps of `qverify demo`: compile the packaged example, verify it on this machine and on an emulated board, then
+on a faulty board, which shows a FAILED.
 
-Each step is a command that can be typed in the example's folder, and does what this command does there."""
+Each step does the same as a command that the user could type in the example's folder; that command is shown with it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from qverify.errors import UsageError
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
-from qverify.session.job import Outcome, verify
+from qverify.session.job import JobOutcome, verify
 from qverify.session.request import Request
 
 FILES = ("digits_float.onnx", "digits_quant.onnx", "digits.npz")
@@ -34,22 +35,23 @@ QUANTIZE = f"qverify quantize digits_float.onnx -i {IMAGES} -o quant.onnx"
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
-    """One run of the main job. says: what it shows, one line."""
+class DemoRun:
+    """One run of the main job on a board. purpose: what the run shows, one line for the user."""
 
     board: str
-    says: str
+    purpose: str
 
     @property
     def command(self) -> str:
         return f"qverify -m {SOURCE},{MODEL} -b {shlex.quote(self.board)} -i {IMAGE} -r True"
 
-    def run(self) -> Outcome:
-        """Runs it on the files of the current folder."""
+    def run(self) -> JobOutcome:
+        """Runs the main job on the files of the current folder."""
         request = Request([SOURCE, MODEL], self.board, inputs=InputRequest(IMAGE), options=Options(dump_all=True))
         return verify(request)
 
-    def is_expected(self, outcome: Outcome) -> bool:
+    def is_expected(self, outcome: JobOutcome) -> bool:
+        """Returns whether the verdict, and the blame of the faulty board, are the expected ones."""
         report = outcome.report
         if self.board != FAULTY:
             return report.verdict == "PASSED"
@@ -57,25 +59,26 @@ class Verification:
         return report.verdict == "FAILED" and blame is not None and (blame.side, blame.node) == ("board", CULPRIT)
 
 
-def verifications() -> list[Verification]:
-    """Returns the runs that this machine can do; that of the emulated board where its emulator is installed."""
-    arm = [Verification(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
+def demo_runs() -> list[DemoRun]:
+    """Returns the runs that this machine can do. That on the emulated board is included if its emulator is
+    installed."""
+    arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
     return [
-        Verification("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
+        DemoRun("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
         *arm,
-        Verification(FAULTY, "verify it on a board that computes one bit of one node wrongly: FAILED, and the node"),
+        DemoRun(FAULTY, "verify it on a board that computes one bit of one node wrongly: FAILED, and the node"),
     ]
 
 
 def check_folder(folder: str) -> None:
-    """Raises UsageError unless there is no such folder yet, or an empty one."""
+    """Raises UsageError unless the folder does not exist yet, or is empty."""
     if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise UsageError(f"{folder}: there is something already; give a folder that does not exist yet")
 
 
 def write_example(folder: str) -> None:
-    """Makes the folder, if need be, with the float network, the quantized one, and ten images. Raises UsageError where that
-    cannot be written."""
+    """Writes the float network, the quantized network and ten images to the folder, which is created if necessary.
+    Raises UsageError if they cannot be written."""
     packaged, target = Path(example.__file__).parent, Path(folder)
     try:
         (target / IMAGES).mkdir(parents=True)
@@ -89,8 +92,8 @@ def write_example(folder: str) -> None:
 
 
 def compile_example() -> tuple[Graph, int]:
-    """Compiles the quantized network of the current folder to MODEL, as COMPILE does. Returns the graph and the file's
-    size in bytes."""
+    """Compiles the quantized network in the current folder to MODEL, as the command COMPILE does. Returns the graph and
+    the size of the file in bytes."""
     graph = compile_model(Path(SOURCE).read_bytes(), SOURCE, CompilerOptions()).graph
     data = encode(graph)
     return graph, Path(MODEL).write_bytes(data)

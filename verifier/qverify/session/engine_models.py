@@ -1,4 +1,4 @@
-"""-m of a vendor's ONNX whose operators only an engine of the user's runs (--reference-engine)."""
+"""Opens a vendor's ONNX whose operators only an engine of the user can run (--reference-engine)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ NO_INTEGER_GRAPH = "gives no integer graph: no simulator, and no node is recompu
 
 
 def open_engine_models(request: Request, path: str) -> Models:
-    """Returns the models of one ONNX that the request's engine runs: a graph that names tensors alone, and the engine as
-    the reference. Raises UsageError or BadFileError."""
+    """Returns the models of an ONNX that the request's reference engine runs: a graph that only names the tensors, and
+    the engine as the reference. Raises UsageError for options that need an integer graph, BadFileError if the file
+    cannot be read."""
     if request.reference_spread or request.capture is not None or request.paranoid:
-        idle = "--reference-spread" if request.reference_spread else "--capture" if request.capture else "--paranoid"
-        raise UsageError(f"{idle} needs an integer graph, which --reference-engine does not give; leave one out")
+        option = "--reference-spread" if request.reference_spread else "--capture" if request.capture else "--paranoid"
+        raise UsageError(f"{option} needs an integer graph, which --reference-engine does not give; leave one out")
     choice = choose_engine(request.reference_engine, request.reference_python, request.reference_timeout_s)
     model = read_opaque(path, request.shapes)
     reference = EngineReference(choice, model)
     row = {"path": os.path.basename(path), "sha256": hashlib.sha256(model.data).hexdigest(), "kind": "quant.onnx"}
     caveats = [f"the reference is {choice.shown}, which {NO_INTEGER_GRAPH}"]
-    given = len(reference.graph.observable())
+    observable = len(reference.graph.observable())
     total = sum(len(node.outputs) for node in model.nodes)
-    notes = [f"the reference engine gives {given} of {total} tensors of nodes, by value only"]
+    notes = [f"the reference engine gives {observable} of {total} tensors of nodes, by value only"]
     return Models(reference.graph, b"", None, model.data, [row], notes, caveats, engine=reference)

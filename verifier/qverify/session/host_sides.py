@@ -1,4 +1,4 @@
-"""The sides that run on this host, and the results of all sides for one set of inputs."""
+"""Runs the sides of this host (reference and simulator), and defines the results of all sides for one set of inputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from qverify.tensors.recording import Recording
 if TYPE_CHECKING:
     from qverify.sides.reference_variants.interpreter_files import ReferenceVariant
 
-Watch = Callable[[str, int, int], None]
+Watch = Callable[[str, int, int], None]  # receives progress: name of the step, how much is done, and of how much
 
 
 @dataclass(slots=True)
 class SideResults:
-    """The results of the sides. run_unit: by side, for forcing. plain: the original ONNX's outputs compared with the
-    reference's."""
+    """The results of all sides for one set of inputs.
+
+    Attributes:
+        recordings: the recording of each side, by the side's label.
+        run_unit: the function of each side that computes one unit again for forced verdicts, by the side's label.
+        plain: the comparison of the original ONNX's outputs with the reference's, one row per output.
+        canary: the result of the check of this host's onnxruntime, {} if the reference did not run on it.
+    """
 
     recordings: dict[str, Recording] = field(default_factory=dict)
     run_unit: dict[str, Any] = field(default_factory=dict)
@@ -29,10 +35,12 @@ class SideResults:
 
 
 class HostSides:
-    """The reference, where -m contains a quantized ONNX, and the simulator; each is opened once. at_hand: their results
-    are known, so that nothing is gained by running them while the board runs."""
+    """The reference (if -m contains a quantized ONNX) and the simulator, each opened at most once.
 
-    at_hand = False
+    results_are_known: the results need not be computed, so that nothing is gained by running the sides while the board
+    runs."""
+
+    results_are_known = False
 
     def __init__(self, models: Models):
         self._models, self._canary = models, dict[str, Any]()
@@ -40,7 +48,7 @@ class HostSides:
         self._simulator: Any = None
 
     def run(self, prepared: PreparedInputs, run_sim: bool, watch: Watch | None = None) -> SideResults:
-        """Runs the host's sides on these inputs. run_sim: whether the simulator takes part."""
+        """Runs the host's sides on the inputs and returns their results. run_sim: whether to run the simulator."""
         ran = SideResults()
         if self._models.engine is not None:
             ran.recordings["reference"] = self._models.engine.run(prepared)
@@ -48,7 +56,9 @@ class HostSides:
         if self._models.compiled is not None:
             reference = self.reference()
             ran.canary = self._canary
-            original = reference.run_original(prepared)  # first: its session is gone before there is more in memory
+            original = reference.run_original(
+                prepared
+            )  # first, so that its session is freed before more memory is used
             return_free_memory()
             ran.recordings["reference"] = reference.run(prepared)
             ran.run_unit["reference"] = reference.run_unit
@@ -58,16 +68,18 @@ class HostSides:
 
             self._simulator = self._simulator or Simulator(self._models.graph, self._models.islands)
             peer = ran.recordings.get("reference")
-            ran.recordings["simulator"] = self._simulator.run(prepared, progress=step_of(watch, "simulator"), peer=peer)
+            ran.recordings["simulator"] = self._simulator.run(
+                prepared, progress=progress_of_step(watch, "simulator"), peer=peer
+            )
             ran.run_unit["simulator"] = self._simulator.run_unit
         return ran
 
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
-        """Returns the reference's variants (Reference.variants); there must be a reference."""
+        """Returns the variants of the reference (Reference.variants), which must exist."""
         return list(self.reference().variants(prepared))
 
     def run_units(self, run_sim: bool) -> dict[str, Any]:
-        """Returns, by side, the function that runs one unit; the sides themselves are not run."""
+        """Returns the function of each side that computes one unit, by the side's label. The sides are not run."""
         from qverify.sides.simulator import Simulator
 
         functions: dict[str, Any] = {}
@@ -79,8 +91,8 @@ class HostSides:
         return functions
 
     def reference(self) -> Any:
-        """Returns the reference, opened: onnxruntime's, LiteRT's of a .tflite by itself, or an engine; there must be
-        one."""
+        """Returns the opened reference, which must exist: the user's engine, LiteRT for a .tflite without an ONNX, or
+        onnxruntime."""
         if self._models.engine is not None:
             return self._models.engine
         if self._reference is None and self._models.alone is not None:
@@ -101,6 +113,6 @@ class HostSides:
         return self._reference
 
 
-def step_of(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
-    """Returns a progress function for one named step; None without a watch."""
+def progress_of_step(watch: Watch | None, name: str) -> Callable[[int, int], None] | None:
+    """Returns a function (done, total) that reports the progress of the named step; None if `watch` is None."""
     return None if watch is None else lambda done, total: watch(name, done, total)

@@ -1,4 +1,4 @@
-"""Runs one side and writes its tensors."""
+"""Runs one side and writes its tensors to files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qverify.tensors.recording import Recording
 
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
-    """A board to reach. uri: its address. deadline_s: for each of its answers. options: of the address, given
-    separately. runner: what runs there, as for Request."""
+    """A board to connect. uri: its address. deadline_s: time limit of each reply in seconds. options: options of the
+    address that were given separately. runner: what runs on the board, as in Request."""
 
     uri: str
     deadline_s: float = 120.0
@@ -36,9 +36,9 @@ def infer(
     dequantize: bool = False,
     engine: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
 ) -> tuple[Recording, int]:
-    """Writes the side's tensors into the folder `output`, as write_arrays() does. engine: what --reference-engine and
-    --reference-python give. Returns the side's recording and the
-    number of tensors."""
+    """Runs one side and writes its tensors to the folder `output`, as write_arrays() does. engine: the values of
+    --reference-engine and --reference-python. Returns the side's recording and the number of tensors written. Raises
+    UsageError if the side cannot run with these models."""
     check_writable_dump(output)
     runner = runner_for(board.uri, board.runner) if side == "board" else None
     request = Request(
@@ -78,7 +78,7 @@ def infer(
                 }
         finally:
             connected.close()
-    by_host = {n for island in models.graph.islands for n in island.made}  # never compared, so no part of the dump
+    by_host = {n for island in models.graph.islands for n in island.made}  # never compared, so not part of the dump
     recording.tensors = {n: recording.tensors[n] for n in recording.tensors if n not in by_host}
-    label = [describe_islands(models.graph.islands)] if by_host else []
-    return recording, write_arrays(recording, [i.sha256 for i in prepared.inputs], output, label, dequantize)
+    scope = [describe_islands(models.graph.islands)] if by_host else []
+    return recording, write_arrays(recording, [i.sha256 for i in prepared.inputs], output, scope, dequantize)

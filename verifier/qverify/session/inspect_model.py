@@ -1,4 +1,4 @@
-"""What a model file holds: nodes, tensors, quantization. Nothing is run."""
+"""Lists the contents of a model file (nodes, tensors, quantization) without running it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qverify.session.tflite_alone import open_tflite
 
 
 def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -> ModelFacts:
-    """Returns what the file holds. shapes: dims of dynamic inputs. BadFileError for what is no model, with the format's
-    name where it is known."""
+    """Returns the contents of the model file. shapes: dims of dynamic inputs. Raises BadFileError, with the name of the
+    format if it is known, for a file that is not a model, and UsageError for shapes of a .tflite."""
     data = read_model(path)
     kind = kind_of(path, data)
     identity = path, kind, len(data), hashlib.sha256(data).hexdigest()
@@ -31,13 +31,15 @@ def inspect_model(path: str, shapes: dict[str, tuple[int, ...]] | None = None) -
         graph = open_tflite(path, data)[0].graph
         return ModelFacts(*identity, _specs(graph, graph.inputs), _specs(graph, graph.network_outputs()), graph=graph)
     summary = summarize(parse(data, os.path.basename(path)))
-    compiled, why = None, "it is a float ONNX, which has no quantized tensors"
+    compiled, why_not_compiled = None, "it is a float ONNX, which has no quantized tensors"
     if kind == "quant.onnx":
-        compiled, why = _compile(path, data, shapes or {})
-    return ModelFacts(*identity, summary.inputs, summary.outputs, summary.operators, summary.opsets, compiled, why)
+        compiled, why_not_compiled = _compile(path, data, shapes or {})
+    contents = summary.inputs, summary.outputs, summary.operators, summary.opsets
+    return ModelFacts(*identity, *contents, compiled, why_not_compiled)
 
 
 def _compile(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, str]:
+    """Returns the compiled graph and "", or None and the reason why the model does not compile."""
     options = CompilerOptions(check=False, host=True, shapes=shapes, folder=os.path.dirname(os.path.abspath(path)))
     try:
         return compile_model(data, os.path.basename(path), options).graph, ""
@@ -46,5 +48,6 @@ def _compile(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> tupl
 
 
 def _specs(graph: Graph, names: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    """Returns (name, dtype, shape as text) of each named tensor that the graph has."""
     specs = [graph.tensors[n] for n in names if n in graph.tensors]
     return tuple((s.name, s.dtype, "x".join(map(str, s.shape)) or "scalar") for s in specs)

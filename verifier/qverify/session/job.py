@@ -1,4 +1,4 @@
-"""The main job: prepares the inputs once, runs every side once, makes one Report."""
+"""The main job: prepares the inputs, runs every side on them, and makes one Report of the results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.report.document import EXIT, Report
 from qverify.session.background import Background
-from qverify.session.host_sides import HostSides, SideResults, Watch, step_of
+from qverify.session.host_sides import HostSides, SideResults, Watch, progress_of_step
+from qverify.session.make_report import make_report
 from qverify.session.models import Models
-from qverify.session.other_inputs import mark_others, run_on_others
+from qverify.session.other_inputs import mark_other_inputs, run_on_other_inputs
 from qverify.session.reference_spread import ReferenceSpread, mark_spread
 from qverify.session.repeat import repeat
-from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.session.runner import BoardModel, connect_board, describe_runner, open_with_board_model, runner_for
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached, which the
-    report states, too. evidence: None after a run of many frames."""
+class JobOutcome:
+    """The result of a job. finals: names of the final outputs. unreached: why the board could not be reached (also in
+    the report), "" if it was reached. evidence: None after a run of many frames."""
 
     report: Report
     finals: list[str]
@@ -46,19 +46,20 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Opened:
-    """What a job would open, opened before: by open_with_board_model, for a request of the same model files, shapes and
-    runner. host: where the reference's and the simulator's results come from; not used by two jobs at a time."""
+class OpenedModels:
+    """Models that were opened before, for several jobs. models, vendor: the result of open_with_board_model for a
+    request with the same model files, shapes and runner. host: the sides of this host, which only one job may use at a
+    time."""
 
     models: Models
     vendor: BoardModel | None
     host: HostSides
 
 
-def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> Outcome:
-    """Runs the main job on one frame. job: of this request, which is closed at the end; None makes one. QVerifyError
-    (exit 2) for the user's mistakes, LinkError for an address or a link that fails in another way than an unreachable
-    board, which is an outcome."""
+def verify(request: Request, watch: Watch | None = None, job: Job | None = None) -> JobOutcome:
+    """Runs the main job on one frame. job: a job for this request, which is closed at the end; a new one if None.
+    Raises QVerifyError (exit 2) for the user's mistakes, and LinkError if an address or a link fails. A board that
+    cannot be reached raises nothing: the outcome states it."""
     job = Job(request) if job is None else job
     try:
         if job.task is not None:
@@ -66,27 +67,29 @@ def verify(request: Request, watch: Watch | None = None, job: Job | None = None)
         outcome = job.run(request.inputs, watch=watch)
         if job.task is not None:
             outcome.report.tasks = [job.task.numbers()]
-        job.captured(outcome.report)
+        job.finish_capture(outcome.report)
         return outcome
     except (QVerifyError, LinkError) as error:
-        job.forget(error)
+        job.discard_empty_capture(error)
         raise
     finally:
         job.close()
 
 
 class Job:
-    """One model and its sides, for any number of inputs; the board stays connected between them. opened: what is not to
-    be opened again. unreached: why the board could not be reached, None where it was. UsageError where the request
-    contradicts itself or gives fewer than `fewest_sides` sides."""
+    """One model and its sides, for any number of inputs. The board stays connected from one to the next.
 
-    def __init__(self, request: Request, fewest_sides: int = 2, opened: Opened | None = None):
+    unreached: the error because of which the board could not be reached, None if it was reached."""
+
+    def __init__(self, request: Request, fewest_sides: int = 2, opened: OpenedModels | None = None):
+        """Opens the models. opened: models that need not be opened again. Raises UsageError if the request contradicts
+        itself or provides fewer than `fewest_sides` sides."""
         self.request = request
         self.unreached: LinkError | None = None
         self._runner = runner_for(request.board, request.runner)
         if opened is None:
             models, vendor = open_with_board_model(request, self._runner)
-            opened = Opened(models, vendor, HostSides(models))
+            opened = OpenedModels(models, vendor, HostSides(models))
         self.models, self._vendor = opened.models, opened.vendor
         sides = {
             "reference": self.models.compiled is not None or self.models.engine is not None,
@@ -111,15 +114,19 @@ class Job:
             raise UsageError("--reference-python takes part in --reference-spread or --reference-engine; give one, too")
         self._host = opened.host
         self._board: Any = None
-        self._earlier_traffic = Counter[str]()  # of connections that ended: a broken frame is followed by another
+        self._earlier_traffic = Counter[str]()  # link counters of connections that broke in earlier frames
         self.task = _start_task(request, self.models, [side for side, on in sides.items() if on])
         self._capture = _start_capture(request, self.models)
 
-    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> Outcome:
-        """Runs every side on one frame and judges it. source: the frame's name for people."""
+    def run(self, inputs: InputRequest, frame: int = 0, watch: Watch | None = None, source: str = "") -> JobOutcome:
+        """Runs every side on one frame and judges it. source: the frame's name as reports show it."""
         start = time.perf_counter()
         prepared = self.prepared(inputs, frame)
-        spread = self._spread.of(self._host, prepared, step_of(watch, "reference spread")) if self._spread else None
+        spread = (
+            self._spread.measure(self._host, prepared, progress_of_step(watch, "reference spread"))
+            if self._spread
+            else None
+        )
         ran, pull, unreached = self.record(prepared, watch)
         options = replace(self.request.options, frame=frame)
         report = make_report(self.models, prepared, ran, options, pull)
@@ -134,62 +141,65 @@ class Job:
         if self.task is not None:
             self.task.add(frame, source or str(inputs.files), evidence)
         self.repeat(report, evidence, self.request.repeat, watch)
-        self.refresh(ran)
+        self.disconnect_if_broken(ran)
         if self.request.paranoid:
-            self._run_on_others(report, evidence, options, watch)
+            self._run_on_other_inputs(report, evidence, options, watch)
         report.timings["total"] = time.perf_counter() - start
-        return Outcome(report, list(self.models.graph.outputs), unreached, evidence)
+        return JobOutcome(report, list(self.models.graph.outputs), unreached, evidence)
 
     def is_kept(self, report: Report) -> bool:
-        """Returns whether the capture, where there is one, gets the frame of this report."""
+        """Returns whether the frame of this report is to be added to the capture, if there is one."""
         return True
 
     def start_capture(self, folder: str) -> None:
-        """Begins a capture of the frames that follow. UsageError where the folder is not empty."""
+        """Starts a capture of the frames that follow. Raises UsageError if the folder is not empty."""
         self._capture = _start_capture(replace(self.request, capture=folder), self.models)
 
     def keep_frame(
         self, number: int, source: str, prepared: PreparedInputs, ran: SideResults, pull: Pull | None
     ) -> None:
-        """Adds a frame to the capture, where there is one."""
+        """Adds a frame to the capture, if there is one."""
         if self._capture is not None:
-            self._capture.frame(number, source, prepared, ran.recordings, pull)
+            self._capture.add_frame(number, source, prepared, ran.recordings, pull)
 
     def keep_experiments(self, rows: list[dict[str, Any]]) -> None:
-        """Adds triage's experiments to the capture's last frame."""
+        """Adds triage's experiments to the last frame of the capture, if there is one."""
         if self._capture is not None and rows:
-            self._capture.experiments(rows)
+            self._capture.add_experiments(rows)
 
-    def keep_capture(self) -> str:
-        """Ends the capture of a run that has no report of its own. Returns why it is incomplete, "" where it is not."""
+    def finish_capture_without_report(self) -> str:
+        """Finishes the capture of a run without a report of its own. Returns why the capture is incomplete, or ""."""
         return self._capture.close() if self._capture is not None else ""
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
-        """Runs the board again, `times` runs in all, and adds what changes to the report and the capture."""
+        """Runs the board again, up to `times` runs in all, and adds what changed between the runs to the report and the
+        capture."""
         if times < 2 or self._board is None or evidence.results.recordings["board"].state != "complete":
             return
-        repeat(self._board, evidence, self.models.graph, report, times, step_of(watch, "repeat"))
+        repeat(self._board, evidence, self.models.graph, report, times, progress_of_step(watch, "repeat"))
         if self._capture is not None:
-            self._capture.repeated(report.repeat or {})
+            self._capture.add_repeat(report.repeat or {})
 
-    def _run_on_others(self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None) -> None:
-        """Does the run of --paranoid, once the first run's values are no longer needed."""
+    def _run_on_other_inputs(
+        self, report: Report, evidence: RunEvidence, options: Options, watch: Watch | None
+    ) -> None:
+        """Makes the run of --paranoid on other inputs. Values of the first run cannot be pulled afterwards."""
         before = evidence.results.recordings["board"]
         if self._board is None or before.state != "complete":
             return
-        outcome, recording = run_on_others(
+        outcome, recording = run_on_other_inputs(
             self._board,
             self.models,
             evidence.prepared,
             before,
             options,
             self.request.spot_seed,
-            step_of(watch, "paranoid"),
+            progress_of_step(watch, "paranoid"),
         )
         evidence.pull = None
-        mark_others(report, outcome)
+        mark_other_inputs(report, outcome)
         if self._capture is not None:
-            self._capture.on_others(outcome)
+            self._capture.add_other_inputs(outcome)
         if recording is not None and recording.state != "complete":
             self._earlier_traffic.update(recording.link)
             self._disconnect()
@@ -199,10 +209,11 @@ class Job:
         return prepared_inputs(self.models.graph, inputs)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Runs every side once, the host's while the board runs. Returns their results, a function that pulls
-        more tensors from the board (None without one), and why the board could not be reached ("" where it was)."""
-        alone = self.request.board is None or bool(self.models.graph.islands)  # the host's nodes are of one session
-        if alone or self._host.at_hand:
+        """Runs every side once, those of the host while the board runs. Returns their results, a function that pulls
+        more tensors from the board (None without a board), and why the board could not be reached ("" if it was)."""
+        # With host islands, the host computes nodes for the board in the session that its own sides use.
+        one_by_one = self.request.board is None or bool(self.models.graph.islands)
+        if one_by_one or self._host.results_are_known:
             ran = self._host.run(prepared, self.request.run_sim, watch)
             recording, unreached = self._record_board(prepared, watch)
         else:
@@ -216,8 +227,9 @@ class Job:
         return ran, self._board.pull if self._board is not None else None, unreached
 
     def _record_board(self, prepared: PreparedInputs, watch: Watch | None) -> tuple[Recording | None, str | LinkError]:
-        """Returns the board's recording (None without a board), and why it could not be reached ("" where it was); the
-        error, where an address or a link fails in another way."""
+        """Returns the board's recording (None without a board), and why it could not be reached ("" if it was). An
+        error of the address or the link that is not INCONCLUSIVE is returned as that reason, for the caller to
+        raise."""
         try:
             board = self._connect()
         except LinkError as error:
@@ -230,21 +242,21 @@ class Job:
             return None, ""
         pull = "all" if self.request.paranoid else self.request.pull
         more = {} if self._runner is None else {"dump_all": self.request.options.dump_all}
-        return board.run(prepared, step_of(watch, "board"), pull, **more), ""
+        return board.run(prepared, progress_of_step(watch, "board"), pull, **more), ""
 
-    def refresh(self, ran: SideResults) -> None:
-        """Disconnects after a run that broke off, so that the next frame gets a new connection."""
+    def disconnect_if_broken(self, ran: SideResults) -> None:
+        """Disconnects the board if its run broke off, so that the next frame gets a new connection."""
         if self._board is not None and ran.recordings["board"].state != "complete":
             self._earlier_traffic.update(ran.recordings["board"].link)
             self._disconnect()
 
     @property
-    def foreign(self) -> bool:
-        """Whether the board runs something else than qvrt."""
+    def has_runner(self) -> bool:
+        """Whether the board runs something other than qvrt."""
         return self._runner is not None
 
-    def connected(self) -> Any:
-        """Returns the sides.board.Board that is still connected after record; None without one."""
+    def connected_board(self) -> Any:
+        """Returns the board side (sides.board.Board) if it is still connected after record(), else None."""
         return self._board
 
     def _connect(self) -> Any:
@@ -252,20 +264,23 @@ class Job:
             self._board = connect_board(self.request, self._runner, self._vendor, self.models)
         return self._board
 
-    def not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
-        """Enters a frame that could not be prepared into the capture, or that did not run since the board was lost."""
+    def record_not_run(self, number: int, source: str, why: str, board_lost: bool = False) -> None:
+        """Adds a frame that did not run to the capture, if there is one. board_lost: it was not tried because the board
+        had been lost; otherwise it could not be prepared."""
         if self._capture is not None:
-            self._capture.not_run(number, source, why, board_lost)
+            self._capture.add_not_run(number, source, why, board_lost)
 
-    def captured(self, report: Report) -> None:
-        """Ends the capture with the run's report, and adds a note to the report where the capture is incomplete."""
+    def finish_capture(self, report: Report) -> None:
+        """Finishes the capture, if there is one, with the run's report; adds a note to the report if it is
+        incomplete."""
         if self._capture is not None and (why := self._capture.close(json.dumps(report.to_json(), allow_nan=False))):
             report.notes.append(f"WARNING: capture {self._capture.folder} is incomplete: {why}")
 
-    def forget(self, error: QVerifyError | LinkError) -> None:
-        """Removes the empty capture of a run that ended by a mistake, such as a mistyped address."""
+    def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
+        """Removes the capture if it is empty and the run ended because of a user's mistake, such as a mistyped
+        address."""
         if self._capture is not None and error.exit_status == 2:
-            self._capture.forget()
+            self._capture.discard_if_empty()
 
     def close(self) -> None:
         """Disconnects the board, and marks a capture that is still open as cut off."""

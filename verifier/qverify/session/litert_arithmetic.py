@@ -19,10 +19,10 @@ from qverify.tflite_model.convert import ConvertedModel
 from qverify.tflite_model.read_tflite import TfliteOperator
 
 Ints = npt.NDArray[np.int32]
-ROUNDING = "gemmlowp"  # of LiteRT's convolutions
-SINGLE_ID = 1  # of tflite-single in FORMAT.md
-LEFT_SHIFT = 20  # of the operands of a sum
-FIXED_POINT, HALF_UP = 2, 3  # resize_linear's word
+ROUNDING = "gemmlowp"  # rounding mode of LiteRT's convolutions
+SINGLE_ID = 1  # number of the rounding mode tflite-single in FORMAT.md
+LEFT_SHIFT = 20  # bits by which LiteRT shifts the operands of a sum
+FIXED_POINT, HALF_UP = 2, 3  # values of resize_linear's word
 
 
 @dataclass(slots=True)
@@ -46,13 +46,14 @@ class _Rewriting:
 
 
 def in_litert_arithmetic(graph: Graph, converted: ConvertedModel) -> Graph:
-    """Returns the graph with LiteRT's own parameters: multipliers that it computes from a product in float32, sums whose
-    operands are scaled one by one, quotients of pools, the fixed-point weights of a resize."""
+    """Returns the graph with LiteRT's own parameters: multipliers computed from a product in float32, sums whose
+    operands are scaled one by one, quotients of pools, and the fixed-point weights of a resize. Raises UnsupportedError
+    for a resize whose step LiteRT's kernel rounds so that it reads beyond its input."""
     r = _Rewriting(graph, converted, {n.name: n for n in graph.nodes}, dict(graph.tensors), dict(graph.constants))
     for node in graph.nodes:
         if (real := converted.multipliers.get(node.outputs[0])) is not None:
             r.set(node.inputs[-1], parameters(ROUNDING, real))
-        operator = _maker(converted, node.outputs[0])
+        operator = _find_operator(converted, node.outputs[0])
         change = CHANGES.get((operator.kind, node.op)) if operator is not None else None
         if change is not None and operator is not None:
             change(r, node, operator)
@@ -60,20 +61,21 @@ def in_litert_arithmetic(graph: Graph, converted: ConvertedModel) -> Graph:
     return replace(graph, nodes=nodes, constants=r.constants, tensors=r.tensors)
 
 
-def _maker(converted: ConvertedModel, name: str) -> TfliteOperator | None:
-    """Returns the operator that makes a tensor, None for a tensor that none makes."""
+def _find_operator(converted: ConvertedModel, name: str) -> TfliteOperator | None:
+    """Returns the operator of the .tflite that computes a tensor, or None if there is none."""
     entry = converted.tensors.get(name)
     return converted.model.made_by.get(entry["tfl"]) if entry is not None else None
 
 
-def _round_once(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+def _set_single_rounding(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets multipliers that are applied with the single rounding of tflite-single."""
     name = node.inputs[-1] or ""
     multiplier, exponent = np.asarray(r.constants[name], np.int32)
     r.set(name, np.stack([multiplier, 31 - exponent, np.full_like(multiplier, SINGLE_ID)]))
 
 
-def _requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets LiteRT's change of quantization of every value, from the lowest one on."""
+def _set_requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets the table of a change of quantization: the result of LiteRT's arithmetic for each value, from the lowest."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     low, limits = int(np.iinfo(x.dtype).min), np.iinfo(y.dtype)
     acc = np.arange(low, low + 256, dtype=np.int64) - x.zero_point[0]
@@ -82,9 +84,9 @@ def _requantize_table(r: _Rewriting, node: Node, operator: TfliteOperator) -> No
     r.constants[node.inputs[1] or ""] = table
 
 
-def _scale_operands(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets the multipliers of both operands, in half of the larger scale, and of their sum. The second one of a
-    difference is negative."""
+def _set_sum_multipliers(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets the multipliers of both operands of a sum, relative to twice the larger scale, and of the sum itself. The
+    multiplier of the second operand of a difference is negative."""
     a, b, y = (float(r.spec(n).scale[0]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
     twice = 2 * max(a, b)
     rq = parameters(ROUNDING, [a / twice, b / twice, twice / ((1 << LEFT_SHIFT) * y)])
@@ -93,9 +95,9 @@ def _scale_operands(r: _Rewriting, node: Node, operator: TfliteOperator) -> None
     r.set(node.inputs[2], rq)
 
 
-def _divide(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets the point from which halves of a pool's quotient are rounded away: q = 0. A pool over the whole image becomes
-    an average_pool, too."""
+def _set_rounding_point(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets the value (the zero point) away from which halves of a pool's quotient are rounded. A pool over the whole
+    image becomes an average_pool, too."""
     x = r.spec(node.inputs[0])
     r.set(node.inputs[1], np.array([x.zero_point[0]], np.int32))
     if node.op == "global_average_pool":
@@ -103,8 +105,9 @@ def _divide(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
         r.nodes[node.name] = replace(node, op="average_pool", words=words)
 
 
-def _fold_count(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets the multiplier of a mean: that of the scales, shifted left and divided by the number of elements, cut off."""
+def _set_mean_multiplier(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets the multiplier of a mean: the multiplier of the scales, shifted left and divided by the number of elements;
+    the remainder is dropped."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     count = x.elements // y.elements
     multiplier, exponent = parameters(ROUNDING, float(x.scale[0]) / float(y.scale[0]))[:, 0].tolist()
@@ -112,15 +115,15 @@ def _fold_count(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     r.set(node.inputs[-1], np.array([[(multiplier << shift) // count], [exponent - shift]], np.int32))
 
 
-def _interpolate(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
-    """Sets rows, columns and weights of a resize: of int8 in fixed point, of uint8 in float32."""
+def _set_resize_weights(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
+    """Sets rows, columns and weights of a resize: in fixed point for int8, in float32 for uint8."""
     x, y = r.spec(node.inputs[0]), r.spec(node.outputs[0])
     align, half = bool(operator.options["AlignCorners"]), bool(operator.options["HalfPixelCenters"])
     fixed = x.dtype == "int8"
-    tables: Callable[..., tuple[Any, ...]] = fixed_point if fixed else _float32
+    tables: Callable[..., tuple[Any, ...]] = fixed_point if fixed else _float32_positions
     rows, columns = (tables(x.shape[k], y.shape[k], align, half) for k in (-2, -1))
-    for found, size, to in ((rows, x.shape[-2], y.shape[-2]), (columns, x.shape[-1], y.shape[-1])):
-        if int(found[0].max()) >= size:
+    for positions, size, to in ((rows, x.shape[-2], y.shape[-2]), (columns, x.shape[-1], y.shape[-1])):
+        if int(positions[0].max()) >= size:
             raise UnsupportedError(
                 f"{r.converted.model.file}: {node.outputs[0]} (RESIZE_BILINEAR): from {size} to {to} elements LiteRT's own kernel for int8 reads beyond "
                 "its input (its step is rounded to 1/1024). Resize to another size, in two steps, or with align_corners"
@@ -130,25 +133,28 @@ def _interpolate(r: _Rewriting, node: Node, operator: TfliteOperator) -> None:
     r.nodes[node.name] = replace(node, words=(FIXED_POINT if fixed else HALF_UP,))
 
 
-def _float32(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
-    """Returns the same as fixed_point with the weights 1 - d and d, every step in float32."""
-    one, part = np.float32(1), np.float32(0.5)
+def _float32_positions(size: int, to: int, align: bool, half: bool) -> tuple[Any, ...]:
+    """Returns first indices, second indices and their weights 1 - d and d, as fixed_point does, but with every step
+    computed in float32."""
+    one, half_pixel = np.float32(1), np.float32(0.5)
     step = np.float32(size - 1) / np.float32(to - 1) if align and to > 1 else np.float32(size) / np.float32(to)
     index = np.arange(to, dtype=np.float32)
-    place = (index + part) * step - part if half else index * step
-    first = np.maximum(np.floor(place), np.float32(0))
-    second = np.minimum(np.ceil(place), np.float32(size - 1))
-    return first, second, one - (place - first), place - first
+    position = (index + half_pixel) * step - half_pixel if half else index * step
+    first = np.maximum(np.floor(position), np.float32(0))
+    second = np.minimum(np.ceil(position), np.float32(size - 1))
+    return first, second, one - (position - first), position - first
 
 
-CHANGES: dict[tuple[str, str], Callable[[_Rewriting, Node, TfliteOperator], None]] = {  # by operator and op
-    ("FULLY_CONNECTED", "fully_connected"): _round_once,
-    ("QUANTIZE", "lookup"): _requantize_table,
-    ("ADD", "add"): _scale_operands,
-    ("SUB", "add"): _scale_operands,
-    ("AVERAGE_POOL_2D", "average_pool"): _divide,
-    ("AVERAGE_POOL_2D", "global_average_pool"): _divide,
-    ("MEAN", "global_average_pool"): _fold_count,
-    ("MEAN", "reduce_mean"): _fold_count,
-    ("RESIZE_BILINEAR", "resize_linear"): _interpolate,
+CHANGES: dict[
+    tuple[str, str], Callable[[_Rewriting, Node, TfliteOperator], None]
+] = {  # by (operator of the .tflite, our op)
+    ("FULLY_CONNECTED", "fully_connected"): _set_single_rounding,
+    ("QUANTIZE", "lookup"): _set_requantize_table,
+    ("ADD", "add"): _set_sum_multipliers,
+    ("SUB", "add"): _set_sum_multipliers,
+    ("AVERAGE_POOL_2D", "average_pool"): _set_rounding_point,
+    ("AVERAGE_POOL_2D", "global_average_pool"): _set_rounding_point,
+    ("MEAN", "global_average_pool"): _set_mean_multiplier,
+    ("MEAN", "reduce_mean"): _set_mean_multiplier,
+    ("RESIZE_BILINEAR", "resize_linear"): _set_resize_weights,
 }

@@ -1,4 +1,4 @@
-"""Runs many frames of one model: a verdict for each, and the worst ones."""
+"""Verifies many frames of one model, and makes one report with a verdict for each frame and details of the worst."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ from qverify.report.frames_left_out import describe_left_out
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import Watch
 from qverify.session.inputs.file_lists import is_list, lines
-from qverify.session.inputs.prepared_files import manifest
-from qverify.session.job import Job, Outcome
+from qverify.session.inputs.prepared_files import read_manifest
+from qverify.session.job import Job, JobOutcome
 from qverify.session.request import Request
 
-WHOLE = 16  # frames whose tensors stay in the report
-Tell = Callable[[dict[str, Any]], None]
+MAX_WHOLE_REPORTS = 16  # frames whose tensors stay in the report
+OnFrame = Callable[[dict[str, Any]], None]  # receives each frame's row of the report once it is judged
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """One frame. files: as for InputRequest. source: its name for people. stated: entries of a manifest, by path.
-    wrong: why it cannot be run, "" where it can. board_lost: it is not run since the board was lost before."""
+    """One frame.
+
+    Attributes:
+        files: the frame's files, as in InputRequest.
+        source: the frame's name as reports show it.
+        stated: the entries of a manifest for these files, by path.
+        wrong: why the frame cannot be run, "" if it can.
+        board_lost: the frame was not run because the board had been lost before it.
+    """
 
     files: str | Mapping[str, str]
     source: str
@@ -41,9 +48,9 @@ class FrameSource:
 
 
 def frame_sources(text: str | None) -> list[FrameSource] | None:
-    """Returns the frames of -i: a folder (of `inputs prepare`, or of files), a list (.txt) with one line per frame, or
-    NAME:FOLDER for several inputs with equally many files each. None where -i is one frame; UsageError where it does
-    not fit."""
+    """Returns the frames that -i names: a folder (of `inputs prepare`, or of files), a list (.txt) with one line per
+    frame, or NAME:FOLDER for each of several inputs; None if -i is one frame. Raises UsageError if the folders contain
+    different numbers of files, an input is named twice, or a folder or list is empty."""
     if text is None:
         return None
     if os.path.isfile(text) and is_list(text):
@@ -61,14 +68,14 @@ def frame_sources(text: str | None) -> list[FrameSource] | None:
 
 
 def _join(row: tuple[FrameSource, ...]) -> FrameSource:
-    """Returns the frame that consists of these inputs."""
+    """Returns the frame whose inputs are those of all these single-input frames."""
     files = {name: path for f in row if isinstance(f.files, Mapping) for name, path in f.files.items()}
-    stated = {path: one for f in row for path, one in f.stated.items()}
+    stated = {path: entry for f in row for path, entry in f.stated.items()}
     return FrameSource(files, ",".join(f.source for f in row), stated, next((f.wrong for f in row if f.wrong), ""))
 
 
 def _named_folder(part: str) -> tuple[str, str] | None:
-    """Returns name and folder of `NAME:DIR` where DIR is a folder; None for any other text."""
+    """Returns the name and the folder of `NAME:DIR`; None if the text is not of this form or DIR is not a folder."""
     for at in (i for i, c in enumerate(part) if c == ":"):
         if os.path.isdir(part[at + 1 :]):
             return part[:at], part[at + 1 :]
@@ -88,7 +95,7 @@ def _read_folder(folder: str, name: str) -> list[FrameSource]:
 
 def _read_manifest(folder: str, name: str) -> list[FrameSource]:
     """Returns the frames of a manifest, including those that could not be prepared and therefore cannot run."""
-    described, rows, document = manifest(folder)
+    described, rows, document = read_manifest(folder)
     prepared = []
     for row in rows:
         path = os.path.join(folder, row["file"])
@@ -111,19 +118,19 @@ def _read_list(path: str) -> list[FrameSource]:
 
 
 def _resolve(here: str, part: str) -> str:
-    """Returns `file` or `name:file` with the path relative to the list's folder."""
+    """Returns `file` or `name:file` with the path joined to the folder of the list."""
     whole = os.path.join(here, part)
     name, colon, file = part.rpartition(":")
     return whole if os.path.exists(whole) or not colon else f"{name}:{os.path.join(here, file)}"
 
 
 def verify_frames(
-    request: Request, frames: list[FrameSource], tell: Tell, watch: Watch | None = None, job: Job | None = None
-) -> Outcome:
-    """Verifies every frame in order and calls tell(row) after each. job: of this request, which is closed at the end; None
-    makes one. Frames that cannot be prepared are listed, and the others still run. UsageError when none ran. The report
-    contains a verdict for every pair of every frame, but tensors only of the WHOLE worst frames, so that memory does not
-    grow with the number of tensors."""
+    request: Request, frames: list[FrameSource], on_frame: OnFrame, watch: Watch | None = None, job: Job | None = None
+) -> JobOutcome:
+    """Verifies every frame in order and calls on_frame(row) after each. job: a job for this request, which is closed at
+    the end; a new one if None. Frames that cannot be prepared are listed as not run, and the others still run. Raises
+    UsageError if no frame ran. The report contains a verdict for every pair of every frame, but the tensors of only the
+    MAX_WHOLE_REPORTS worst frames, so that memory does not grow with the number of frames."""
     job = Job(request) if job is None else job
     kept, rows, unreached = KeptReports(), list[dict[str, Any]](), ""
     first_error: QVerifyError | None = None
@@ -140,67 +147,68 @@ def verify_frames(
                 rows.append(frame_row(number, frame.source, outcome.report))
                 kept.add(outcome.report, rows[-1])
             except TaskError:
-                raise  # of the option, not of this frame
+                raise  # the option is wrong, not this frame
             except QVerifyError as error:
                 first_error = first_error or error
-                kept.draft(error)
-                rows.append(not_run(number, frame.source, error))
-                job.not_run(number, frame.source, rows[-1]["why"])
-            tell(rows[-1])
+                kept.add_draft(error)
+                rows.append(not_run_row(number, frame.source, error))
+                job.record_not_run(number, frame.source, rows[-1]["why"])
+            on_frame(rows[-1])
             if unreached:
                 for n, late in list(enumerate(frames))[number + 1 :]:
-                    rows.append(not_run(n, late.source, UsageError("the board was not reached"), board_lost=True))
-                    job.not_run(n, late.source, unreached, board_lost=True)
-                break  # the others would only wait for the same timeout
+                    rows.append(not_run_row(n, late.source, UsageError("the board was not reached"), board_lost=True))
+                    job.record_not_run(n, late.source, unreached, board_lost=True)
+                break  # every later frame would only wait for the same timeout
         for row in rows:
             row["board"] = request.board
         if not kept.reports:
             which = f"none of {len(frames)} frames could" if len(frames) > 1 else "the only frame could not"
-            raise with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
-        whole = kept.whole(rows)
+            raise error_with_draft(f"{which} be prepared: {rows[0]['why']}", first_error)
+        whole = kept.combine(rows)
         whole.tasks = [job.task.numbers()] if job.task is not None else []
-        job.captured(whole)
+        job.finish_capture(whole)
     except (QVerifyError, LinkError) as error:
-        job.forget(error)
+        job.discard_empty_capture(error)
         raise
     finally:
         job.close()
-    return Outcome(whole, list(job.models.graph.outputs), unreached)
+    return JobOutcome(whole, list(job.models.graph.outputs), unreached)
 
 
 class KeptReports:
-    """The reports of frames: the WHOLE worst with their tensors, the others without."""
+    """The reports of all frames. Only the MAX_WHOLE_REPORTS worst keep their tensors."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self._whole: list[tuple[tuple[float, ...], Report]] = []
         self._drafts: dict[str, str] = {}
-        self._fed = DrawnInputs()
+        self._drawn_inputs = DrawnInputs()
 
-    def draft(self, error: QVerifyError) -> None:
-        """Adds the draft of a description that would have prepared a frame, where the error has one."""
+    def add_draft(self, error: QVerifyError) -> None:
+        """Keeps the draft of an input description that an error proposes, if it proposes one."""
         if isinstance(error, UndescribedError) and error.draft:
             self._drafts[error.input] = error.draft
 
     def add(self, report: Report, row: dict[str, Any]) -> None:
-        """Adds a frame's report, and strips the tensors of the best frame where there are too many."""
-        if self.reports:  # what all frames have in common is reported once
+        """Adds a frame's report. If there are too many with tensors, those of the least bad frame are removed."""
+        if self.reports:  # the same for all frames, so the first report alone has it
             report.sides, report.canary, report.no_integer_reference = [], {}, []
-        self._fed.add(report, row)
+        self._drawn_inputs.add(report, row)
         self.reports.append(report)
         self._whole.append((frame_rank(row), report))
-        if len(self._whole) > WHOLE:
+        if len(self._whole) > MAX_WHOLE_REPORTS:
             self._whole.sort(key=lambda pair: pair[0])
-            _, least = self._whole.pop()
-            for pair in least.pairs:
+            _, least_bad = self._whole.pop()
+            for pair in least_bad.pairs:
                 pair.drawings = []
                 pair.tensors, pair.agreement, pair.notes, pair.same_bytes = [], [], [], {}
                 pair.coverage.missing, pair.coverage.not_offered = [], []
 
-    def whole(self, rows: list[dict[str, Any]]) -> Report:
-        """Returns one report of all frames; the link counts from the first frame on."""
+    def combine(self, rows: list[dict[str, Any]]) -> Report:
+        """Returns one report of all frames. Its link counters are those of the last frame, which include all before
+        it."""
         combined = combine(self.reports)
-        combined.input_drawings = self._fed.worst()
+        combined.input_drawings = self._drawn_inputs.worst()
         combined.frames, combined.link = rows, self.reports[-1].link
         combined.drafts |= self._drafts
         if left_out := describe_left_out(rows):
@@ -210,24 +218,25 @@ class KeptReports:
         return combined
 
     def notes(self) -> list[str]:
-        """Returns a note on how many frames' tensors are left out; empty where none are."""
-        left = len(self.reports) - len(self._whole)
-        if not left:
+        """Returns a note with the number of frames whose tensors were removed; [] if there are none."""
+        removed = len(self.reports) - len(self._whole)
+        if not removed:
             return []
-        return [f"the tensors of {count(left, 'frame')} are left out; those of the {WHOLE} worst are kept"]
+        kept = f"those of the {MAX_WHOLE_REPORTS} worst are kept"
+        return [f"the tensors of {count(removed, 'frame')} are left out; {kept}"]
 
 
-def with_draft(text: str, error: QVerifyError | None) -> UsageError:
-    """Returns a UsageError of this text, with the draft that the error has."""
+def error_with_draft(text: str, error: QVerifyError | None) -> UsageError:
+    """Returns a UsageError with this text, and with the draft of an input description if `error` has one."""
     if isinstance(error, UndescribedError):
         return UndescribedError(text, error.input, error.draft)
     return UsageError(text)
 
 
 def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
-    """Returns a frame's row in the report's `frames`."""
+    """Returns the row of a frame that ran, for the report's `frames`."""
     tensors = [row for pair in report.pairs for row in pair.tensors]
-    apart = [d for row in tensors if isinstance(d := row.metrics.get("max_abs"), float)]
+    differences = [d for row in tensors if isinstance(d := row.metrics.get("max_abs"), float)]
     why = next((p.why for p in report.pairs if p.verdict == report.verdict and p.why), "")
     return {
         "frame": number,
@@ -235,14 +244,15 @@ def frame_row(number: int, source: str, report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "why": why if report.verdict != "PASSED" else "",
         "failing": sum(row.failing or 0 for row in tensors),
-        "max_abs": max(apart, default=None),
+        "max_abs": max(differences, default=None),
         "board": None,
         "board_lost": False,
     }
 
 
-def not_run(number: int, source: str, error: Exception, board_lost: bool = False) -> dict[str, Any]:
-    """Returns the row of a frame that could not be prepared, or that did not run since the board was lost before."""
+def not_run_row(number: int, source: str, error: Exception, board_lost: bool = False) -> dict[str, Any]:
+    """Returns the row of a frame that did not run. board_lost: because the board had been lost before; otherwise it
+    could not be prepared."""
     why = " ".join(str(error).split())
     return {
         "frame": number,

@@ -1,4 +1,5 @@
-"""Compares what model.bin claims with what its quant.onnx compiles to: a file's claims never narrow what is judged."""
+"""Compares a model.bin with what its quant.onnx compiles to, so that nothing that the file claims can reduce what is
+judged."""
 
 from __future__ import annotations
 
@@ -10,51 +11,53 @@ import numpy.typing as npt
 from qverify.model_bin.graph import Graph
 from qverify.tensors.spec import TensorSpec
 
-_NODE = ("op", "inputs", "outputs", "covers", "integer_reference")
+_NODE_FIELDS = ("op", "inputs", "outputs", "covers", "integer_reference")
 
 
-def contradiction(claimed: Graph, known: Graph) -> str:
-    """Returns the first difference for which model.bin (`claimed`) would be judged differently from the compiled
-    quant.onnx (`known`): rounding, inputs, outputs, nodes, tensors with their scales and flags; "" where they agree.
-    Weights and words are not compared here: they are what is judged (other_parameters tells of them)."""
+def find_contradiction(claimed: Graph, known: Graph) -> str:
+    """Returns the first difference because of which model.bin (`claimed`) would be judged differently from the compiled
+    quant.onnx (`known`): rounding, inputs, outputs, nodes, tensors with their scales and flags; "" if there is none.
+    Weights and words are not compared: the verdict judges them (see differing_parameters)."""
     if _islands(claimed) != _islands(known):
         return "what it leaves to the host is not what cannot be compiled"
-    for what in ("rounding", "inputs", "outputs"):
-        if getattr(claimed, what) != getattr(known, what):
-            return f"its {what}: {getattr(claimed, what)}, wanted {getattr(known, what)}"
+    for field in ("rounding", "inputs", "outputs"):
+        if getattr(claimed, field) != getattr(known, field):
+            return f"its {field}: {getattr(claimed, field)}, wanted {getattr(known, field)}"
     if [n.name for n in claimed.nodes] != [n.name for n in known.nodes]:
         return f"its nodes ({len(claimed.nodes)}) are not those of the ONNX ({len(known.nodes)})"
-    for one, two in zip(claimed.nodes, known.nodes, strict=True):
-        for what in _NODE:
-            if getattr(one, what) != getattr(two, what):
-                return f"node {one.name}: {what} is {getattr(one, what)}, wanted {getattr(two, what)}"
+    for node, known_node in zip(claimed.nodes, known.nodes, strict=True):
+        for field in _NODE_FIELDS:
+            value, wanted = getattr(node, field), getattr(known_node, field)
+            if value != wanted:
+                return f"node {node.name}: {field} is {value}, wanted {wanted}"
     return next((why for n, spec in known.tensors.items() if (why := _compare_spec(claimed.tensors.get(n), spec))), "")
 
 
-def other_parameters(claimed: Graph, known: Graph) -> list[str]:
-    """Returns the names of constants, and of nodes by their words, that model.bin (`claimed`) holds with other values than
-    the compiled quant.onnx (`known`): a verdict judges them only as far as its inputs use them."""
+def differing_parameters(claimed: Graph, known: Graph) -> list[str]:
+    """Returns the names of the constants, and of the nodes whose words, differ between model.bin (`claimed`) and the
+    compiled quant.onnx (`known`). A verdict judges them only as far as its inputs use them."""
     constants = [n for n, value in known.constants.items() if not _same_bytes(claimed.constants.get(n), value)]
     pairs = zip(claimed.nodes, known.nodes, strict=True)
-    return [*constants, *(two.name for one, two in pairs if one.words != two.words)]
+    return [*constants, *(known_node.name for node, known_node in pairs if node.words != known_node.words)]
 
 
-def _same_bytes(one: npt.NDArray[np.generic] | None, two: npt.NDArray[np.generic]) -> bool:
-    if one is None or one.dtype != two.dtype or one.shape != two.shape:
+def _same_bytes(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic]) -> bool:
+    if a is None or a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return np.array_equal(np.ascontiguousarray(one).view(np.uint8), np.ascontiguousarray(two).view(np.uint8))
+    return np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))
 
 
 def _compare_spec(claimed: TensorSpec | None, known: TensorSpec) -> str:
+    """Returns how a tensor's spec differs from the known one; "" if it does not."""
     if claimed is None:
         return f"tensor {known.name} is missing"
     for field in fields(TensorSpec):
-        one, two = getattr(claimed, field.name), getattr(known, field.name)
-        if one != two:
-            return f"tensor {known.name}: {field.name} is {one}, wanted {two}"
+        value, wanted = getattr(claimed, field.name), getattr(known, field.name)
+        if value != wanted:
+            return f"tensor {known.name}: {field.name} is {value}, wanted {wanted}"
     return ""
 
 
 def _islands(graph: Graph) -> list[tuple[object, ...]]:
-    """Returns the host islands without the reasons, which are for people."""
+    """Returns the fields of the host islands that must agree, which leaves out the reasons (texts for the user)."""
     return [(i.inputs, i.pulled, i.outputs, i.finals, [(n.name, n.op) for n in i.nodes]) for i in graph.islands]

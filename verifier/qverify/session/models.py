@@ -1,4 +1,4 @@
-"""Opens the files of -m and checks that they belong together; they are recognised by content, never by extension."""
+"""Opens the files of -m and checks that they belong together. Files are recognised by content, never by extension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qverify.model_bin.records import decode, encode
 from qverify.onnx_model.load import check_parsed, is_quantized, parse, read_file, with_external_data
 from qverify.onnx_model.other_files import describe_other
 from qverify.plural import count
-from qverify.session.model_claims import contradiction, other_parameters
+from qverify.session.model_claims import differing_parameters, find_contradiction
 from qverify.session.tflite_alone import TfliteAlone, open_tflite
 from qverify.sides.host_islands import HostIslands
 from qverify.tensors.free_memory import return_free_memory
@@ -31,9 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class Models:
-    """The opened models. binary: model.bin bytes (compiled in memory when none was given). compiled, original: None
-    without quant.onnx. rows: for the report. tflite: the .tflite that a board runs by LiteRT, and its map of
-    tensors (sides/litert_board.py)."""
+    """The opened models of -m.
+
+    Attributes:
+        graph: the compiled network that is judged.
+        binary: the bytes of model.bin, compiled in memory if no file was given; empty with `engine`.
+        compiled: the compiled quantized ONNX or .tflite; None if -m has neither.
+        original: the bytes of the quantized ONNX; None without one.
+        rows: name, hash and kind of each file, for the report.
+        notes: lines for the report.
+        caveats: reservations that every verdict states.
+        tflite: the .tflite that a board runs by LiteRT, and its map of tensors (sides/litert_board.py).
+        alone: the .tflite if it is the whole model, so that LiteRT on this host is the reference.
+        engine: the engine of --reference-engine; there is then no integer graph.
+    """
 
     graph: Graph
     binary: bytes
@@ -41,30 +52,31 @@ class Models:
     original: bytes | None = None
     rows: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    caveats: list[str] = field(default_factory=list)  # reservations that every verdict states
+    caveats: list[str] = field(default_factory=list)
     tflite: tuple[bytes, dict[str, dict[str, Any]]] | None = None
-    alone: TfliteAlone | None = None  # the .tflite is the whole model: LiteRT on this host is the reference
-    engine: EngineReference | None = None  # of --reference-engine: there is no integer graph, and binary is empty
+    alone: TfliteAlone | None = None
+    engine: EngineReference | None = None
 
     @property
     def integer_onnx(self) -> bytes | None:
-        """Returns the integer ONNX, serialized; None without quant.onnx."""
+        """The serialized integer ONNX; None without a quantized ONNX."""
         return None if self.compiled is None else self.compiled.integer_onnx
 
     @cached_property
     def binary_sha256(self) -> str:
-        """Returns the digest of model.bin."""
+        """The SHA-256 of model.bin, in hex."""
         known = next((row["sha256"] for row in self.rows if row["kind"] == "model.bin"), "")
         return known or hashlib.sha256(self.binary).hexdigest()
 
     @cached_property
     def islands(self) -> HostIslands | None:
-        """Returns what computes the graph's host islands; None where it has none."""
+        """The object that computes the graph's host islands; None if the graph has none."""
         return HostIslands(self.compiled.integer_onnx, self.graph) if self.graph.islands and self.compiled else None
 
 
 def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of NAME=1,3,224,224 options by name. UsageError for any other form."""
+    """Parses NAME=1,3,224,224 options. Returns the shapes by input name. Raises UsageError for any other form, and for
+    two shapes of one input."""
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, _, dims = value.rpartition("=")
@@ -91,8 +103,9 @@ def open_models(
     allow_other: bool = False,
     host: bool = True,
 ) -> Models:
-    """Opens the files of -m. UsageError or BadFileError for foreign files, two of one kind, or a model.bin compiled
-    from another ONNX (unless allow_other). host: nodes that no kernel serves may be computed on the host."""
+    """Opens the files of -m. allow_other: accept a model.bin compiled from another ONNX, with a caveat. host: nodes
+    that no kernel serves may be computed on the host. Raises UsageError or BadFileError for files that are not models,
+    two files of one kind, and a model.bin compiled from another ONNX (unless allow_other)."""
     binary: _File | None = None
     quantized: _File | None = None
     tflite: _File | None = None
@@ -121,25 +134,26 @@ def open_models(
 def _open_alone(
     tflite: _File, binary: _File | None, files: list[_File], shapes: dict[str, tuple[int, ...]] | None
 ) -> Models:
-    """Returns the models of -m with a .tflite and no ONNX. A model.bin must be what the .tflite compiles to."""
+    """Returns the models of a .tflite without an ONNX. Raises BadFileError for a model.bin that the .tflite does not
+    compile to."""
     if shapes:
         raise UsageError(f"--shape is for a dynamic ONNX; the shapes of {tflite.path} are fixed")
     compiled, alone = open_tflite(tflite.path, tflite.data)
     notes = [*compiled.notes, "the .tflite was converted and compiled in LiteRT's arithmetic"]
     data = encode(compiled.graph)
     if binary is not None:
-        data, given = binary.data, _decoded(binary)
-        if encode(replace(given, meta={})) != encode(replace(compiled.graph, meta={})):
+        data, given_graph = binary.data, _decode_file(binary)
+        if encode(replace(given_graph, meta={})) != encode(replace(compiled.graph, meta={})):
             raise BadFileError(
                 f"{binary.path}: not what {os.path.basename(tflite.path)} compiles to; leave it out, or give the quantized ONNX"
             )
-        compiled.graph = given
-    known, rows = (tflite.data, alone.converted.tensors), [f.row() for f in files]
-    return Models(compiled.graph, data, compiled, None, rows, notes, tflite=known, alone=alone)
+        compiled.graph = given_graph
+    tflite_and_map, rows = (tflite.data, alone.converted.tensors), [f.row() for f in files]
+    return Models(compiled.graph, data, compiled, None, rows, notes, tflite=tflite_and_map, alone=alone)
 
 
-def _decoded(binary: _File) -> Graph:
-    """Returns the graph of a model.bin. BadFileError with the file's name."""
+def _decode_file(binary: _File) -> Graph:
+    """Returns the graph of a model.bin. Raises BadFileError, which names the file."""
     try:
         return decode(binary.data)
     except BadFileError as error:
@@ -147,12 +161,13 @@ def _decoded(binary: _File) -> Graph:
 
 
 def _read_tensor_map(tflite: str, quantized: str) -> dict[str, dict[str, Any]]:
-    """Returns the map of tensors beside the quantized ONNX or beside the .tflite. UsageError where there is none."""
+    """Returns the map of tensors that lies beside the quantized ONNX or beside the .tflite. Raises UsageError if there
+    is none."""
     from qverify.sides.litert_board import read_map
 
-    for beside in (quantized, tflite):
-        if os.path.isfile(found := f"{beside}.map.json"):
-            return read_map(read_file(found), found)
+    for model_path in (quantized, tflite):
+        if os.path.isfile(map_path := f"{model_path}.map.json"):
+            return read_map(read_file(map_path), map_path)
     raise UsageError(
         f"{tflite}: no map of its tensors; wanted {quantized}.map.json (ONNX tensor to its index in the .tflite)"
     )
@@ -166,10 +181,10 @@ def _open(
     allow_other: bool,
     host: bool,
 ) -> Models:
-    """Returns the models of -m without a .tflite."""
+    """Returns the models of a quantized ONNX, a model.bin, or both."""
     if binary is None and quantized is None:
         raise UsageError("-m names no quantized ONNX and no model.bin: nothing to verify; give one or both")
-    graph = None if binary is None else _decoded(binary)
+    graph = None if binary is None else _decode_file(binary)
     if quantized is None:
         assert graph is not None and binary is not None
         if shapes:
@@ -181,11 +196,11 @@ def _open(
         caveats = _check_compiled(graph, binary.path)
         return Models(graph, binary.data, rows=[f.row() for f in files], caveats=caveats)
     compiled, caveats = _compile_again(quantized, graph, shapes, allow_other, host)
-    known = compiled.graph if graph is None else graph
-    if known.islands:
+    judged = compiled.graph if graph is None else graph
+    if judged.islands:
         if not host:
-            raise UsageError(f"{describe_islands(known.islands)}, which --no-host refuses")
-        caveats = [describe_islands(known.islands), *caveats]
+            raise UsageError(f"{describe_islands(judged.islands)}, which --no-host refuses")
+        caveats = [describe_islands(judged.islands), *caveats]
     rows = [f.row() for f in files]
     if graph is None or binary is None:
         return Models(
@@ -202,7 +217,8 @@ def _open(
 
 @dataclass(slots=True)
 class _File:
-    """A file of -m. digest: of its bytes, from a worker. parsed: the ONNX; None of a model.bin, and once it was taken."""
+    """A file of -m. kind: as kind_of() returns it. digest: SHA-256 of its bytes, computed by a worker thread. parsed:
+    the parsed ONNX; None for other kinds, and after take()."""
 
     path: str
     data: bytes
@@ -212,7 +228,7 @@ class _File:
 
     @staticmethod
     def read(path: str) -> _File:
-        """Reads a file, and recognises it. Raises BadFileError."""
+        """Reads a file and recognises its kind. Raises BadFileError if it cannot be read or is not a model."""
         data, parsed = read_file(path), None
         try:
             if data[:8] != MAGIC:
@@ -225,7 +241,7 @@ class _File:
         return _File(path, data, kind, submit(lambda: hashlib.sha256(data).hexdigest()), parsed)
 
     def take(self) -> Any | None:
-        """Returns the parsed ONNX, which is not held here any more."""
+        """Returns the parsed ONNX and drops it here, so that its memory can be freed."""
         parsed, self.parsed = self.parsed, None
         return parsed
 
@@ -235,15 +251,15 @@ class _File:
 
 
 def _check_first(before: _File | None, file: _File) -> _File:
-    """Returns the file as the only one of its kind. UsageError where there was one before."""
+    """Returns the file. Raises UsageError if `before` is an earlier file of the same kind."""
     if before is not None:
         raise UsageError(f"-m names two files of kind {file.kind}: {before.path} and {file.path}")
     return file
 
 
 def kind_of(path: str, data: bytes, parsed: Any | None = None) -> str:
-    """Returns float.onnx, quant.onnx, model.bin or tflite, by content. parsed: the ONNX, where it is known. BadFileError
-    for anything else."""
+    """Returns the kind of a model file by its content: float.onnx, quant.onnx, model.bin or tflite. parsed: the ONNX,
+    if it was parsed before. Raises BadFileError for anything else."""
     if data[:8] == MAGIC:
         return "model.bin"
     if data[4:8] == b"TFL3":
@@ -262,27 +278,28 @@ def _compile_again(
     allow_other: bool,
     host: bool,
 ) -> tuple[CompiledModel, list[str]]:
-    """Compiles quant.onnx again with the options stored in model.bin, and returns it with the caveats to state. The
-    hash of the integer ONNX shows whether the two belong together; BadFileError where they do not."""
+    """Compiles the quantized ONNX again with the options stored in model.bin. Returns the result, and the caveats that
+    the verdict must state. The hash of the integer ONNX shows whether the two files belong together; raises
+    BadFileError if they do not."""
     stored = graph.meta.get("options", {}) if graph is not None else {}
     path = quantized.path
     options = CompilerOptions.restored(stored, os.path.dirname(os.path.abspath(path)), shapes or {})
-    known = isinstance(graph, Graph) and "check" in graph.meta
-    options = replace(options, check=not known, host=host if graph is None else options.host)
+    was_checked = isinstance(graph, Graph) and "check" in graph.meta
+    options = replace(options, check=not was_checked, host=host if graph is None else options.host)
     digest = quantized.digest.result()
     compiled = compile_model(quantized.data, os.path.basename(path), options, None, quantized.take(), digest)
-    _check_compiled(compiled.graph if not known or graph is None else graph, os.path.basename(path))
+    _check_compiled(compiled.graph if not was_checked or graph is None else graph, os.path.basename(path))
     if graph is None:
         return compiled, []
     if compiled.graph.meta["integer_sha256"] == graph.meta.get("integer_sha256"):
-        if why := contradiction(graph, compiled.graph):
+        if why := find_contradiction(graph, compiled.graph):
             raise BadFileError(
                 f"model.bin differs from what {os.path.basename(path)} compiles to: {why}. Compile it again with qverify compile"
             )
-        others = other_parameters(graph, compiled.graph)
+        differing = differing_parameters(graph, compiled.graph)
         compiled.adopt(graph)
         return_free_memory()
-        return compiled, [_describe_others(others)] if others else []
+        return compiled, [_describe_differing_parameters(differing)] if differing else []
     if graph.meta.get("source_sha256") == compiled.graph.meta["source_sha256"]:
         shapes_of = stored.get("shapes") or "those of the file"
         raise BadFileError(
@@ -301,8 +318,8 @@ def _compile_again(
     return compiled, [message]
 
 
-def _describe_others(names: list[str]) -> str:
-    """Returns the caveat about constants and words of model.bin that its ONNX does not compile to."""
+def _describe_differing_parameters(names: list[str]) -> str:
+    """Returns the caveat about constants and words of model.bin that differ from what its ONNX compiles to."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
         f"parameters of model.bin differ from what its ONNX compiles to ({', '.join(names[:3])}{more}), judged only as far as "
@@ -311,7 +328,7 @@ def _describe_others(names: list[str]) -> str:
 
 
 def _check_compiled(graph: Graph, name: str) -> list[str]:
-    """Returns the caveats about the compiler's check against the original. BadFileError where that check failed."""
+    """Returns the caveats about the compiler's check against the original. Raises BadFileError if that check failed."""
     result = graph.meta.get("check")
     if result is None:
         return ["model.bin was never checked against its ONNX (--no-check)"]

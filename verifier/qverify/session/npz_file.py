@@ -1,4 +1,4 @@
-"""Writes arrays of any name to one .npz; the same arrays give the same bytes."""
+"""Writes arrays with any names to one .npz file. The same arrays always give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from qverify.files import replacing, writing
 from qverify.tensors.recording import Array
 
 INDEX = "index.json"
-FAST, SMALL = 1, 6  # levels of deflate
+FAST, SMALL = 1, 6  # levels of the deflate compression
 
 
 def write_npz(path: str, arrays: Mapping[str, Array], index: Any = None, level: int = SMALL) -> None:
-    """Writes arrays by name, like np.savez, but allows the name `file` and stores no time of day; the whole file or none of it.
-    One array at a time is loaded. index: plain values for a member index.json, after the arrays; None for no such
-    member."""
+    """Writes the arrays by name, like np.savez, but also allows the name `file` and stores no time. The file is written
+    completely or not at all, and only one array is in memory at a time. index: plain values for a member index.json,
+    which follows the arrays; None for no such member."""
     with (
         writing(path),
         replacing(path) as part,

@@ -1,4 +1,4 @@
-"""Opens the board side for whatever runtime the board's address names."""
+"""Opens the board side for the runtime that the board's address names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def open_board(
     options: Mapping[str, str] | None = None,
     spot_seed: int | None = None,
 ) -> Board:
-    """Returns the board with the model: model.bin on qvrt, or the quantized ONNX on another runtime. Raises LinkError
-    where no agent answers, UsageError where that runtime has no model to run."""
+    """Connects the board and returns the side that runs the model there: model.bin on qvrt, the .tflite on LiteRT, the
+    quantized ONNX on onnxruntime. Raises LinkError if no agent answers, UsageError if -m has no model for the
+    runtime."""
     runtime = runtime_of(uri, options or {})
     if models.alone is not None and runtime not in ("", "litert"):
         raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")

@@ -1,4 +1,4 @@
-"""--paranoid: the board runs once more on other inputs, which detects one that repeats former answers."""
+"""--paranoid: runs the board once more on other inputs, which detects a board that repeats its former results."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from qverify.plural import count
 from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.host_sides import SideResults
+from qverify.session.make_report import make_report
 from qverify.session.models import Models
-from qverify.session.report import make_report
 from qverify.sides.simulator import Simulator
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 
-TRIES = 8  # a graph of few input bytes may draw the same again
+MAX_DRAWS = 8  # the inputs of a graph with few input bytes may be drawn again by chance
 
 
 def other_inputs(graph: Graph, prepared: PreparedInputs, seed: int | None = None) -> tuple[PreparedInputs, int] | None:
-    """Returns random inputs of the same shapes with other bytes, and their seed; None where none are found. seed: the
-    first to try; None: a fresh one."""
-    first = secrets.randbelow(1 << 32) if seed is None else seed
-    for number in range(first, first + TRIES):
-        drawn = random_inputs(graph, number)
+    """Returns random inputs of the same shapes in which every input has other bytes, and their seed; None if MAX_DRAWS
+    draws give none. seed: the first seed to try; a random one if None."""
+    first_seed = secrets.randbelow(1 << 32) if seed is None else seed
+    for draw_seed in range(first_seed, first_seed + MAX_DRAWS):
+        drawn = random_inputs(graph, draw_seed)
         if all(a.data != b.data for a, b in zip(drawn.inputs, prepared.inputs, strict=True)):
-            return drawn, number
+            return drawn, draw_seed
     return None
 
 
-def run_on_others(
+def run_on_other_inputs(
     board: Any,
     models: Models,
     prepared: PreparedInputs,
@@ -44,39 +44,38 @@ def run_on_others(
     seed: int | None = None,
     step: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording | None]:
-    """Returns the outcome of the run on other inputs (for mark_others), and the board's recording of it. before: the
-    board's run on `prepared`."""
+    """Runs the board on other inputs. Returns the outcome (for mark_other_inputs) and the board's recording, None if no
+    other inputs were found. before: the board's recording of its run on `prepared`."""
     drawn = other_inputs(models.graph, prepared, seed)
     if drawn is None:
         why = "no inputs with other bytes were found; whether the board repeats former answers is not known"
         return {"verdict": "INCONCLUSIVE", "cause": None, "why": why, "seed": seed, "tensors": 0}, None
-    inputs, number = drawn
+    inputs, used_seed = drawn
     simulator = Simulator(models.graph, models.islands)
     ran = SideResults({"simulator": simulator.run(inputs)}, {"simulator": simulator.run_unit})
     recording = ran.recordings["board"] = board.run(inputs, step, "all")
     pair = make_report(models, inputs, ran, replace(options, dump_all=True), board.pull).pairs[0]
     repeated = _list_repeated(models.graph, before, recording, ran.recordings["simulator"])
-    cause, why = pair.cause, f"on other inputs (random, PCG64 seed {number}): {pair.why}"
+    cause, why = pair.cause, f"on other inputs (random, PCG64 seed {used_seed}): {pair.why}"
     if pair.verdict != "PASSED" and repeated:
         cause = "former_answers"
         why = (
-            f"on other inputs (random, PCG64 seed {number}) {repeated[0]} is the same as in the run before "
+            f"on other inputs (random, PCG64 seed {used_seed}) {repeated[0]} is the same as in the run before "
             f"({count(len(repeated), 'tensor')} in all): the board repeats former answers"
         )
     if pair.verdict == "PASSED" and not pair.bit_equal:
-        why = f"on other inputs (random, PCG64 seed {number}): {'; '.join(pair.relaxed)}"
-    outcome = {"verdict": pair.verdict, "cause": cause, "why": why, "seed": number, "tensors": pair.coverage.compared}
-    outcome["bit_equal"] = pair.bit_equal
-    return outcome, recording
+        why = f"on other inputs (random, PCG64 seed {used_seed}): {'; '.join(pair.relaxed)}"
+    outcome = {"verdict": pair.verdict, "cause": cause, "why": why, "seed": used_seed}
+    return outcome | {"tensors": pair.coverage.compared, "bit_equal": pair.bit_equal}, recording
 
 
-def _list_repeated(graph: Graph, before: Recording, now: Recording, right: Recording) -> list[str]:
-    """Returns the tensors that are the same as before although they should not be."""
+def _list_repeated(graph: Graph, before: Recording, now: Recording, expected: Recording) -> list[str]:
+    """Returns the names of the tensors that are the same as before although the expected recording differs there."""
     first, second = _digests(before), _digests(now)
     return [
         n
         for n in dict.fromkeys((*graph.observable(), *graph.outputs))
-        if n in second and second[n] == first.get(n) and second[n] != right.digests.get(n, second[n])
+        if n in second and second[n] == first.get(n) and second[n] != expected.digests.get(n, second[n])
     ]
 
 
@@ -84,9 +83,9 @@ def _digests(side: Recording) -> dict[str, str]:
     return dict(side.digests) or {n: tensor_digest(v) for n, v in side.tensors.items()}
 
 
-def mark_others(report: Report, outcome: dict[str, Any]) -> None:
-    """Puts the outcome of the run on other inputs, just made or from a capture, into a report. No pair with the board
-    is better than that run. LookupError, TypeError or ValueError for a malformed outcome."""
+def mark_other_inputs(report: Report, outcome: dict[str, Any]) -> None:
+    """Adds the outcome of the run on other inputs, from this run or from a capture, to a report. No pair with the board
+    keeps a better verdict than that run has. Raises LookupError, TypeError or ValueError for a malformed outcome."""
     verdict, why, cause = outcome["verdict"], printable(str(outcome["why"])), outcome["cause"]
     if verdict == "PASSED" and not outcome.get("bit_equal", True):
         for pair in report.pairs:

@@ -17,14 +17,16 @@ from qverify.session.models import open_models
 from qverify.session.open_board import open_board
 from qverify.session.runner import runner_for
 
-EVENTS = 65536  # of one request at most, so that answers stay small
-MOST_NODES = 4096  # that a board takes in one list (agents/PROTOCOL.md)
-STEPS = 10  # requests at least, where there are as many runs: a terminal shows progress
+MAX_EVENTS_PER_REQUEST = 65536  # keeps the replies small
+MAX_NODES = 4096  # that a board accepts in one list (agents/PROTOCOL.md)
+MIN_REQUESTS = 10  # over which the runs are spread, so that a terminal shows progress
 
 
 @dataclass(frozen=True, slots=True)
 class PerfRequest:
-    """What to time. runs: that count; warm_up: runs before them that do not, the first of all included."""
+    """A request to time the nodes of a model. runs: number of runs that are timed. warm_up: number of runs before
+    these, whose times do not count; it includes the very first run. deadline_s: time limit of each reply. reach:
+    options of the board's address. runner: what runs on the board, as in session.request.Request."""
 
     models: list[str]
     board: str
@@ -37,8 +39,9 @@ class PerfRequest:
 
 
 def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = None) -> Perf:
-    """Returns the times of each node of the model on the board. Raises LinkError where the board fails, or reports no
-    times of nodes."""
+    """Returns the times of each node of the model on the board. progress: receives how many runs are done, and of how
+    many. Raises LinkError if the board fails or reports no times of nodes, UsageError for a board with a runner or a
+    model with too many nodes."""
     if (runner := runner_for(request.board, request.runner)) is not None:
         raise UsageError(
             f"perf times nodes, and runner {runner.name} tells no times of them; the main job reports the time of its whole "
@@ -50,36 +53,38 @@ def perf(request: PerfRequest, progress: Callable[[int, int], None] | None = Non
     with closing(board):
         if "per_node" not in board.capabilities:
             raise LinkError(f"{request.board}: this board reports no times of nodes, only final outputs")
-        if not 0 < len(graph.nodes) <= MOST_NODES:
+        if not 0 < len(graph.nodes) <= MAX_NODES:
             raise UsageError(
-                f"perf times 1 to {MOST_NODES} nodes; this model has {len(graph.nodes)}. Cut the model in two"
+                f"perf times 1 to {MAX_NODES} nodes; this model has {len(graph.nodes)}. Cut the model in two"
             )
-        begun = time.perf_counter()
+        start = time.perf_counter()
         board.send(prepared)
-        sent_s = time.perf_counter() - begun
+        sent_s = time.perf_counter() - start
         board.time_nodes(1)
-        first_run_s = time.perf_counter() - begun - sent_s
+        first_run_s = time.perf_counter() - start - sent_s
         if request.warm_up > 1:
             board.time_nodes(request.warm_up - 1)
         runs: list[dict[str, float]] = []
-        step = max(1, min(EVENTS // len(graph.nodes), -(-request.runs // STEPS)))
-        begun = time.perf_counter()
+        batch = max(1, min(MAX_EVENTS_PER_REQUEST // len(graph.nodes), -(-request.runs // MIN_REQUESTS)))
+        start = time.perf_counter()
         while len(runs) < request.runs:
-            runs += board.time_nodes(min(step, request.runs - len(runs)))
+            runs += board.time_nodes(min(batch, request.runs - len(runs)))
             if progress is not None:
                 progress(len(runs), request.runs)
-        wall_s = (time.perf_counter() - begun) / request.runs
-        told = [n for n in graph.nodes if all(n.name in run for run in runs)]
-        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in told)
+        wall_s = (time.perf_counter() - start) / request.runs
+        timed = [n for n in graph.nodes if all(n.name in run for run in runs)]
+        nodes = tuple(NodeTimes(n.name, n.op, n.covers, tuple(run[n.name] for run in runs)) for n in timed)
         totals = tuple(sum(run.values()) for run in runs)
-        notes = _notes(board.runtime, len(graph.nodes) - len(told))
+        notes = _notes(board.runtime, len(graph.nodes) - len(timed))
         return Perf(request.board, board.facts, sent_s, first_run_s, wall_s, totals, nodes, request.warm_up, notes)
 
 
-def _notes(runtime: str, untold: int) -> tuple[str, ...]:
-    """Returns what the times of another runtime than qvrt are."""
+def _notes(runtime: str, not_timed: int) -> tuple[str, ...]:
+    """Returns notes on how another runtime than qvrt measures its times. not_timed: number of nodes without a time."""
     if runtime == "qvrt":
         return ()
     kind = "each operator ran by itself as a model of its own" if runtime == "litert" else "its own profile"
-    lacking = (f"{count(untold, 'node')} without a time: computed with another, or on the host",) if untold else ()
-    return (f"times of {runtime}: {kind}", *lacking)
+    notes = [f"times of {runtime}: {kind}"]
+    if not_timed:
+        notes.append(f"{count(not_timed, 'node')} without a time: computed with another, or on the host")
+    return tuple(notes)

@@ -1,5 +1,5 @@
-"""Estimates bytes and seconds of a run over a link before any board is touched: the run is rehearsed on this host, in
-the link's own frames, and its bytes are counted."""
+"""Estimates the bytes and seconds of a run over a link before any board is touched: the run is rehearsed on this host,
+in frames of the same size as the link's, and its bytes are counted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,22 @@ from qverify.session.models import Models, open_models
 from qverify.sides.board import Board
 from qverify.tensors.prepared import PreparedInputs
 
-ASSUMED = "aarch64"  # the architecture of most boards
+ASSUMED_ARCHITECTURE = "aarch64"  # that of most boards
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One link's estimate. architecture: the agent that is counted, "" where none is pushed. Bytes in both directions:
-    first: with the agent and the model; cached: both are on the board already; everything: cached, and every tensor is
-    pulled. Seconds are those of the link alone, without the board's computing time. The spot check pulls the tensor of
-    --spot-seed 0."""
+    """The estimate for one link. Bytes are the sum of both directions. Seconds are those of the link alone, without the
+    board's computing time. The spot check pulls the tensor that --spot-seed 0 chooses.
+
+    Attributes:
+        link: name of the link.
+        assumed: the assumed speed, and the assumed architecture if the address states none.
+        architecture: that of the agent which is counted, "" if no agent is pushed.
+        first_bytes, first_s: a run that pushes the agent and the model.
+        cached_bytes, cached_s: a run where both are on the board already.
+        everything_bytes, everything_s: a run where both are on the board already, and every tensor is pulled.
+    """
 
     link: str
     assumed: str
@@ -45,9 +52,10 @@ def plan(
     machine: str | None = None,
     bytes_per_s: float | None = None,
 ) -> list[PlanRow]:
-    """Returns one row per link. boards: addresses, or none for the common links. machine: whose agent is counted; None:
-    the one that the address states, or else ASSUMED, which the row then names. bytes_per_s: speed instead of the
-    assumed one. UsageError for an unknown machine, and elsewhere than on Linux, where no run can be rehearsed."""
+    """Returns one row per link. boards: addresses; [] for the common links. machine: name of the machine whose agent is
+    counted; if None, that of the address, or else ASSUMED_ARCHITECTURE, which the row then names. bytes_per_s: speed to
+    use instead of the assumed one. Raises UsageError for an unknown machine, and on a host other than Linux, where no
+    run can be rehearsed."""
     if why := why_not_here(
         "plan", "the run is rehearsed with the board's program, which runs on Linux", "a Linux host"
     ):
@@ -71,6 +79,7 @@ class CountedTraffic:
 
 
 def _rehearse(models: Models, prepared: PreparedInputs, shape: str) -> CountedTraffic:
+    """Runs the model on this host once for each kind of run. shape: options of the address that shape the link."""
     with tempfile.TemporaryDirectory(prefix="qverify-plan-") as store:
         return CountedTraffic(
             *(_run(models, prepared, f"local?{shape}", store, every) for every in (False, False, True))
@@ -78,6 +87,8 @@ def _rehearse(models: Models, prepared: PreparedInputs, shape: str) -> CountedTr
 
 
 def _run(models: Models, prepared: PreparedInputs, address: str, store: str, every: bool) -> tuple[int, int]:
+    """Returns the (bytes, requests) of one run. store: folder in which agent and model stay. every: pull every
+    tensor."""
     board = Board(address, models.binary, models.graph, options={"store": store}, spot_seed=0, islands=models.islands)
     try:
         link = board.run(prepared, pull="all" if every else "differ").link
@@ -88,7 +99,7 @@ def _run(models: Models, prepared: PreparedInputs, address: str, store: str, eve
 
 def _row(rate: Rate, counted: CountedTraffic, machine: str | None, bytes_per_s: float | None) -> PlanRow:
     stated = MACHINES[machine.lower()] if machine is not None else rate.architecture
-    architecture = stated or ASSUMED
+    architecture = stated or ASSUMED_ARCHITECTURE
     speed, agent = bytes_per_s or rate.bytes_per_s, rate.agent_bytes(architecture)
     assumed = rate.assumed if bytes_per_s is None else f"{bytes_per_s:g} bytes/s"
 
@@ -97,7 +108,7 @@ def _row(rate: Rate, counted: CountedTraffic, machine: str | None, bytes_per_s: 
 
     return PlanRow(
         rate.name,
-        assumed if stated or not rate.pushes_agent else f"{assumed}, {ASSUMED}",
+        assumed if stated or not rate.pushes_agent else f"{assumed}, {ASSUMED_ARCHITECTURE}",
         architecture if rate.pushes_agent else "",
         agent,
         counted.first[0] + agent,

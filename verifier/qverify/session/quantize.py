@@ -1,4 +1,4 @@
-"""From a float ONNX and calibration inputs to a quantized ONNX, compared with the float model on the same inputs."""
+"""Quantizes a float ONNX with calibration inputs, and compares the result with the float model on the same inputs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.load import read_model
 from qverify.onnx_model.quantizer import QuantizeOptions, input_specs, quantize
-from qverify.session.many_frames import FrameSource, frame_sources, with_draft
+from qverify.session.many_frames import FrameSource, error_with_draft, frame_sources
 from qverify.session.models import kind_of
 from qverify.sides.float_file import FloatFile
 from qverify.tensors.spec import TensorSpec
 
-COMPARED = 16  # frames on which float and quantized outputs are compared
+MAX_COMPARED_FRAMES = 16  # on which float and quantized outputs are compared
 
 Feed = dict[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLoss:
-    """One output, quantized beside float, over all compared frames. cosine: of all values. top1: in how many items the
-    largest value is the same one; None where the output
-    is not a row of classes for each item. items: how many there are."""
+    """How much an output of the quantized model differs from that of the float model, over all compared frames. cosine:
+    cosine similarity of all values. top1: number of items whose largest value is at the same index in both, None if the
+    output is not a row of classes for each item. items: number of items."""
 
     name: str
     cosine: float
@@ -39,10 +39,19 @@ class OutputLoss:
 
 
 @dataclass(slots=True)
-class Quantized:
-    """What was made. used: calibration frames; left_out: those that could not be prepared, with the reason. losses: of
-    each output, over `compared` frames; not_compared: outputs that are not finite, or whose shape differs. blocker: why qverify cannot compile the result; empty where it can.
-    drafts: of descriptions that frames left out need, TOML by input."""
+class QuantizedFile:
+    """The result of a quantization.
+
+    Attributes:
+        size_bytes: size of the quantized ONNX.
+        used: number of calibration frames that were used.
+        left_out: (name, reason) of each frame that could not be prepared.
+        losses: the loss of each comparable output.
+        compared: number of frames over which the losses were computed.
+        not_compared: names of outputs that are not finite, or whose shape differs.
+        blocker: why qverify cannot compile the result, "" if it can.
+        drafts: proposed descriptions that the frames left out need, TOML by input name.
+    """
 
     size_bytes: int
     used: int = 0
@@ -60,37 +69,38 @@ def quantize_file(
     output: str,
     options: QuantizeOptions,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Quantized:
-    """Writes the quantized ONNX to `output`. inputs: the calibration inputs, one file or many. UsageError where the
-    model is not a float ONNX, or no input fits."""
+) -> QuantizedFile:
+    """Quantizes the model at `path` and writes the quantized ONNX to `output`. inputs: the calibration inputs, one
+    frame or many. Raises UsageError if the model is not a float ONNX, or no input fits it."""
     data = read_model(path)
     if (kind := kind_of(path, data)) != "float.onnx":
-        done = f"it is quantized already: qverify compile {path}" if kind == "quant.onnx" else f"got {kind}"
-        raise UsageError(f"{path}: wanted a float ONNX, {done}")
+        problem = f"it is quantized already: qverify compile {path}" if kind == "quant.onnx" else f"got {kind}"
+        raise UsageError(f"{path}: wanted a float ONNX, {problem}")
     if not isinstance(inputs.files, str):
         raise UsageError("-i is missing: inputs like those that the network will get, from which ranges are measured")
     frames = frame_sources(inputs.files) or [FrameSource(inputs.files, inputs.files)]
     shapes = dict(options.shapes or {})
-    source = _Calibration(_inputs_of(path, data, shapes), inputs, frames, progress)
-    made = quantize(path, data, source.feeds(), options)
-    write_bytes(made, output)
-    found = Quantized(len(made), source.used, source.left_out, drafts=source.drafts)
-    before = FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes)
-    found.losses, found.compared = _compare(before, FloatFile(made, output), source.again())
-    found.not_compared = [n for n in before.outputs if n not in {loss.name for loss in found.losses}]
-    found.blocker = _blocker(made, output)
-    return found
+    calibration = _Calibration(_inputs_only(path, data, shapes), inputs, frames, progress)
+    quantized = quantize(path, data, calibration.feeds(), options)
+    write_bytes(quantized, output)
+    result = QuantizedFile(len(quantized), calibration.used, calibration.left_out, drafts=calibration.drafts)
+    float_file = FloatFile(data, path, os.path.dirname(os.path.abspath(path)), shapes)
+    result.losses, result.compared = _compare(float_file, FloatFile(quantized, output), calibration.again())
+    result.not_compared = [n for n in float_file.outputs if n not in {loss.name for loss in result.losses}]
+    result.blocker = _find_blocker(quantized, output)
+    return result
 
 
-def _inputs_of(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:
-    """Returns a graph that has the inputs of a float ONNX and nothing else, for preparing files."""
+def _inputs_only(path: str, data: bytes, shapes: dict[str, tuple[int, ...]]) -> Graph:
+    """Returns a graph that has only the inputs of a float ONNX, as prepared_inputs needs it."""
     specs = {name: TensorSpec(name, dtype, shape) for name, dtype, shape in input_specs(path, data, shapes)}
     return Graph([], specs, {}, tuple(specs), ())
 
 
 @dataclass
 class _Calibration:
-    """The calibration inputs, prepared one after the other, so that memory does not grow with their number."""
+    """The calibration inputs, prepared one at a time, so that memory does not grow with their number. good: the frames
+    that could be prepared. The other results are as in QuantizedFile."""
 
     graph: Graph
     inputs: InputRequest
@@ -102,6 +112,7 @@ class _Calibration:
     drafts: dict[str, str] = field(default_factory=dict)
 
     def feeds(self) -> Iterator[Feed]:
+        """Yields the inputs of each frame that can be prepared. Raises UsageError at the end if there was none."""
         first_error: QVerifyError | None = None
         for at, frame in enumerate(self.frames):
             try:
@@ -121,17 +132,18 @@ class _Calibration:
             yield feed
         if not self.used:
             which = f"none of {len(self.frames)} frames fits" if len(self.frames) > 1 else "the input does not fit"
-            raise with_draft(f"{which}: {self.left_out[0][1]}", first_error)
+            raise error_with_draft(f"{which}: {self.left_out[0][1]}", first_error)
 
     def again(self) -> Iterator[Feed]:
-        yield from map(self._prepare, self.good[:COMPARED])
+        """Yields the inputs of the first MAX_COMPARED_FRAMES good frames, prepared again."""
+        yield from map(self._prepare, self.good[:MAX_COMPARED_FRAMES])
 
     def _prepare(self, frame: FrameSource) -> Feed:
         return prepared_inputs(self.graph, replace(self.inputs, files=frame.files, prepared=frame.stated)).arrays()
 
 
 def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tuple[list[OutputLoss], int]:
-    """Returns the loss of each output, and over how many frames."""
+    """Returns the loss of each comparable output, and the number of frames."""
     values: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = {}
     frames = 0
     for feed in feeds:
@@ -145,7 +157,7 @@ def _compare(before: FloatFile, after: FloatFile, feeds: Iterator[Feed]) -> tupl
 
 
 def _is_comparable(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
-    """Returns whether the values are finite and of one shape, which may depend on them (NonZero)."""
+    """Returns whether all values are finite and the shapes equal. Some operators' shapes depend on values (NonZero)."""
     return a.shape == b.shape and bool(np.isfinite(a).all() and np.isfinite(b).all())
 
 
@@ -160,8 +172,8 @@ def _loss(name: str, pairs: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.f
     return OutputLoss(name, cosine, int(same.sum()), same.size)
 
 
-def _blocker(data: bytes, path: str) -> str:
-    """Returns why qverify cannot compile the model; empty where it can, the host's help not counted."""
+def _find_blocker(data: bytes, path: str) -> str:
+    """Returns why qverify cannot compile the model without host islands; "" if it can."""
     try:
         compile_model(data, os.path.basename(path), CompilerOptions(check=False))
     except QVerifyError as error:

@@ -1,5 +1,5 @@
-"""--reference-spread: reports, beside every difference, how far onnxruntime's own settings and other interpreters'
-kernels differ."""
+"""--reference-spread: reports with every difference how far the results of onnxruntime's own settings, and of other
+interpreters' kernels, differ from the reference."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ if TYPE_CHECKING:
 
 
 class ReferenceSpread:
-    """The spread that a request asks for, for any number of frames. UsageError where it cannot be measured."""
+    """Measures the spread of the reference for any number of frames. Raises UsageError if it cannot be measured for
+    these models."""
 
     def __init__(self, request: Request, models: Models):
         from qverify.sides.reference_variants.other_interpreter import OtherInterpreter
 
         if models.compiled is None or models.alone is not None:
             raise UsageError("--reference-spread needs the quantized ONNX in -m")
-        self._others = [OtherInterpreter(command, request.reference_timeout_s) for command in request.reference_python]
+        commands = request.reference_python
+        self._interpreters = [OtherInterpreter(command, request.reference_timeout_s) for command in commands]
 
-    def of(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
-        """Returns the spread for these inputs. Called before the board runs, so that an interpreter that fails costs no
-        run."""
+    def measure(self, host: HostSides, prepared: PreparedInputs, step: Step | None = None) -> Spread:
+        """Returns the spread for these inputs. It is called before the board runs, so that the board does not run in
+        vain if an interpreter fails."""
         from qverify.sides.reference_variants.run_variants import measure_spread
 
-        return measure_spread(host.variants(prepared), self._others, step)
+        return measure_spread(host.variants(prepared), self._interpreters, step)
 
 
 def mark_spread(report: Report, spread: Spread) -> None:
-    """Adds its tensor's spread to each row of a pair with the reference, and a note that counts the differences that
-    are no larger and names the interpreters. No verdict changes."""
+    """Adds the spread of its tensor to each row of a pair with the reference, and notes with the number of differences
+    that are within the spread and with the interpreters. No verdict changes."""
     within = differing = 0
     for pair in report.pairs:
         if "reference" not in (pair.a, pair.b):
             continue
         for row in pair.tensors:
             row.reference_spread, row.reference_spread_by = spread.widest.get(row.name, (None, None))
-            apart = row.metrics.get("max_abs")
-            if isinstance(apart, float | int) and apart > 0:
+            difference = row.metrics.get("max_abs")
+            if isinstance(difference, float | int) and difference > 0:
                 differing += 1
-                within += row.reference_spread is not None and apart <= row.reference_spread
+                within += row.reference_spread is not None and difference <= row.reference_spread
     report.reference_spread = spread.ran
     others = " and other interpreters" if len(spread.ran) > 1 else ""
     report.notes.append(

@@ -11,8 +11,9 @@ from qverify.session.task.task_request import TaskRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """The engine that runs an ONNX of unknown operators, as in Request. names: () for none."""
+class RequestedEngine:
+    """The engine that the user chose to run an ONNX with operators unknown to qverify, as in Request. names: values of
+    --reference-engine, () for none. python: values of --reference-python. timeout_s: limit of each run in seconds."""
 
     names: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -21,33 +22,33 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of one run of the main job, which Job validates. deadline_s: for each answer of the board."""
+    """The options of one run of the main job, which Job validates."""
 
-    models: list[str]
-    board: str | None = None
-    run_sim: bool = True
+    models: list[str]  # paths of -m
+    board: str | None = None  # address
+    run_sim: bool = True  # run the simulator
     _: KW_ONLY
     inputs: InputRequest = field(default_factory=InputRequest)
     options: Options = field(default_factory=Options)
-    deadline_s: float = 120.0
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    allow_other_model: bool = False
-    host: bool = True  # nodes that no kernel serves are computed on the host, and named as not verified
-    pull: Literal["differ", "all"] = "differ"
-    reach: dict[str, str] = field(default_factory=dict)  # options of the board's address given beside it
-    capture: str | None = None  # folder in which everything the run sees is stored
-    repeat: int = 1  # runs of the board on the same inputs
-    paranoid: bool = False  # every tensor is pulled, and the board also runs on other inputs
-    spot_seed: int | None = None  # of the spot check and of those inputs; None: fresh in each run
-    reference_spread: bool = False  # measure how far the reference's own settings differ
-    reference_python: tuple[str, ...] = ()  # commands of other interpreters that take part in it
-    runner: tuple[tuple[str, str], ...] = ()  # of --runner, --runtime, --runner-option; before those of the inventory
-    reference_timeout_s: float = 900.0  # for each of their runs
-    task: TaskRequest | None = None  # of --labels and --task-metric
-    reference_engine: tuple[str, ...] = ()  # what runs an ONNX of unknown operators, in reference_python
+    deadline_s: float = 120.0  # limit of each reply of the board
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of dynamic inputs, by name
+    allow_other_model: bool = False  # accept a model.bin that was compiled from another ONNX
+    host: bool = True  # compute nodes without a kernel on the host, and report that they are not verified
+    pull: Literal["differ", "all"] = "differ"  # tensors to pull: those whose digests differ, or all
+    reach: dict[str, str] = field(default_factory=dict)  # options of the board's address that were given separately
+    capture: str | None = None  # folder that stores everything the run sees
+    repeat: int = 1  # number of runs of the board on the same inputs
+    paranoid: bool = False  # pull every tensor, and run the board on other inputs as well
+    spot_seed: int | None = None  # for the spot check and for those other inputs; None: a new one for each run
+    reference_spread: bool = False  # measure how far the results of the reference's own settings differ
+    reference_python: tuple[str, ...] = ()  # commands of other interpreters, for the spread or for reference_engine
+    runner: tuple[tuple[str, str], ...] = ()  # --runner, --runtime, --runner-option; they override the inventory's
+    reference_timeout_s: float = 900.0  # limit of each run of reference_python
+    task: TaskRequest | None = None  # --labels and --task-metric
+    reference_engine: tuple[str, ...] = ()  # runs an ONNX with operators unknown to qverify, in reference_python
 
-    def with_engine(self, engine: Engine) -> Request:
-        """Returns the request with this engine as the reference; the same where it names none."""
+    def with_engine(self, engine: RequestedEngine) -> Request:
+        """Returns the request with this engine as the reference, or the same request if the engine names none."""
         if not engine.names:
             return self
         return replace(

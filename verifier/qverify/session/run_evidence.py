@@ -1,4 +1,4 @@
-"""The evidence of one run's verdict, and access to any tensor as the board or the host had it."""
+"""Provides the inputs and results of one run after its verdict: any tensor as the board or the host computed it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Pull = Callable[[list[str]], Any]
 
 @dataclass(slots=True)
 class RunEvidence:
-    """The inputs and results of one run. pull: requests tensors from the board while its job is open; None
-    afterwards."""
+    """The inputs and results of one run. pull: fetches tensors from the board; None once its job is closed, or without
+    a board."""
 
     prepared: PreparedInputs
     results: SideResults
     pull: Pull | None
 
     def board_value(self, name: str) -> tuple[Array | None, str]:
-        """Returns an input of the network or an output of a node as the board had it, and ""; None and "" where the
-        board does not offer it; None and the reason where it could not be pulled."""
+        """Returns an input of the network, or an output of a node as the board computed it, and "". Returns None and ""
+        if the board does not offer the tensor, None and the reason if it could not be pulled."""
         for item in self.prepared.inputs:
             if item.spec.name == name:
                 return np.asarray(item.array()), ""
@@ -38,7 +38,7 @@ class RunEvidence:
         return (None, values.failed[name]) if value is None else (np.asarray(value), "")
 
     def host_value(self, name: str) -> Array | None:
-        """Returns the simulator's value, or the reference's where the simulator has none; None where neither has."""
+        """Returns the simulator's value of a tensor; the reference's if the simulator has none; None if neither has."""
         for side in (self.results.recordings.get("simulator"), self.results.recordings.get("reference")):
             if side is not None and name in side.tensors:
                 return np.asarray(side.tensors[name])
@@ -46,8 +46,8 @@ class RunEvidence:
 
 
 def board_values(recordings: Mapping[str, Recording], pull: Pull | None) -> Values | None:
-    """Returns the board's tensors: those it sent, else another side's with the same digest, else pulled. None where no
-    board took part. recordings: by label, as judged."""
+    """Returns access to the board's tensors, each taken from what it sent, from another side's tensor with the same
+    digest, or by a pull, in this order; None if no board took part. recordings: by label, as they were judged."""
     board = next((r for r in recordings.values() if r.side == "board"), None)
     if board is None:
         return None

@@ -1,4 +1,5 @@
-"""Boards that run something else than qvrt: which runner, which model file, and what ties that file to the ONNX."""
+"""Boards that run something other than qvrt: chooses the runner, opens the board's model file, and establishes whether
+that file was built from the ONNX."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qverify_agents.inventory import runner_of
 
 from qverify.errors import BadFileError, UsageError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_model
@@ -19,6 +20,7 @@ from qverify.report.document import Report
 from qverify.runners import RunnerChoice, choose
 from qverify.session.engine_models import open_engine_models
 from qverify.session.models import Models, open_models
+from qverify.session.printed_values import limit_to_decimals
 from qverify.session.request import Request
 from qverify.session.runner_options import check_options
 from qverify.tensors.recording import Recording
@@ -27,14 +29,15 @@ if TYPE_CHECKING:
     from qverify.sides.board import Board
     from qverify.sides.runner_board import RunnerBoard
 
-MANIFEST = ".built.json"  # beside a vendor's model: what it was built from
-MOST_TEXT = 1 << 20
-KIND = "board model"
+MANIFEST_SUFFIX = ".built.json"  # added to the name of a vendor's model: the file that states what it was built from
+MAX_MANIFEST_BYTES = 1 << 20
+BOARD_MODEL_KIND = "board model"  # of the board's own model file, in the report
 
 
 @dataclass(frozen=True, slots=True)
 class BoardModel:
-    """The file that the board runs. tie: what ties it to the quantized ONNX, "" where nothing does."""
+    """The model file that the board runs. tie: what shows that it was built from the quantized ONNX, "" if nothing
+    does."""
 
     path: str
     data: bytes
@@ -42,37 +45,39 @@ class BoardModel:
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return os.path.basename(self.path)
 
 
-def runner_for(board: str | None, given: tuple[tuple[str, str], ...]) -> RunnerChoice | None:
-    """Returns the runner of a board: that of the inventory with what was given beside it; None where it runs qvrt.
-    UsageError for options that fit no runner, or without a board."""
+def runner_for(board: str | None, options: tuple[tuple[str, str], ...]) -> RunnerChoice | None:
+    """Returns the runner of a board: that of the inventory, with the options given separately; None if the board runs
+    qvrt. Raises UsageError for options that no runner has, and for options without a board."""
     if board is None:
-        if given:
+        if options:
             raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
         return None
     where, listed = runner_of(board)
-    keys = {key for key, _ in given}
-    if keys & {"runtime", "command"}:  # another runner: the options of the listed one are not for it
+    keys = {key for key, _ in options}
+    if keys & {"runtime", "command"}:  # this may be another runner than the one listed for the board
         listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))
-    choice = choose((*listed, *given), "--runner-option" if given else where)
+    choice = choose((*listed, *options), "--runner-option" if options else where)
     if choice is not None:
         check_options(choice)
     return choice
 
 
 def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tuple[Models, BoardModel | None]:
-    """Opens the files of -m. With a runner the last one is the board's model, a file of any kind, and the others give
-    reference and simulator; a single file is both. UsageError where no quantized ONNX is left."""
+    """Opens the files of -m. With a runner, the last one is the board's model, a file of any kind, and the others are
+    for reference and simulator; a single file is used for both. Raises UsageError if there is no quantized ONNX among
+    the latter."""
     if runner is None:
         if request.reference_engine:
-            _refuse_qvrt(request)
+            _refuse_board_without_runner(request)
             return open_engine_models(request, request.models[0]), None
         return open_models(request.models, request.shapes, request.allow_other_model, request.host), None
     *others, last = request.models
     if request.reference_engine:
-        _only_one(others or [last])
+        _require_single(others or [last])
         models = open_engine_models(request, (others or [last])[0])
     else:
         models = open_models(others or [last], request.shapes, request.allow_other_model, request.host)
@@ -81,9 +86,9 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
             f"-m {','.join(request.models)}: with a runner, wanted the quantized ONNX first: quant.onnx,{last}"
         )
     data = read_model(last)
-    board = BoardModel(last, data, _tie(last, data, others, models, request.allow_other_model))
+    board = BoardModel(last, data, _find_tie(last, data, others, models, request.allow_other_model))
     if others:
-        row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": KIND}
+        row = {"path": os.path.basename(last), "sha256": hashlib.sha256(data).hexdigest(), "kind": BOARD_MODEL_KIND}
         models.rows.append(row)
         source = os.path.basename(others[0])
         models.notes.append(f"{board.name} is tied to {source} by {board.tie or 'nothing but the command line'}")
@@ -92,14 +97,14 @@ def open_with_board_model(request: Request, runner: RunnerChoice | None) -> tupl
     return models, board
 
 
-def _only_one(paths: list[str]) -> None:
+def _require_single(paths: list[str]) -> None:
     if len(paths) > 1:
         raise UsageError(f"-m {paths[1]}: with --reference-engine, -m is one ONNX, and with a runner the board's model")
 
 
-def _refuse_qvrt(request: Request) -> None:
-    """Raises UsageError where the board is to run what only an integer graph gives."""
-    _only_one(request.models)
+def _refuse_board_without_runner(request: Request) -> None:
+    """Raises UsageError for a board without a runner, which would need a model.bin, and for several models."""
+    _require_single(request.models)
     if request.board is not None:
         raise UsageError(
             "--reference-engine: the model has operators that qvrt and qverify's onnxruntime do not know; say what runs it "
@@ -107,29 +112,35 @@ def _refuse_qvrt(request: Request) -> None:
         )
 
 
-def _tie(path: str, data: bytes, others: list[str], models: Models, allow_other: bool) -> str:
-    """Returns what ties the board's model to the ONNX: the hash that a model.bin states, or a manifest beside the file;
-    "" for nothing. BadFileError where that names another ONNX, unless allow_other, or another model file."""
+def _find_tie(path: str, data: bytes, others: list[str], models: Models, allow_other: bool) -> str:
+    """Returns what shows that the board's model was built from the ONNX: the hash stored in a model.bin, or a manifest
+    beside the file; "" if there is neither. Raises BadFileError if these name another ONNX (unless allow_other) or
+    another model file."""
     if not others:
         return "being the same file"
     assert models.original is not None
-    wanted, source = hashlib.sha256(models.original).hexdigest(), os.path.basename(others[0])
+    sha256, source = hashlib.sha256(models.original).hexdigest(), os.path.basename(others[0])
     if data[:8] == MAGIC:
         stated = str(decode(data).meta.get("source_sha256", ""))
         where = "the hash of the ONNX in model.bin"
-    elif os.path.lexists(path + MANIFEST):
-        content = json_of(read_regular(path + MANIFEST, MOST_TEXT, follow=True), path + MANIFEST)
+    elif os.path.lexists(path + MANIFEST_SUFFIX):
+        content = parse_json(
+            read_regular(path + MANIFEST_SUFFIX, MAX_MANIFEST_BYTES, follow=True), path + MANIFEST_SUFFIX
+        )
         content = content if isinstance(content, dict) else {}
         if content.get("model_sha256") != hashlib.sha256(data).hexdigest():
             raise BadFileError(
-                f"{path}{MANIFEST}: describes another file than {path}, by its model_sha256; build it again"
+                f"{path}{MANIFEST_SUFFIX}: describes another file than {path}, by its model_sha256; build it again"
             )
-        stated, where = str(content.get("source_sha256", "")), f"the hashes in {os.path.basename(path)}{MANIFEST}"
+        stated, where = (
+            str(content.get("source_sha256", "")),
+            f"the hashes in {os.path.basename(path)}{MANIFEST_SUFFIX}",
+        )
         if isinstance(command := content.get("command"), str):
             where += f", built by {command[:200]!r}"
     else:
         return ""
-    if stated == wanted:
+    if stated == sha256:
         return where
     if not allow_other:
         raise BadFileError(
@@ -140,7 +151,7 @@ def _tie(path: str, data: bytes, others: list[str], models: Models, allow_other:
 
 
 def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardModel, models: Models) -> RunnerBoard:
-    """Connects the board. LinkError where it cannot be reached."""
+    """Connects a board that has a runner. Raises LinkError if it cannot be reached."""
     from qverify.sides.runner_board import RunnerBoard
 
     assert runner is not None and request.board is not None
@@ -158,7 +169,7 @@ def runner_board(request: Request, runner: RunnerChoice | None, vendor: BoardMod
 def connect_board(
     request: Request, runner: RunnerChoice | None, vendor: BoardModel | None, models: Models
 ) -> Board | RunnerBoard:
-    """Connects the board, whatever runs there. LinkError where it cannot be reached."""
+    """Connects the board, with or without a runner. Raises LinkError if it cannot be reached."""
     from qverify.session.open_board import open_board
 
     assert request.board is not None
@@ -168,8 +179,8 @@ def connect_board(
 
 
 def describe_runner(report: Report, board: Recording | None) -> None:
-    """Adds to each pair of the board what the verdict must say: how many of the nodes it gave, and values that are known
-    to a printed precision only, of which equal text proves no equal bytes."""
+    """Adds to each pair with the board what the verdict must state: the number of tensors that the runner gave, and
+    that printed values are known to some decimals only, so that equal text does not prove equal bytes."""
     if board is not None and (recovered := board.settings.get("recovered")):
         report.caveats.append(str(recovered))
     if board is None or board.state == "did not run":
@@ -181,10 +192,6 @@ def describe_runner(report: Report, board: Recording | None) -> None:
             total = len(offered) + pair.coverage.expected
             pair.relaxed.append(f"the board's runner gave {pair.coverage.expected} of {count(total, 'tensor')}")
         if isinstance(decimals, int):
-            pair.bit_equal = False
-            for row in pair.tensors:
-                row.bit_equal = False
-                digits = row.metrics.get("matching_digits")
-                row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits
+            limit_to_decimals(pair, decimals)
     if isinstance(decimals, int):
         report.notes.append(f"the board's values are known to {count(decimals, 'decimal')}")

@@ -1,4 +1,4 @@
-"""--capture: starts a run's capture with everything except the sides (CAPTURE.md)."""
+"""--capture: starts the capture of a run with its options and models (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from qverify.capture.writer import CaptureWriter
 from qverify.compare.criteria import GATES
 from qverify.onnx_model.load import read_model
 from qverify.session.models import Models
-from qverify.session.runner import KIND, runner_for
+from qverify.session.runner import BOARD_MODEL_KIND, runner_for
 
 if TYPE_CHECKING:
     from qverify.session.request import Request
 
 
 def start_capture(folder: str, request: Request, models: Models) -> CaptureWriter:
-    """Makes the folder and stores the run's models in it. UsageError where it exists already."""
+    """Creates the folder and stores the run's models in it. Raises UsageError if the folder exists and is not empty."""
     writer = CaptureWriter(folder, _describe_command(request))
     for at, (path, row) in enumerate(zip(request.models, models.rows, strict=True)):
-        if row["kind"] == KIND:
-            continue  # the board's own file, of any kind and size: its hash is in the report
+        if row["kind"] == BOARD_MODEL_KIND:
+            continue  # the board's own file may be of any kind and size; the report has its hash
         ending = {"model.bin": "bin", "tflite": "tflite"}.get(row["kind"], "onnx")
-        writer.model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
+        writer.add_model(f"{at}.{ending}", os.path.basename(path), row["kind"], row["sha256"], read_model(path))
         if row["kind"] == "quant.onnx" and models.tflite is not None:
             data = json.dumps(models.tflite[1]).encode()
-            writer.model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
+            writer.add_model(f"{at}.{ending}{MAP_ENDING}", "", MAP, hashlib.sha256(data).hexdigest(), data)
     if not any(row["kind"] == "model.bin" for row in models.rows):
         digest = hashlib.sha256(models.binary).hexdigest()
-        writer.model("compiled.bin", "", "model.bin", digest, models.binary)
+        writer.add_model("compiled.bin", "", "model.bin", digest, models.binary)
     return writer
 
 
 def _describe_command(request: Request) -> dict[str, Any]:
+    """Returns the options of the run on which its verdict depends (`command` of capture.json)."""
     options = request.options
     gates = {gate.option: getattr(options, gate.option) for gate in GATES}
     return {

@@ -1,4 +1,5 @@
-"""-m model.tflite alone: the file as model.bin in LiteRT's arithmetic (NUMERICS.md section 1)."""
+"""Opens a .tflite that is given without an ONNX: converts it and compiles it in LiteRT's arithmetic (NUMERICS.md
+section 1)."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ from qverify.tflite_model.read_tflite import read_tflite
 
 @dataclass(frozen=True, slots=True)
 class TfliteAlone:
-    """A .tflite that was converted. data: of the file."""
+    """A .tflite that was converted to ONNX. data: the bytes of the .tflite."""
 
     data: bytes
     converted: ConvertedModel
 
 
 def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
-    """Returns the compiled model, whose check against the QDQ ONNX has passed, and what its reference needs. BadFileError
-    for a damaged file, UnsupportedError for operators that are not converted, MissingExtraError without LiteRT."""
+    """Returns the compiled model, whose check against the converted ONNX passed, and the converted file, which the
+    reference needs. Raises BadFileError for a damaged file, UnsupportedError for operators that cannot be converted,
+    MissingExtraError if LiteRT is not installed."""
     name = os.path.basename(path)
     converted = convert(read_tflite(data, name))
     try:
@@ -40,15 +42,15 @@ def open_tflite(path: str, data: bytes) -> tuple[CompiledModel, TfliteAlone]:
 
 
 def _check_shapes(converted: ConvertedModel, graph: Graph) -> None:
-    """Raises BadFileError where the file gives a tensor other dims than its operators make, and UnsupportedError for a
-    tensor that is none of the file's."""
+    """Raises BadFileError if the file states other dims for a tensor than its operators compute, UnsupportedError for a
+    tensor of the graph that the file does not have."""
     file = converted.model.file
     for name in (*graph.inputs, *graph.observable()):
         entry: dict[str, Any] | None = converted.tensors.get(name)
         if entry is None:
             raise UnsupportedError(f"{file}: {name} is no tensor of the file")
         if tuple(entry["dims"]) != graph.spec(name).shape:
-            made = converted.model.made_by.get(entry["tfl"])
+            operator = converted.model.made_by.get(entry["tfl"])
             raise BadFileError(
-                f"{file}: tensor {entry['tfl']} ({name}) has the dims {entry['shape']}, and {made} makes another shape"
+                f"{file}: tensor {entry['tfl']} ({name}) has the dims {entry['shape']}, and {operator} makes another shape"
             )

@@ -1,4 +1,5 @@
-"""Tries a board's runner: what the board has, how it is run, what it leaves, and how that is read. Judges nothing."""
+"""Tries a board's runner step by step: examines the board, runs the runner once, and reads its results. Nothing is
+judged."""
 
 from __future__ import annotations
 
@@ -16,52 +17,51 @@ from qverify.runners import RunnerChoice
 from qverify.session.request import Request
 from qverify.session.runner import open_with_board_model, runner_board, runner_for
 
-TOOLS = ("tar", "setsid", "grep", "sed")
+TOOLS = ("tar", "setsid", "grep", "sed")  # programs on the board that help to run a runner; tar is required
 PROBE = (
     "for t in TOOLS; do command -v $t >/dev/null || echo missing $t; done; echo kernel $(uname -sr); echo probe >probe"
 )
-Tell = Callable[[bool, str], None]
+OnStep = Callable[[bool, str], None]  # receives whether a step succeeded, and a line that describes it
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What was tried. failed: the first step that failed, "" where none did."""
+class RunnerTrial:
+    """The result of a trial. failed: the reason of the first failure, "" if every step succeeded."""
 
     failed: str = ""
 
 
-def try_runner(request: Request, tell: Tell) -> Tried:
-    """Tries the runner of request.board, step by step, with the files of request.models if there are any. tell: called
-    with whether a step succeeded, and a line. Raises UsageError for a board without a runner, LinkError where the board
-    cannot be reached."""
+def try_runner(request: Request, on_step: OnStep) -> RunnerTrial:
+    """Tries the runner of request.board, and runs request.models with it if there are any. on_step: called after each
+    step. Raises UsageError for a board without a runner, LinkError if the board cannot be reached."""
     runner = runner_for(request.board, request.runner)
     if runner is None or request.board is None:
-        raise UsageError(_describe_none(request))
-    tell(True, f"runner {runner.name}: {', '.join(f'{k} = {v!r}' for k, v in _shown(runner))}")
-    if why := _try_board(request, tell):
-        return Tried(why)
-    return Tried(_try_run(request, runner, tell)) if request.models else Tried()
+        raise UsageError(_describe_missing_runner(request))
+    on_step(True, f"runner {runner.name}: {', '.join(f'{k} = {v!r}' for k, v in _list_options(runner))}")
+    if why := _try_board(request, on_step):
+        return RunnerTrial(why)
+    return RunnerTrial(_try_run(request, runner, on_step)) if request.models else RunnerTrial()
 
 
-def _describe_none(request: Request) -> str:
-    """Returns why there is no runner to try: what the board runs, as far as its address tells."""
+def _describe_missing_runner(request: Request) -> str:
+    """Returns the error for a board without a runner, which names the runtime in the board's address, if any."""
     board = request.board or ""
     runtime = runtime_of(board, request.reach or {}) if board else ""
-    known = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
-    return f"{board}: {known}; wanted a board with a runner in boards.toml, or --runner COMMAND"
+    what_it_runs = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
+    return f"{board}: {what_it_runs}; wanted a board with a runner in boards.toml, or --runner COMMAND"
 
 
-def _shown(runner: RunnerChoice) -> list[tuple[str, str]]:
+def _list_options(runner: RunnerChoice) -> list[tuple[str, str]]:
     return [(key, value) for key, values in runner.options.items() for value in values] or [("options", "none")]
 
 
-def _try_board(request: Request, tell: Tell) -> str:
-    """Runs a small command of our own. Returns why the board cannot carry a runner, "" where it can."""
+def _try_board(request: Request, on_step: OnStep) -> str:
+    """Runs a small probe command on the board. Returns why the board cannot run a runner, "" if it can."""
     assert request.board is not None
     board = CommandBoard(request.board, request.deadline_s, request.reach)
     try:
         hello = board.agent.hello
-        tell(True, f"connected: {hello.get('arch', '?')}, lock {hello.get('lock', '?')}")
+        on_step(True, f"connected: {hello.get('arch', '?')}, lock {hello.get('lock', '?')}")
         started = board.start(CommandLine(PROBE.replace("TOOLS", " ".join(TOOLS))))
         try:
             started.wait()
@@ -71,16 +71,16 @@ def _try_board(request: Request, tell: Tell) -> str:
         board.close()
     missing = [line.removeprefix("missing ") for line in started.lines if line.startswith("missing ")]
     if "tar" in missing:
-        tell(False, "the board has no tar, by which files are fetched")
+        on_step(False, "the board has no tar, by which files are fetched")
         return "no tar"
     without = f" (without {', '.join(missing)}, what a command leaves is found less surely)" if missing else ""
-    said = next((line for line in started.lines if line.startswith("kernel ")), "kernel unknown")
-    tell(True, f"a command runs there in {started.seconds:.2f} s; {said}{without}")
+    kernel = next((line for line in started.lines if line.startswith("kernel ")), "kernel unknown")
+    on_step(True, f"a command runs there in {started.seconds:.2f} s; {kernel}{without}")
     return "" if started.number("status") == 0 else "a command fails there"
 
 
-def _try_run(request: Request, runner: RunnerChoice, tell: Tell) -> str:
-    """Runs the runner once on the model. Returns why that failed, "" where it did not."""
+def _try_run(request: Request, runner: RunnerChoice, on_step: OnStep) -> str:
+    """Runs the runner once on the model. Returns why that failed, "" if it succeeded."""
     request = replace(request, allow_other_model=True)
     models, vendor = open_with_board_model(request, runner)
     assert vendor is not None
@@ -92,22 +92,22 @@ def _try_run(request: Request, runner: RunnerChoice, tell: Tell) -> str:
     finally:
         board.close()
     for line in result.lines[-3:] if result is not None else ():
-        tell(True, f"  it says: {printable(line)}")
+        on_step(True, f"  it says: {printable(line)}")
     if recording.state == "did not run":
-        tell(False, recording.why)
+        on_step(False, recording.why)
         return recording.why
     assert result is not None
     measured = f", {result.measured_s * 1e3:g} ms by its own timing line" if result.measured_s is not None else ""
-    tell(True, f"ran in {result.seconds:.2f} s{measured}")
+    on_step(True, f"ran in {result.seconds:.2f} s{measured}")
     finals = [n for n in models.graph.outputs if n in recording.tensors]
     nodes = len(recording.tensors) - len(finals)
     total = len(models.graph.observable()) - len(models.graph.outputs)
-    tell(
+    on_step(
         True,
         f"read by {recording.settings.get('profile', 'their own description')}: {count(len(finals), 'final output')}, {nodes} of {count(total, 'node')}",
     )
     for name, why in recording.missing.items():
-        tell(False, f"{name}: {why}")
+        on_step(False, f"{name}: {why}")
     for note in recording.notes:
-        tell(True, f"  {printable(note)}")
+        on_step(True, f"  {printable(note)}")
     return next(iter(recording.missing.values()), "")

@@ -1,4 +1,4 @@
-"""The main job on every board of a command, one after the other."""
+"""Runs the main job on every board of a command, one after the other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from qverify.session.request import Request
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """The main job, as asked for. request: without its board. boards: addresses; none: the host's sides alone. frames:
-    None for one frame, which the request's inputs are. on_farm: what a farm is asked for instead, None for a job on this
-    host's boards."""
+    """A request for the main job on any number of boards.
+
+    Attributes:
+        request: the options of the main job, without a board.
+        boards: addresses; () for the sides of this host alone.
+        frames: the frames to run; None for one frame, the inputs of the request.
+        on_farm: the request to a farm (a qverify_farm.client FarmRequest); None to use boards from this host.
+    """
 
     request: Request
     boards: tuple[str, ...] = ()
@@ -28,9 +33,9 @@ class VerifyJob:
 def verify_boards(
     job: VerifyJob, run: Callable[[Request, int], Report], so_far: Callable[[Report], None] | None = None
 ) -> Report:
-    """Runs the job on every board in turn and returns the report of all. run: verifies one board, given its request and
-    its number. so_far: is given the report after each board but the last, INCONCLUSIVE at best. UsageError where a
-    capture could not be made, before any board runs."""
+    """Runs the job on every board in turn and returns one report. run: verifies one board, given its request and its
+    number. so_far: called after each board but the last with a preliminary report, which is never PASSED. Raises
+    UsageError before any board runs if a capture could not be created."""
     verified, folders = [], _check_captures(job.request.capture, len(job.boards))
     for number, board in enumerate(job.boards or (None,)):
         verified.append(run(replace(job.request, board=board, capture=folders[number]), number))
@@ -43,7 +48,7 @@ def verify_boards(
 
 
 def _check_captures(capture: str | None, boards: int) -> list[str | None]:
-    """Returns the folder of each board's capture."""
+    """Returns the folder of each board's capture, None without captures. Raises UsageError if one cannot be created."""
     if capture is None:
         return [None] * max(boards, 1)
     folders = capture_folders(capture, boards)

@@ -18,10 +18,12 @@ INPUTS = "inputs"
 
 
 def write_tensors(path: str, evidence: RunEvidence) -> None:
-    """Writes INPUTS/NAME and SIDE/NAME, each with the valid elements in the tensor's dtype; a tensor has the same NAME on every side:
-    its own, made safe and distinct. A member index.json (SCHEMA) names the tensor, dtype, shape, scale and zero point of each
-    array, and what is missing of each side, with the reason. A tensor of the board that did not cross the link is another
-    side's with the same digest."""
+    """Writes arrays INPUTS/NAME and SIDE/NAME, each with the valid elements in the tensor's dtype.
+
+    NAME is the tensor's name, made safe for files and distinct; it is the same on every side. The member index.json
+    (SCHEMA) lists tensor, dtype, shape, scale and zero point of each array, and the missing tensors of each side with
+    the reason. For a tensor of the board whose bytes did not cross the link, those of another side's tensor with the
+    same digest are written."""
     inputs = {item.spec.name: item.spec for item in evidence.prepared.inputs}
     sides = evidence.results.recordings
     stems = file_stems(dict.fromkeys([*inputs, *(name for side in sides.values() for name in side.specs)]))
@@ -36,7 +38,7 @@ def write_tensors(path: str, evidence: RunEvidence) -> None:
     for item in evidence.prepared.inputs:
         add(INPUTS, item.spec.name, item.spec, partial(_array, item.array))
     for label, side in sides.items():
-        for name, load in _held(side, evidence):
+        for name, load in _tensor_loaders(side, evidence):
             if load is None:
                 why = side.missing.get(name, "its bytes did not cross the link")
                 missing.append({"side": label, "tensor": name, "why": why})
@@ -45,8 +47,8 @@ def write_tensors(path: str, evidence: RunEvidence) -> None:
     write_npz(path, Tensors(loaders), {"schema": SCHEMA, "arrays": rows, "missing": missing}, FAST)
 
 
-def _held(side: Recording, evidence: RunEvidence) -> Iterable[tuple[str, Callable[[], Array] | None]]:
-    """Yields each tensor that the side offers, with what loads it; None where its bytes are nowhere."""
+def _tensor_loaders(side: Recording, evidence: RunEvidence) -> Iterable[tuple[str, Callable[[], Array] | None]]:
+    """Yields each tensor that the side offers, with a function that loads it; None if its bytes are not available."""
     values = board_values(evidence.results.recordings, None) if side.side == "board" else None
     for name in side.specs:
         if name in side.missing:

@@ -24,7 +24,7 @@ from qverify_agents.process_group import KILL, end_group, own_group
 from qverify_agents.signals_held import signals_held
 
 from qverify.errors import QVerifyError, UsageError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.inputs.arrays import npy_array
 from qverify.onnx_model import engine
 from qverify.sides.reference_variants.other_interpreter import OURS, bytes_in, last_output
@@ -186,7 +186,7 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
 def _read(folder: Path) -> Answer:
     """Returns the answer. Raises UsageError for one that is damaged, or larger than it may be."""
     try:
-        stated = json_of(read_regular(str(folder / "names.json"), MOST_NAMES), "names.json")
+        stated = parse_json(read_regular(str(folder / "names.json"), MOST_NAMES), "names.json")
         names = stated["names"]
         identity = [one_line(str(stated[key]))[:80] for key in ("engine", "version", "python")]
         if not all(isinstance(n, str) and n for n in names) or len(set(names)) < len(names):

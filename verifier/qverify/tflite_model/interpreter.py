@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify.errors import BadFileError
 from qverify.extras import import_extra
-from qverify.printable import said_by
+from qverify.printable import describe_error
 from qverify.tflite_model.read_tflite import TfliteModel, TfliteOperator, schema
 
 Array = npt.NDArray[Any]
@@ -34,7 +34,7 @@ class Interpreter:
             self._opened.allocate_tensors()
             self.inputs = tuple(int(d["index"]) for d in self._opened.get_input_details())
         except (ValueError, RuntimeError) as error:
-            raise BadFileError(f"{file}: LiteRT refuses it: {said_by(error)}") from error
+            raise BadFileError(f"{file}: LiteRT refuses it: {describe_error(error)}") from error
 
     def run(self, values: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
         """Returns the wanted tensors by index, in the file's layout. values: the inputs by index. Raises BadFileError
@@ -45,7 +45,7 @@ class Interpreter:
             self._opened.invoke()
             return {i: self._opened.get_tensor(i) for i in wanted}
         except (ValueError, RuntimeError) as error:
-            raise BadFileError(f"{self._file}: LiteRT fails: {said_by(error)}") from error
+            raise BadFileError(f"{self._file}: LiteRT fails: {describe_error(error)}") from error
 
 
 def operators_between(model: TfliteModel, given: Collection[int], wanted: Sequence[int]) -> list[TfliteOperator]:

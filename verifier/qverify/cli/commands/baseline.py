@@ -11,9 +11,9 @@ from qverify.cli.reporting import require_writable
 from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
-    from qverify.session.offline.baselines import Comparison
+    from qverify.session.offline.baselines import BaselineComparison
 
-SHOWN = 40
+MAX_LISTED = 40  # changes that are printed
 
 
 @click.group(help=__doc__)
@@ -21,15 +21,16 @@ def command() -> None:
     pass
 
 
-def _arguments(one: Callable[..., int]) -> Callable[..., int]:
+def _arguments(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the arguments that both commands have."""
     for option in (
         click.option("--toolchain", default="", help="your name for the toolchain that made the model"),
         click.option("--firmware", default="", help="your name for the board's firmware  [default: its system]"),
         click.argument("capture", type=click.Path(exists=True, file_okay=False)),
         click.argument("file", type=click.Path(dir_okay=False)),
     ):
-        one = option(one)
-    return one
+        command = option(command)
+    return command
 
 
 @command.command(
@@ -59,36 +60,36 @@ def check(file: str, capture: str, firmware: str, toolchain: str, json_path: str
 
     if json_path is not None:
         require_writable("--json", json_path)
-    found = baselines.check(file, capture, firmware, toolchain)
-    changes = found.changes
-    for line in baselines.lines(changes)[:SHOWN]:
+    comparison = baselines.check(file, capture, firmware, toolchain)
+    changes = comparison.changes
+    for line in baselines.lines(changes)[:MAX_LISTED]:
         say(line)
-    if len(changes) > SHOWN:
-        click.echo(f"... and {len(changes) - SHOWN} more")
+    if len(changes) > MAX_LISTED:
+        click.echo(f"... and {len(changes) - MAX_LISTED} more")
     worse, better = (sum(c.direction == way for c in changes) for way in ("worse", "better"))
     say(
-        f"against {_describe(found.key)}: {count(len(changes), 'change')} ({worse} worse, {better} better), "
-        f"{count(found.compared, 'value')} compared{_describe_verdicts(found)}"
+        f"against {_describe(comparison.key)}: {count(len(changes), 'change')} ({worse} worse, {better} better), "
+        f"{count(comparison.compared, 'value')} compared{_describe_verdicts(comparison)}"
     )
     if json_path:
         document = {
             "schema": "qverify.baseline_changes/1",
-            "against": found.key,
-            "compared": found.compared,
-            "verdict_before": found.verdict_before,
-            "verdict_now": found.verdict_now,
+            "against": comparison.key,
+            "compared": comparison.compared,
+            "verdict_before": comparison.verdict_before,
+            "verdict_now": comparison.verdict_now,
         }
         write_text(json.dumps({**document, "changes": [asdict(c) for c in changes]}, indent=1) + "\n", json_path)
     return 1 if changes else 0
 
 
-def _describe_verdicts(found: Comparison) -> str:
-    """Returns "" where both runs PASSED: a run that repeats a wrong one has no changes, which is no good news."""
+def _describe_verdicts(comparison: BaselineComparison) -> str:
+    """Returns the verdicts of both runs as text; "" if both PASSED. A run without changes may repeat a wrong one."""
     from qverify.printable import printable
 
-    if found.verdict_before == found.verdict_now == "PASSED":
+    if comparison.verdict_before == comparison.verdict_now == "PASSED":
         return ""
-    return f"; the baseline's own verdict was {printable(found.verdict_before)}, this run's is {printable(found.verdict_now)}"
+    return f"; the baseline's own verdict was {printable(comparison.verdict_before)}, this run's is {printable(comparison.verdict_now)}"
 
 
 def _describe(key: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qverify_agents.address import Address
 
 HEX = "[0-9a-f]" * 16
-CLEAN = (  # removes only what an agent's push and its store make; a pattern without a match stands for itself
+CLEAN = (  # removes only files of an agent's push and its store; a pattern without a match is its own text
     f"s=0; for f in @DIR@/bin/qvrt-*-{HEX} @DIR@/bin/.qvrt-*.part @DIR@/bin/.probe.* @DIR@/store/{HEX * 4} @DIR@/store/{HEX * 4}.part;"
     ' do [ ! -e "$f" ] || rm -f "$f" || s=3; done; rmdir @DIR@/bin @DIR@/store @DIR@ 2>/dev/null; exit $s'
 )
@@ -56,12 +56,12 @@ def list() -> int:
     rows += [
         [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
     ]
-    wrong = broken()
-    if rows or not wrong:
+    errors = broken()
+    if rows or not errors:
         click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
-    for error in wrong.values():
+    for error in errors.values():
         click.echo(f"qverify: {error}", err=True)
-    return 2 if wrong else 0
+    return 2 if errors else 0
 
 
 @command.command(help="Connect to each board, and print what it is or why it cannot be reached")
@@ -71,10 +71,10 @@ def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> i
     from qverify_agents.errors import LinkError
     from qverify_agents.inventory import boards, broken
 
-    worst, wanted = 0, names or (*boards(), *broken())
-    if not wanted:
+    worst, all_names = 0, names or (*boards(), *broken())
+    if not all_names:
         raise click.UsageError("no names given, and no boards.toml")
-    for name in wanted:
+    for name in all_names:
         try:
             say(f"ok      {name}: {_describe(_connect(name, deadline_s, reach))}")
         except LinkError as error:
@@ -134,8 +134,8 @@ def down(name: str, force: bool) -> int:
             if not force:
                 refuse_used(name)
             stop(machine)
-    left = "was not up; remains of a killed qverify were removed" if swept else "is not up"
-    click.echo(f"{name} {'is down' if machine is not None else left}")
+    not_up = "was not up; remains of a killed qverify were removed" if swept else "is not up"
+    click.echo(f"{name} {'is down' if machine is not None else not_up}")
     return 0
 
 
@@ -213,7 +213,7 @@ def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 @click.argument("name")
 @link_options(30.0)
 def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
-    """Removes agents and contents; BoardBusy while the board is in use."""
+    """Removes agents and contents. Raises BoardBusy while the board is in use."""
     import shlex
 
     from qverify_agents.connect import shell_of
@@ -234,7 +234,7 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 
 def _resolve(name: str) -> Address:
     """Returns the address for a name in boards.toml, for tags that match one board, or for an address as -b takes it.
-    BadAddress where several boards match."""
+    Raises BadAddress if several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
     from qverify_agents.inventory import ANY, resolve
@@ -246,6 +246,7 @@ def _resolve(name: str) -> Address:
 
 
 def _require_emulated(name: str) -> str:
+    """Returns the kind of an emulated board, such as `arm64`. Raises BadAddress for any other board."""
     from qverify_agents.boards.qemu_system import check_host
     from qverify_agents.emulation.image import kind_of
     from qverify_agents.errors import BadAddress
@@ -259,7 +260,7 @@ def _require_emulated(name: str) -> str:
 
 
 def _find_ssh(name: str, kind: str) -> Address:
-    """Returns the ssh address of an emulated board. BoardUnreachable where it is not up."""
+    """Returns the ssh address of an emulated board. Raises BoardUnreachable if it is not up."""
     from qverify_agents.boards.qemu_system import ssh_address
     from qverify_agents.emulation.image import image
     from qverify_agents.emulation.machine import running
@@ -272,7 +273,7 @@ def _find_ssh(name: str, kind: str) -> Address:
 
 
 def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
-    """Returns a lock among all processes that start or stop this board."""
+    """Returns a lock that one process at a time can hold while it starts or stops this board."""
     from qverify_agents.emulation.run_folders import alone
 
     return alone(
@@ -281,10 +282,11 @@ def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _describe(hello: dict[str, Any]) -> str:
-    """Returns a board's description in one line; any field may be missing or of another type."""
+    """Returns the description of a board as one line. hello: what its agent reported, where any field may be missing or
+    of another type."""
     memory = hello.get("memory_bytes")
-    shown = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
-    return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {shown}, lock {hello.get('lock', '?')}"
+    size = f"{memory >> 20} MiB" if isinstance(memory, int) else "memory unknown"
+    return f"{hello.get('arch', '?')}, qvrt {hello.get('version', '?')}, {size}, lock {hello.get('lock', '?')}"
 
 
 def _join_tags(tags: dict[str, str]) -> str:
@@ -292,6 +294,7 @@ def _join_tags(tags: dict[str, str]) -> str:
 
 
 def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
+    """Connects a board, disconnects, and returns what its agent reported."""
     from qverify_agents.connect import connect
     from qverify_agents.inventory import ANY
 

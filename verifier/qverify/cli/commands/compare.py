@@ -89,7 +89,7 @@ def command(
     from dataclasses import replace
 
     from qverify.renderers import terminal
-    from qverify.session.offline.compare_dumps import Dumps, compare_dumps, dtypes
+    from qverify.session.offline.compare_dumps import DumpPair, compare_dumps, dtypes
     from qverify.vendor_files.vendor_dump import ReadingOptions
 
     reading = ReadingOptions(dtypes(dtype), side, frame, layer_info)
@@ -97,7 +97,7 @@ def command(
     if outputs_only and options.dump_all:
         raise click.UsageError("--outputs-only and -r True contradict each other; give one")
     profiles, sides = (profile_a or profile, profile_b or profile), (side_a or side, side_b or side)
-    dumps = Dumps(a, b, model, *profiles, reading, narrow, *sides)
+    dumps = DumpPair(a, b, model, *profiles, reading, narrow, *sides)
     options = replace(options, drawings=reports.drawings)
     if hand_over((dumps, options)):
         return 0

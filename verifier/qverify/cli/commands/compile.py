@@ -105,8 +105,8 @@ def command(
 
 
 def _list(path: str, options: CompilerOptions, host: bool) -> int:
-    """Prints what keeps the model from being compiled, and what of it the host would compute, if it may; 0 where
-    nothing does, else 2."""
+    """Prints all that keeps the model from being compiled and, if the host may compute nodes, which it would compute.
+    Returns the exit status: 0 if nothing keeps it from being compiled, else 2."""
     import os
 
     from qverify.compiler.compile_model import compile_model
@@ -138,7 +138,7 @@ def _list(path: str, options: CompilerOptions, host: bool) -> int:
 
 
 def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> None:
-    """Raises UsageError where two of the files are one, or one could not be written."""
+    """Raises UsageError if two of the files are the same, or a file could not be written."""
     import os
 
     from qverify.errors import UsageError
@@ -154,7 +154,7 @@ def _check_outputs(model: str, output: str | None, integer_onnx: str | None) -> 
 
 
 def say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
-    """Prints what was written, what of it the host computes, and what the check found."""
+    """Prints a summary of the model.bin, the nodes that the host computes, and the result of the check."""
     from qverify.plural import count
 
     without = [n for n in graph.nodes if not n.integer_reference]
@@ -171,5 +171,5 @@ def say_compiled(output: str, size_bytes: int, graph: Graph) -> None:
 
 
 def _merge(file: dict[str, dict[str, Any]], options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns the file's tables, with each key of --input in place of the file's."""
+    """Returns the tables of the TOML file, overridden key by key by those of --input."""
     return file | {name: {**file.get(name, {}), **table} for name, table in options.items()}

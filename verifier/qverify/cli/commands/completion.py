@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from qverify.cli.completion import SHELLS, script
+from qverify.cli.shell_completion import SHELLS, script
 
 
 @click.command(help=__doc__)

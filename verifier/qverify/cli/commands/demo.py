@@ -1,5 +1,5 @@
-"""Verifies the packaged digit classifier on this machine (and under QEMU where installed), then on a faulty board; says
-what each step does, and its command."""
+"""Verifies the packaged digit classifier on this machine (and under QEMU where installed), then on a faulty board;
+explains each step and shows its command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from qverify.session.demo import Verification
+    from qverify.session.demo import DemoRun
 
 
 @click.command(help=__doc__)
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     "--keep", metavar="DIR", help="a new folder for the example's files; the printed commands run there as written"
 )
 def command(keep: str | None) -> int:
-    from qverify.session.demo import EMULATED, QUANTIZE, verifications
+    from qverify.session.demo import EMULATED, QUANTIZE, demo_runs
 
-    runs = verifications()
+    runs = demo_runs()
     count = len(runs) + 1
     with _folder(keep):
         _compile(count)
@@ -40,7 +40,8 @@ def command(keep: str | None) -> int:
 
 @contextlib.contextmanager
 def _folder(keep: str | None) -> Iterator[None]:
-    """Makes the example's folder, and enters it; a temporary one is removed at the end."""
+    """Creates the example's folder and changes into it for the `with` block. keep: path of the folder; if None, a
+    temporary folder is used and removed at the end."""
     import os
     import shlex
     import tempfile
@@ -66,15 +67,16 @@ def _folder(keep: str | None) -> Iterator[None]:
 
 
 def _activation() -> list[str]:
-    """Returns the command after which `qverify` is the program that runs now, where it is not so already."""
+    """Returns the command that makes `qverify` the program that runs now; [] if it is already, or there is no such
+    command."""
     import os
     import shlex
     import shutil
     import sys
 
-    here = os.path.dirname(sys.executable)
-    activate, found = os.path.join(here, "activate"), shutil.which("qverify")
-    if (found and os.path.dirname(found) == here) or not os.path.exists(activate):
+    programs = os.path.dirname(sys.executable)
+    activate, on_path = os.path.join(programs, "activate"), shutil.which("qverify")
+    if (on_path and os.path.dirname(on_path) == programs) or not os.path.exists(activate):
         return []
     return [f". {shlex.quote(activate)}"]
 
@@ -89,12 +91,13 @@ def _compile(count: int) -> None:
     say_compiled(MODEL, size_bytes, graph)
 
 
-def _verify(number: str, run: Verification) -> bool:
-    """Runs it, shows what `qverify verify` shows, and returns whether the verdict is as expected."""
+def _verify(number: str, run: DemoRun) -> bool:
+    """Runs a step, prints what `qverify verify` would print, and returns whether the verdict is as expected. number: of
+    the step, such as `2 of 4`."""
     from qverify.cli.view_options import screen
     from qverify.renderers import terminal
 
-    click.echo(f"\n{number}: {run.says}\n$ {run.command}")
+    click.echo(f"\n{number}: {run.purpose}\n$ {run.command}")
     outcome = run.run()
     click.echo(terminal.render(outcome.report, outcome.finals, screen()))
     return run.is_expected(outcome)

@@ -19,7 +19,7 @@ def command(capture: str, folder: str, frame: int | None, side: str, tensors: tu
     from qverify.session.offline.extract_files import ExtractRequest, extract
 
     written = extract(ExtractRequest(capture, folder, frame, side, tensors))
-    absent = count(written.missing, "tensor", "is", "are")
-    lacking = f"; {absent} not in the capture (dump.json says why)" if written.missing else ""
-    say(f"{folder}: {count(written.files, 'file')}, {count(written.bytes, 'byte')}{lacking}")
+    missing = count(written.missing, "tensor", "is", "are")
+    note = f"; {missing} not in the capture (dump.json says why)" if written.missing else ""
+    say(f"{folder}: {count(written.files, 'file')}, {count(written.bytes, 'byte')}{note}")
     return 0

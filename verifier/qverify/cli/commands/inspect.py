@@ -1,5 +1,5 @@
-"""Shows what a quantized ONNX, a model.bin or a .tflite holds: nodes, tensors, scales, zero points, the real values they cover.
-With TENSOR, one tensor (or the output of one ONNX node) in full. Nothing is run."""
+"""Shows the contents of a quantized ONNX, a model.bin or a .tflite: nodes, tensors, scales, zero points, and the real
+values that they cover. With TENSOR, one tensor (or the output of one ONNX node) in full. Nothing is run."""
 
 from __future__ import annotations
 

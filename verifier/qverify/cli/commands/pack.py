@@ -24,10 +24,10 @@ def command(models: str, output: str, machines: tuple[str, ...], no_onnx: bool, 
     from qverify.plural import count
     from qverify.session.offline.pack_bundle import pack
 
-    wanted = tuple(m for option in machines for m in option.split(",") if m)
-    bundle = pack([p for p in models.split(",") if p], output, inputs, wanted, not no_onnx)
+    machine_names = tuple(m for option in machines for m in option.split(",") if m)
+    bundle = pack([p for p in models.split(",") if p], output, inputs, machine_names, not no_onnx)
     say(f"{bundle.path}: {count(bundle.files, 'file')}, {bundle.bytes} bytes, for {', '.join(bundle.runtimes)}")
-    there = "unpack it there; " if bundle.tar else ""
-    here = "here: unpack it, and qverify replay FOLDER" if bundle.tar else f"here: qverify replay {bundle.path}"
-    say(f"on the board: {there}sh run.sh (writes up to {bundle.dump_bytes} bytes to dump); then {here}")
+    unpack = "unpack it there; " if bundle.tar else ""
+    on_host = "here: unpack it, and qverify replay FOLDER" if bundle.tar else f"here: qverify replay {bundle.path}"
+    say(f"on the board: {unpack}sh run.sh (writes up to {bundle.dump_bytes} bytes to dump); then {on_host}")
     return 0

@@ -57,12 +57,12 @@ def command(
         require_writable("--json", json_path)
     request = PerfRequest([p for p in models.split(",") if p], board, inputs, runs, warm_up, deadline_s, reach, runner)
     with progress_bars() as watch:
-        found = perf(request, None if watch is None else lambda done, total: watch("runs", done, total))
-    text = json.dumps(found.document(), indent=1) + "\n"
+        result = perf(request, None if watch is None else lambda done, total: watch("runs", done, total))
+    text = json.dumps(result.document(), indent=1) + "\n"
     if json_path == "-":
         click.echo(text, nl=False)
         return 0
-    click.echo(perf_table.render(found, top, screen()))
+    click.echo(perf_table.render(result, top, screen()))
     if json_path:
         write_text(text, json_path)
     return 0

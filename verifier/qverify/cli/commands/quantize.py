@@ -14,9 +14,9 @@ from qverify.cli.say_line import say, say_command
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
-    from qverify.session.quantize import Quantized
+    from qverify.session.quantize import QuantizedFile
 
-SHOWN = 5  # frames left out, by name
+MAX_LISTED = 5  # frames that were left out
 
 
 @click.command(help=__doc__)
@@ -69,8 +69,8 @@ def command(
     require_writable("-o", output)
     options = QuantizeOptions(scheme, method, not per_tensor, _names(keep_float), _names(int16), parse_shapes(shapes))
     with progress_bars() as watch:
-        made = quantize_file(model, inputs, output, options, watch)
-    _say(output, made, shlex.join(["-i", str(inputs.files), *inputs.words]))
+        result = quantize_file(model, inputs, output, options, watch)
+    _print_result(output, result, shlex.join(["-i", str(inputs.files), *inputs.words]))
     return 0
 
 
@@ -78,27 +78,27 @@ def _names(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for value in values for name in value.split(",") if name)
 
 
-def _say(output: str, made: Quantized, inputs: str) -> None:
-    """Prints what was made. inputs: the words that give the main job the same inputs."""
+def _print_result(output: str, result: QuantizedFile, inputs: str) -> None:
+    """Prints the result. inputs: the words that give the main job the same inputs."""
     from qverify.plural import count
     from qverify.renderers import drafts
 
-    left = f", {len(made.left_out)} left out" if made.left_out else ""
-    say(f"{output}: {made.size_bytes} bytes, calibrated on {count(made.used, 'frame')}{left}")
-    for source, why in made.left_out[:SHOWN]:
+    left = f", {len(result.left_out)} left out" if result.left_out else ""
+    say(f"{output}: {result.size_bytes} bytes, calibrated on {count(result.used, 'frame')}{left}")
+    for source, why in result.left_out[:MAX_LISTED]:
         say(f"left out: {source}: {why}")
-    if draft := drafts.render(made.drafts):
+    if draft := drafts.render(result.drafts):
         click.echo(draft)
-    beside = f"beside the float model, {count(made.compared, 'frame')}: "
-    if several := len(made.losses) > 1:
-        say(f"{beside}{len(made.losses)} outputs, the worst first")
-    for loss in sorted(made.losses, key=lambda loss: loss.cosine):
+    beside = f"beside the float model, {count(result.compared, 'frame')}: "
+    if several := len(result.losses) > 1:
+        say(f"{beside}{len(result.losses)} outputs, the worst first")
+    for loss in sorted(result.losses, key=lambda loss: loss.cosine):
         top = "" if loss.top1 is None else f", the same largest value in {loss.top1} of {count(loss.items, 'item')}"
         say(f"{'  ' if several else beside}{loss.name}: cosine {loss.cosine:.5f}{top}")
-    if made.not_compared:
-        say(f"not compared with the float model (not finite, or of another shape): {', '.join(made.not_compared)}")
-    if made.blocker:
-        say(f"qverify cannot compile it: {made.blocker}")
+    if result.not_compared:
+        say(f"not compared with the float model (not finite, or of another shape): {', '.join(result.not_compared)}")
+    if result.blocker:
+        say(f"qverify cannot compile it: {result.blocker}")
     else:
         name = shlex.quote(output)
         say_command(

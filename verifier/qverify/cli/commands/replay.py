@@ -17,7 +17,7 @@ from qverify.cli.view_options import view_options
 if TYPE_CHECKING:
     from qverify.compare.options import Options
     from qverify.renderers.view import View
-    from qverify.session.job import Outcome
+    from qverify.session.job import JobOutcome
 
 
 @click.command(help=__doc__)
@@ -64,7 +64,7 @@ def command(
     from dataclasses import replace
 
     from qverify.capture.reader import is_capture
-    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.renderers import frame_lines, terminal
     from qverify.session.offline.rejudge import RejudgeRequest, rejudge
@@ -88,22 +88,22 @@ def command(
         return emit(outcome.report, terminal.render(outcome.report, outcome.finals, view), reports)
     if dump:
         raise click.UsageError("--dump is for a bundle of qverify pack; a capture contains its board's tensors")
-    again = tuple(s for s in (rerun or "").split(",") if s)
+    rerun_sides = tuple(s for s in (rerun or "").split(",") if s)
     if runtime in RUNTIMES:
         reach["runtime"] = runtime
-    request = RejudgeRequest(folder, options, again, board, run_sim, tuple(paths), deadline_s, reach, runtime)
+    request = RejudgeRequest(folder, options, rerun_sides, board, run_sim, tuple(paths), deadline_s, reach, runtime)
     if hand_over(request):
         return 0
     with live_progress() as live:
-        outcome = rejudge(request, FramesShown(live, view, 0, reports.stdout_taken), live.watch)
+        outcome = rejudge(request, FramePrinter(live, view, 0, reports.stdout_taken), live.watch)
     _write_tensors(npz, outcome)
     report = outcome.report
     whole = frame_lines.render(report, view) if report.frames else terminal.render(report, outcome.finals, view)
     return emit(report, whole, reports)
 
 
-def _write_tensors(npz: str | None, outcome: Outcome) -> None:
-    """Writes --npz. UsageError where the capture has several frames."""
+def _write_tensors(npz: str | None, outcome: JobOutcome) -> None:
+    """Writes the tensors to --npz, if it was given. Raises UsageError if the capture has several frames."""
     from qverify.session.write_tensors import write_tensors
 
     if npz is None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from qverify.renderers.view import View
 
 
-class OfCaptures(click.Group):
-    """A group whose first word may be the capture itself: `report CAPTURE` stands for `report capture CAPTURE`."""
+class CaptureGroup(click.Group):
+    """A group of commands that also accepts a capture as its first word: `report CAPTURE` means `report capture
+    CAPTURE`."""
 
     default = "capture"
 
@@ -31,7 +32,7 @@ of the 16 worst of many frames, the inputs of the 6 worst. The JSON report has e
 is no PDF (print the page), no SARIF, and no page that joins several runs (report diff takes two)."""
 
 
-@click.group(cls=OfCaptures, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
+@click.group(cls=CaptureGroup, help=__doc__, epilog=EPILOG, subcommand_metavar="CAPTURE|COMMAND [OPTIONS]")
 def command() -> None:
     pass
 
@@ -43,7 +44,7 @@ def command() -> None:
 def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     """Draws a capture of the main job (`--capture`) again in the formats given, judged by the options of its run."""
     from qverify.capture.reader import is_capture
-    from qverify.cli.frames_shown import FramesShown
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
     from qverify.compare.options import Options
     from qverify.renderers import frame_lines, terminal
@@ -58,7 +59,7 @@ def draw_capture(folder: str, view: View, reports: ReportFiles) -> int:
     with live_progress() as live:
         outcome = rejudge(
             RejudgeRequest(folder, Options(drawings=reports.drawings)),
-            FramesShown(live, view, 0, reports.stdout_taken),
+            FramePrinter(live, view, 0, reports.stdout_taken),
             live.watch,
         )
     report = outcome.report

@@ -1,5 +1,5 @@
-"""Runs one model on one board for a time, compares every run with the simulator (what runs something else than qvrt: with
-its first run), survives lost connections, and logs as it goes."""
+"""Runs one model on one board for a time and compares every run with the simulator (on another runtime than qvrt: with
+the first run). Lost connections are made again, and each run is logged as it ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from qverify.cli.say_line import say
 
 if TYPE_CHECKING:
     from qverify.inputs.sources import InputRequest
-    from qverify.session.request import Engine
+    from qverify.session.request import RequestedEngine
     from qverify.session.soak import SoakResult
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a log without blocking: a pipe that nobody reads is an error."""
+    """Opens a log without waiting, so that a pipe which nobody reads is an error."""
     import os
 
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
@@ -57,7 +57,7 @@ def command(
     seconds: float,
     every_s: float,
     path: str | None,
-    engine: Engine,
+    engine: RequestedEngine,
     gates: tuple[str, ...],
     inputs: InputRequest,
     deadline_s: float,
@@ -72,27 +72,28 @@ def command(
     from qverify.compare.options import Options
     from qverify.errors import UsageError
     from qverify.plural import count
-    from qverify.session.soak import Soak, soak
+    from qverify.session.soak import SoakRequest, soak
 
     if path == "":
         raise click.UsageError("an empty --log (an unset shell variable?)")
     if gates and not engine.names:
         raise click.UsageError("--gate judges what --reference-engine gives; other runs are compared bit for bit")
-    given = parse_gates(gates)
-    options = Options(digits_given=bool({"digits", "rule"} & given.keys()), named=frozenset(given), **given)
+    gate_options = parse_gates(gates)
+    digits_given = bool({"digits", "rule"} & gate_options.keys())
+    options = Options(digits_given=digits_given, named=frozenset(gate_options), **gate_options)
     try:
         log = FileIO(path, "a", opener=_open_at_once) if path else None
     except OSError as error:
         raise UsageError(f"--log {path}: {error.strerror}") from error
     with log or nullcontext(), progress_bars() as watch:
 
-        def tell(passed_s: float, result: SoakResult) -> None:
+        def show_progress(passed_s: float, result: SoakResult) -> None:
             if watch is not None:
                 watch("seconds", min(int(passed_s), int(seconds)), max(1, int(seconds)))
 
         paths = [p for p in models.split(",") if p]
-        request = Soak(paths, board, seconds, inputs, every_s, deadline_s, reach, runner, engine, options)
-        result = soak(request, log, tell)
+        request = SoakRequest(paths, board, seconds, inputs, every_s, deadline_s, reach, runner, engine, options)
+        result = soak(request, log, show_progress)
     hot = "" if result.hottest_c is None else f", at most {result.hottest_c:g} degrees Celsius"
     slow = "" if result.slowest_mhz is None else f", at least {result.slowest_mhz:g} MHz"
     gone = "; the board was unreachable at the end" if result.gone else ""
@@ -101,8 +102,8 @@ def command(
     runs, lost = count(result.runs, "run"), count(result.lost, "connection")
     alone = "" if result.reference else ", by which alone they are judged"
     judged = f"differ from the first one{alone}" if result.by_first_run else "wrong"
-    engine_said = f"; first run, against the reference engine: {result.reference}" if result.reference else ""
-    say(f"{runs}, {result.wrong} {judged}{first}; {lost} lost{hot}{slow}{gone}{scope}{engine_said}")
+    by_engine = f"; first run, against the reference engine: {result.reference}" if result.reference else ""
+    say(f"{runs}, {result.wrong} {judged}{first}; {lost} lost{hot}{slow}{gone}{scope}{by_engine}")
     if result.cut:
         raise KeyboardInterrupt
     if result.unwritten:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from qverify.capture.reader import Capture
     from qverify.inputs.sources import InputRequest
     from qverify.report.triage_document import Triage
-    from qverify.session.request import Engine, Request
-    from qverify.session.triage.run_reduction import Reduction
+    from qverify.session.request import Request, RequestedEngine
+    from qverify.session.triage.run_reduction import ReductionRequest
 
-OF_A_RUN = {
+RUN_OPTIONS = {  # options that only a new run can have, by the names of their parameters
     "seed": "--seed",
     "shapes": "--shape",
     "deadline_s": "--timeout",
@@ -141,7 +141,7 @@ def command(
     reduce: str | None,
     build: str | None,
     keep: str | None,
-    engine: Engine,
+    engine: RequestedEngine,
     reports: ReportFiles,
     inputs: InputRequest,
     deadline_s: float,
@@ -151,19 +151,19 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.renderers import triage_text as text
     from qverify.session.models import parse_shapes
-    from qverify.session.triage.run_reduction import Reduction
+    from qverify.session.triage.run_reduction import ReductionRequest
     from qverify.session.triage.run_triage import run_triage
     from qverify.session.triage.triage_request import TriageRequest
     from qverify.triage.ladder import parse_gate
 
     paths = [p for model in models for p in model.split(",")]
     order = stages.split(",") if stages is not None else []
-    opened = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
-    _check_sources(paths, order, opened)
-    _check_reducing(reduce, build, opened is None and board is not None)
+    opened_capture = None if capture is None else _open_capture(capture, bool(board or order or inputs.files))
+    _check_sources(paths, order, opened_capture)
+    _check_reduction(reduce, build, opened_capture is None and board is not None)
     _check_runner(board, runner, build, reduce, app_output)
     if engine.names:
-        _check_engine(opened, build, reduce, keep)
+        _check_engine(opened_capture, build, reduce, keep)
     request = TriageRequest(
         paths,
         stages=order,
@@ -182,13 +182,13 @@ def command(
         runner=runner,
         explain_s=explain_s,
         repeat=repeat,
-        capture=opened,
+        capture=opened_capture,
         keep=keep,
         build=None if reduce else build,
         drawings=reports.drawings,
         engine=engine,
     )
-    reduction = None if reduce is None else Reduction(reduce, build)
+    reduction = None if reduce is None else ReductionRequest(reduce, build)
     if hand_over((request, reduction)):
         return 0
     with progress_bars() as watch:
@@ -201,15 +201,16 @@ def command(
 
 
 def _emit_reduced(
-    triage: Triage, rendered: str, failing: Request | None, reduction: Reduction, reports: ReportFiles
+    triage: Triage, rendered: str, failing: Request | None, reduction: ReductionRequest, reports: ReportFiles
 ) -> int:
-    """Emits what was found, then reduces, and writes the reports again with the reduction."""
+    """Prints and writes the results of triage, makes the reduction, and writes the reports again with its result.
+    Returns the exit status."""
     from qverify.renderers import triage_text as text
     from qverify.session.triage.run_reduction import run_reduction
 
     if not reports.stdout_taken:
         click.echo(rendered)
-    reports.save(triage, stdout=False)  # nothing is lost should the reduction be cut off
+    reports.save(triage, stdout=False)  # so that nothing is lost if the reduction is interrupted
     triage.reduced = run_reduction(triage, failing, reduction, lambda line: click.echo(line, err=True))
     if not reports.stdout_taken:
         click.echo(text.reduced(triage.reduced))
@@ -218,8 +219,9 @@ def _emit_reduced(
     return exit_status(triage)
 
 
-def _check_sources(paths: list[str], order: list[str], opened: Capture | None) -> None:
-    if not all(paths) or not all(order) or not (paths or order or opened):
+def _check_sources(paths: list[str], order: list[str], capture: Capture | None) -> None:
+    """Raises UsageError if there is nothing to triage, or a path is empty."""
+    if not all(paths) or not all(order) or not (paths or order or capture):
         raise click.UsageError(
             "give -m float.onnx,quant.onnx,model.bin or --stages (an empty one: an unset shell variable?)"
         )
@@ -232,7 +234,7 @@ def _check_runner(
     reduce: str | None,
     app_output: str | None,
 ) -> None:
-    """Raises UsageError for options that do not fit what runs on the board."""
+    """Raises UsageError for options that do not apply to what runs on the board."""
     from qverify.session.runner import runner_for
 
     if runner_for(board, runner) is None:
@@ -242,20 +244,21 @@ def _check_runner(
         raise click.UsageError("--app-output is compared with a board that runs qvrt; leave it out with a runner")
 
 
-def _check_engine(opened: Capture | None, build: str | None, reduce: str | None, keep: str | None) -> None:
-    """Raises UsageError for what needs an integer graph, which a reference engine does not give."""
-    if opened is not None:
+def _check_engine(capture: Capture | None, build: str | None, reduce: str | None, keep: str | None) -> None:
+    """Raises UsageError for options that need an integer graph, which a reference engine does not give."""
+    if capture is not None:
         raise click.UsageError("--reference-engine is for -m; a capture has its reference: leave the option out")
-    given = {"--capture": keep, "--reduce": reduce, "--build-cmd": build}
-    if idle := next((option for option, value in given.items() if value is not None), None):
+    values = {"--capture": keep, "--reduce": reduce, "--build-cmd": build}
+    if option := next((option for option, value in values.items() if value is not None), None):
         raise click.UsageError(
-            f"{idle} needs an integer graph, which --reference-engine does not give; leave {idle} out. A node that the engine "
+            f"{option} needs an integer graph, which --reference-engine does not give; leave {option} out. A node that the engine "
             "gives by itself is compared by itself (the main job with -r True lists them)"
         )
 
 
 def _open_capture(folder: str, has_sources: bool) -> Capture:
-    """Opens a capture for triage. has_sources: a board, stages or inputs were given, too, which is a usage error."""
+    """Opens a capture for triage. has_sources: a board, stages or inputs were given as well, which is a usage error, as
+    is an option that only a new run can have."""
     from qverify.capture.reader import open_capture
 
     capture = open_capture(folder)
@@ -264,13 +267,13 @@ def _open_capture(folder: str, has_sources: bool) -> Capture:
             f"{folder} has its own inputs and board; leave -b, -i and --stages out, or give -m MODELS instead"
         )
     source = click.get_current_context().get_parameter_source
-    if idle := [o for n, o in OF_A_RUN.items() if source(n) is ParameterSource.COMMANDLINE]:
-        raise click.UsageError(f"{folder} is a finished run; {idle[0]} applies only to a new run")
+    if options := [o for n, o in RUN_OPTIONS.items() if source(n) is ParameterSource.COMMANDLINE]:
+        raise click.UsageError(f"{folder} is a finished run; {options[0]} applies only to a new run")
     return capture
 
 
-def _check_reducing(folder: str | None, build: str | None, has_board: bool) -> None:
-    """Checks the options of --reduce before anything runs."""
+def _check_reduction(folder: str | None, build: str | None, has_board: bool) -> None:
+    """Raises UsageError for wrong values of --reduce and --build-cmd before anything runs."""
     from qverify.session.triage.reduced_folder import check_build_command, check_output_folder
 
     check_build_command(build)

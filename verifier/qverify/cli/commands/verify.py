@@ -18,7 +18,7 @@ from qverify.cli.python_options import hand_over
 from qverify.cli.reporting import NPZ, ReportFiles, exit_status, report_options, require_no_input, require_writable
 from qverify.cli.runner_options import runner_options
 from qverify.cli.say_line import say
-from qverify.cli.server_options import asked_on_farm, server_options, verify_there
+from qverify.cli.server_options import farm_request, server_options, verify_on_farm
 from qverify.cli.task_options import task_options
 from qverify.cli.view_options import view_options
 
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 @click.option(
     "--spot-seed",
     type=click.IntRange(0, 2**32 - 1),
-    help="seed that chooses the tensor of the spot check, and --paranoid's inputs; drawn anew in each run when not given (reported)",
+    help="seed that chooses the tensor of the spot check, and --paranoid's inputs; when not given, a new one is drawn for each run and reported",
 )
 @click.option(
     "--reference-spread",
@@ -168,9 +168,9 @@ def command(
     if task is not None:
         paths, float_model = split_float(paths)
         task = replace(task, float_model=float_model)
-    several = frame_sources(inputs.files if isinstance(inputs.files, str) else None)
+    frames = frame_sources(inputs_text)
     if npz is not None:
-        _check_npz(npz, len(boards), several is not None)
+        _check_npz(npz, len(boards), frames is not None)
         reports.check_other(npz, "--npz")
     request = Request(
         paths,
@@ -194,17 +194,17 @@ def command(
         task=task,
         reference_engine=reference_engine,
     )
-    job = VerifyJob(request, boards, several)
+    job = VerifyJob(request, boards, frames)
     if server is not None:
         if npz is not None:
             raise click.UsageError("--npz: a farm keeps no tensors; leave it out, or run here without --server")
-        job = replace(job, on_farm=asked_on_farm(all_paths, boards, inputs_text, server))
+        job = replace(job, on_farm=farm_request(all_paths, boards, inputs_text, server))
     if hand_over(job):
         return 0
     if job.on_farm is not None:
-        whole = verify_there(job, view, reports.stdout_taken)
+        whole = verify_on_farm(job, view, reports.stdout_taken)
     else:
-        whole = _verify_boards(job, Shown(view, reports, npz))
+        whole = _verify_boards(job, Output(view, reports, npz))
     verified = max(len(boards), len(whole.boards))
     if verified > 1 and not reports.stdout_taken:
         from qverify.renderers.several_boards import render
@@ -216,8 +216,9 @@ def command(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How a run is shown: on the screen, unless a report takes stdout, and in files. npz: where its tensors go."""
+class Output:
+    """Where the results of a run go: to the screen, unless a report goes to stdout, and to files. npz: path for its
+    tensors, None for none."""
 
     view: View
     reports: ReportFiles
@@ -225,54 +226,54 @@ class Shown:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing but the report is printed."""
+        """Whether stdout is reserved for a report."""
         return self.reports.stdout_taken
 
 
-def _verify_boards(job: VerifyJob, shown: Shown) -> Report:
-    """Verifies every board in turn, or the host's sides alone, and returns the report of all."""
+def _verify_boards(job: VerifyJob, output: Output) -> Report:
+    """Verifies every board in turn, or the sides of this host alone, and returns one report."""
     from qverify.renderers.heading import section
     from qverify.session.verify_boards import verify_boards
 
     def run(request: Request, number: int) -> Report:
-        if len(job.boards) > 1 and not shown.quiet:
-            title = section(job.boards[number], number + 1, len(job.boards), shown.view)
+        if len(job.boards) > 1 and not output.quiet:
+            title = section(job.boards[number], number + 1, len(job.boards), output.view)
             click.echo(("\n" if number else "") + title)
-        return _verify_board(request, job.frames, shown)
+        return _verify_board(request, job.frames, output)
 
-    return verify_boards(job, run, lambda report: shown.reports.save(report, stdout=False))
+    return verify_boards(job, run, lambda report: output.reports.save(report, stdout=False))
 
 
-def _check_npz(path: str, boards: int, several: bool) -> None:
-    """Raises UsageError where a run's tensors could not be written to the file, before it runs."""
-    if boards > 1 or several:
+def _check_npz(path: str, boards: int, many_frames: bool) -> None:
+    """Raises UsageError if --npz cannot be written for this run."""
+    if boards > 1 or many_frames:
         raise click.UsageError("--npz takes one frame and at most one board; --capture DIR keeps those of several")
     require_writable("--npz", path)
     require_no_input(path, "--npz")
 
 
-def _verify_board(request: Request, several: list[FrameSource] | None, shown: Shown) -> Report:
-    """Verifies one board, prints the result unless stdout is for the JSON alone, and returns the report."""
-    from qverify.cli.frames_shown import FramesShown
+def _verify_board(request: Request, frames: list[FrameSource] | None, output: Output) -> Report:
+    """Verifies one board on one frame (frames: None) or on many, prints the result, and returns the report."""
+    from qverify.cli.frame_printer import FramePrinter
     from qverify.cli.live_progress import live_progress
-    from qverify.cli.streams import one_stream
+    from qverify.cli.streams import is_one_stream
     from qverify.renderers import frame_lines, terminal
     from qverify.session.job import verify
     from qverify.session.many_frames import verify_frames
     from qverify.session.write_tensors import write_tensors
 
     with live_progress() as live:
-        if several is None:
+        if frames is None:
             outcome = verify(request, live.watch)
-            if shown.npz is not None and outcome.evidence is not None:
-                write_tensors(shown.npz, outcome.evidence)
-            text = terminal.render(outcome.report, outcome.finals, shown.view)
+            if output.npz is not None and outcome.evidence is not None:
+                write_tensors(output.npz, outcome.evidence)
+            text = terminal.render(outcome.report, outcome.finals, output.view)
         else:
-            tell = FramesShown(live, shown.view, len(several), shown.quiet)
-            outcome = verify_frames(request, several, tell, live.watch)
-            text = frame_lines.render(outcome.report, shown.view)
-    if not shown.quiet:
+            on_frame = FramePrinter(live, output.view, len(frames), output.quiet)
+            outcome = verify_frames(request, frames, on_frame, live.watch)
+            text = frame_lines.render(outcome.report, output.view)
+    if not output.quiet:
         click.echo(text)
-    if outcome.unreached and (shown.quiet or not one_stream()):  # else a verdict line has the reason
+    if outcome.unreached and (output.quiet or not is_one_stream()):  # else a verdict line states the reason
         say(f"qverify: {outcome.unreached}", err=True)
     return outcome.report

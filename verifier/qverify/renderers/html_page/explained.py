@@ -18,7 +18,7 @@ MOST = 40  # rows of the candidates; the JSON report has all
 
 
 def explanation(one: Any, frames: int) -> str:
-    """Returns the explanation of one blamed output. one: session.triage.explain_nodes.Explained. frames: of the run."""
+    """Returns the explanation of one blamed output. one: session.triage.explain_nodes.ExplainedOutput. frames: of the run."""
     where = f"{code(one.tensor)} ({text(one.op)})" + (f", frame {one.frame}" if frames > 1 else "")
     if one.explanation is None:
         return element("h3", where) + element("p", text(one.why))

@@ -1,4 +1,4 @@
-"""Merges what options, a TOML file and a model.bin state about one input."""
+"""Merges the descriptions of an input that options, a TOML file and a model.bin state."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from qverify.onnx_model.load import read_file
 from qverify.tensors.spec import TensorSpec
 
 
-def description(
+def merge_descriptions(
     options: dict[str, Any], toml: str | None, model: str | None, name: str | None
 ) -> tuple[Description | None, str]:
-    """Returns the description of an input and its name: the table's keys, then those of the TOML file, then those of
-    model.bin. The description is None where none of them states anything."""
+    """Returns the description of an input, and its name. Options override the TOML file, which overrides model.bin. The
+    description is None if none of them states anything.
+
+    options: keys and values of a description. toml, model: paths, None without one. name: of the input; it may be None
+    if only one input is described. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
     table: dict[str, Any] = {}
     if model is not None:
         name, table, spec = _read_model(model, name)
     if toml is not None:
-        name, more = _read_toml(toml, name)
-        table |= more
+        name, toml_table = _read_toml(toml, name)
+        table |= toml_table
     table |= options
     if not table:
         return None, name or "input"
     where = model or toml or "options"
-    wanted = described(table, where) if model is None else complete_description(table, spec)
-    if wanted is None:
+    description = described(table, where) if model is None else complete_description(table, spec)
+    if description is None:
         raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
-    return wanted, name or "input"
+    return description, name or "input"
 
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
-    """Returns the name and the table [inputs.NAME]; the only one when no name is given."""
+    """Returns an input's name and its table [inputs.NAME]; the only table if no name is given. Raises UsageError if
+    there is no such table, or no name and several tables."""
     by_name = tables(path)
     chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
     if chosen not in by_name:
@@ -45,8 +49,8 @@ def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _read_model(path: str, name: str | None) -> tuple[str, dict[str, Any], TensorSpec]:
-    """Returns name, table and spec of an input of model.bin; where it has no description, the table has the tensor's
-    layout."""
+    """Returns name, table and spec of an input of model.bin. If the file does not describe the input, the table
+    contains only the tensor's layout."""
     data = read_file(path)
     if data[: len(MAGIC)] != MAGIC:
         raise UsageError(f"-m {path}: not a model.bin of qverify compile")

@@ -1,4 +1,4 @@
-"""Prepared inputs as files: makes them from pictures, shows and checks them (INPUTS.md sections 4 and 5)."""
+"""Writes prepared inputs to files, checks them, and shows them as pictures (INPUTS.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qverify import __version__
 from qverify.arithmetic.workers import submit
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.extras import import_extra
-from qverify.files import json_of, read_regular, write_bytes, write_text
+from qverify.files import parse_json, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
@@ -27,12 +27,13 @@ from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
 
 SCHEMA = "qverify.inputs/1"
-OURS = re.compile(r"\d{4,9}\.bin")
-MOST_MANIFEST = 1 << 26
+FILE_NAME = re.compile(r"\d{4,9}\.bin")  # of a prepared input
+MAX_MANIFEST_BYTES = 1 << 26
 
 
-def sources(path: str) -> list[str]:
-    """Returns the files of a folder (sorted), the files listed in a .txt (relative to it), or the file itself."""
+def list_files(path: str) -> list[str]:
+    """Returns the paths of the files in a folder (sorted), of the files listed in a .txt, or of the file itself. Raises
+    UsageError if there is no such file or folder."""
     if os.path.isdir(path):
         files = sorted(os.path.join(path, n) for n in os.listdir(path) if not n.startswith("."))
         return [p for p in files if not os.path.isdir(p)]
@@ -45,97 +46,100 @@ def sources(path: str) -> list[str]:
 
 def prepare(
     paths: list[str],
-    wanted: Description,
+    description: Description,
     folder: str,
     name: str = "input",
-    tell: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, str]]:
-    """Writes NNNN.bin for every picture, then manifest.json. Returns the pictures that failed (source, why), which are
-    left out. Raises UsageError where all failed."""
+    """Writes NNNN.bin for every picture, then manifest.json. Returns (source, why) of each picture that could not be
+    prepared and is left out. progress: receives how many pictures are done, and of how many. Raises UsageError if none
+    could be prepared."""
     if any(os.path.realpath(os.path.dirname(p) or ".") == os.path.realpath(folder) for p in paths):
         raise UsageError(f"-o {folder}: the pictures themselves are in it; name another folder")
     output, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
-            output.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
+            output.add(reading.bytes_of(path, description, name), os.path.basename(path))
         except QVerifyError as error:
             failed.append({"source": printable(os.path.basename(path)), "why": " ".join(str(error).split())})
-        if tell is not None:
-            tell(at + 1, len(paths))
+        if progress is not None:
+            progress(at + 1, len(paths))
     if not output.files:
         raise UsageError(f"nothing could be prepared: {failed[0]['why'] if failed else 'no pictures given'}")
     output.finish()
-    _write_manifest(folder, name, wanted, output.files, failed)
+    _write_manifest(folder, name, description, output.files, failed)
     return failed
 
 
-def random(wanted: Description, folder: str, name: str, seed: int, count: int) -> None:
-    """Writes `count` files from one PCG64 stream, and their manifest."""
+def random(description: Description, folder: str, name: str, seed: int, count: int) -> None:
+    """Writes `count` files of random bytes from one PCG64 stream, and their manifest."""
     generator, output = np.random.Generator(np.random.PCG64(seed)), _OutputFolder(folder)
     for at in range(count):
-        output.add(buffers.random_bytes(wanted, generator), f"random, seed {seed}, number {at}")
+        output.add(buffers.random_bytes(description, generator), f"random, seed {seed}, number {at}")
     output.finish()
-    _write_manifest(folder, name, wanted, output.files, [])
+    _write_manifest(folder, name, description, output.files, [])
 
 
 class _OutputFolder:
-    """Writes NNNN.bin files, each hashed while it is written. Removes an older manifest first, so that an interrupted
-    run is not taken for complete."""
+    """Writes NNNN.bin files to a folder. An older manifest is removed first, so that the folder of an interrupted run
+    does not look complete. files: a row of the manifest for each file."""
 
     def __init__(self, folder: str):
         self.folder, self.files = folder, list[dict[str, str]]()
         try:
             os.makedirs(folder, exist_ok=True)
-            self._before = _own_files(folder)
+            self._old_files = _list_manifest_files(folder)
             Path(folder, "manifest.json").unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
 
     def add(self, data: bytes, source: str) -> None:
+        """Writes the next file, and hashes it in a worker thread meanwhile."""
         file = f"{len(self.files):04d}.bin"
-        mark = submit(lambda: hashlib.sha256(data).hexdigest())
+        sha256 = submit(lambda: hashlib.sha256(data).hexdigest())
         write_bytes(data, os.path.join(self.folder, file))
-        self.files.append({"file": file, "source": source, "sha256": mark.result()})
+        self.files.append({"file": file, "source": source, "sha256": sha256.result()})
 
     def finish(self) -> None:
-        """Removes files of the previous manifest that this one does not list."""
-        for file in self._before - {row["file"] for row in self.files}:
+        """Removes the files of the older manifest that were not written again."""
+        for file in self._old_files - {row["file"] for row in self.files}:
             Path(self.folder, file).unlink(missing_ok=True)
 
 
-def _own_files(folder: str) -> set[str]:
-    """Returns the files that a manifest in the folder lists, or an empty set."""
+def _list_manifest_files(folder: str) -> set[str]:
+    """Returns the names of the files in the folder's manifest; an empty set without a readable manifest."""
     try:
-        return {row["file"] for row in manifest(folder)[1]}
+        return {row["file"] for row in read_manifest(folder)[1]}
     except BadFileError:
         return set()
 
 
 def _write_manifest(
-    folder: str, name: str, wanted: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
+    folder: str, name: str, description: Description, files: list[dict[str, str]], failed: list[dict[str, str]]
 ) -> None:
     content = {
         "schema": SCHEMA,
         "qverify": __version__,
         "name": name,
-        "description": flat(wanted),
-        "unverified": unverified(wanted),
-        **_layout(wanted),
+        "description": to_table(description),
+        "unverified": unverified(description),
+        **_layout(description),
         "files": files,
         "failed": failed,
     }
     write_text(json.dumps(content, indent=1) + "\n", os.path.join(folder, "manifest.json"))
 
 
-def _layout(wanted: Description) -> dict[str, Any]:
-    """Returns what a manifest says of the buffer for people and other tools; it follows from the description."""
-    planes = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in wanted.planes]
-    return {"planes": planes, "size_bytes": wanted.size_bytes}
+def _layout(description: Description) -> dict[str, Any]:
+    """Returns the layout of the buffer for the manifest. It follows from the description, and is stated for people and
+    other tools."""
+    planes = [asdict(p) | {"strides_bytes": p.strides_bytes} for p in description.planes]
+    return {"planes": planes, "size_bytes": description.size_bytes}
 
 
-def flat(wanted: Description) -> dict[str, Any]:
-    """Returns the description as a table for described()."""
-    table = asdict(wanted)
+def to_table(description: Description) -> dict[str, Any]:
+    """Returns the description as a flat table of keys and values, which described() reads."""
+    table = asdict(description)
     colour = table.pop("colour")
     table["mode"] = colour["mode"]
     if colour["mode"] not in PRESETS:
@@ -143,23 +147,23 @@ def flat(wanted: Description) -> dict[str, Any]:
     return {k: v for k, v in table.items() if v is not None and v != ""}
 
 
-def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
-    """Returns description, rows of the files, and the whole content of manifest.json. Raises BadFileError for any other
-    file."""
+def read_manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, Any]]:
+    """Returns the description, the rows of the files, and the whole content of manifest.json. Raises BadFileError if
+    the file is missing, is not a manifest, or contradicts itself."""
     path = os.path.join(folder, "manifest.json")
     if not os.path.lexists(path):
         raise BadFileError(f"{path}: No such file or directory; wanted a folder of qverify inputs prepare")
     try:
-        content = json_of(read_regular(path, MOST_MANIFEST, follow=True), path)
+        content = parse_json(read_regular(path, MAX_MANIFEST_BYTES, follow=True), path)
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise BadFileError(f"{path}: not a manifest of {SCHEMA}")
         files = [{k: printable(str(row[k])) for k in ("file", "source", "sha256")} for row in content["files"]]
-        if strange := [row["file"] for row in files if not OURS.fullmatch(row["file"])]:
-            raise BadFileError(f"{path}: file {strange[0]!r}, wanted names like 0000.bin")
+        if wrong_names := [row["file"] for row in files if not FILE_NAME.fullmatch(row["file"])]:
+            raise BadFileError(f"{path}: file {wrong_names[0]!r}, wanted names like 0000.bin")
         content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
         stated = described(content["description"], path)
-        for key, wanted in json.loads(json.dumps(_layout(stated))).items():
-            if content[key] != wanted:
+        for key, expected in json.loads(json.dumps(_layout(stated))).items():
+            if content[key] != expected:
                 raise BadFileError(
                     f"{path}: its {key} {printable(str(content[key]))[:60]} do not follow from its description"
                 )
@@ -168,92 +172,95 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
         raise BadFileError(f"{path}: not a manifest of {SCHEMA}: {error}") from error
 
 
-def contents(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
-    """Yields row, bytes, and what is wrong with them ("" when nothing is), for each file."""
-    wanted, files, _ = manifest(folder)
+def read_files(folder: str) -> Iterator[tuple[dict[str, str], bytes, str]]:
+    """Yields, for each file of the manifest, its row, its bytes, and what is wrong with them ("" if nothing is)."""
+    description, files, _ = read_manifest(folder)
     for row in files:
         path = os.path.join(folder, row["file"])
         try:
-            data = read_regular(path, wanted.size_bytes + 1)
+            data = read_regular(path, description.size_bytes + 1)
         except BadFileError as error:
             yield row, b"", str(error).removeprefix(f"{path}: ")
             continue
-        yield row, data, _wrong(data, row, wanted)
+        yield row, data, _find_fault_by_manifest(data, row, description)
 
 
-def _wrong(data: bytes, row: dict[str, str], wanted: Description) -> str:
-    if len(data) == wanted.size_bytes and hashlib.sha256(data).hexdigest() != row["sha256"]:
+def _find_fault_by_manifest(data: bytes, row: dict[str, str], description: Description) -> str:
+    """Returns why these bytes are not those of the manifest's row; "" if they are."""
+    if len(data) == description.size_bytes and hashlib.sha256(data).hexdigest() != row["sha256"]:
         return "its SHA-256 is not the manifest's"
-    return wrong_bytes(data, wanted)
+    return find_fault(data, description)
 
 
-def wrong_bytes(data: bytes, wanted: Description) -> str:
-    """Returns why these bytes cannot be the buffer of this description; "" where they can."""
-    if len(data) != wanted.size_bytes:
-        more = "more than " if len(data) > wanted.size_bytes else ""
-        return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.wanted_sizes(wanted)}"
-    if not buffers.padding_is_zero(data, wanted):
+def find_fault(data: bytes, description: Description) -> str:
+    """Returns why these bytes cannot be a buffer of this description; "" if they can."""
+    if len(data) != description.size_bytes:
+        more = "more than " if len(data) > description.size_bytes else ""
+        return f"{more}{min(len(data), description.size_bytes)} bytes, wanted {reading.wanted_sizes(description)}"
+    if not buffers.padding_is_zero(data, description):
         return "its padding is not zero"
-    values = buffers.stored(data, wanted)
+    values = buffers.stored(data, description)
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
         return "it contains NaN or infinite values"
-    if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
+    if description.format == "raw_s16" and any((v == -32768).any() for v in values):
         return "it contains -32768, which raw_s16 does not allow"
     return ""
 
 
-def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
-    """Yields each file and what is wrong with it ("" when nothing is). A folder is checked against its manifest, and
-    that against `wanted`."""
+def check_files(path: str, description: Description | None) -> Iterator[tuple[str, str]]:
+    """Yields the path of each file and what is wrong with it ("" if nothing is). The files of a folder are checked
+    against its manifest, and the manifest against `description`; a single file is checked against `description`."""
     if os.path.isdir(path):
-        stated, files, _ = manifest(path)
-        differing = [] if wanted is None else differences(_key(stated), _key(wanted))
-        for row, _, wrong in contents(path):
+        stated, files, _ = read_manifest(path)
+        differing = [] if description is None else differences(_comparison_key(stated), _comparison_key(description))
+        for row, _, wrong in read_files(path):
             yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}
-        for name in sorted(n for n in os.listdir(path) if OURS.fullmatch(n) and n not in listed):
+        for name in sorted(n for n in os.listdir(path) if FILE_NAME.fullmatch(n) and n not in listed):
             yield os.path.join(path, name), "not in the manifest"
         return
-    if wanted is None:
+    if description is None:
         raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
-    yield path, wrong_bytes(read_regular(path, wanted.size_bytes + 1, follow=True), wanted)
+    yield path, find_fault(read_regular(path, description.size_bytes + 1, follow=True), description)
 
 
-def _key(wanted: Description) -> dict[str, Any]:
-    return {**values_key(wanted), "train": wanted.train, **fitting_key(wanted)}
+def _comparison_key(description: Description) -> dict[str, Any]:
+    """Returns the values in which two descriptions of the same input must agree."""
+    return {**values_key(description), "train": description.train, **fitting_key(description)}
 
 
-def show(path: str, output: str, wanted: Description | None = None) -> list[dict[str, Any]]:
-    """Writes a viewable PNG of every file. Returns a row for each with the statistics of its planes. path: a folder of
-    prepare(), or one file of bytes that `wanted` describes."""
+def show(path: str, output: str, description: Description | None = None) -> list[dict[str, Any]]:
+    """Writes a PNG of every file to the folder `output`. Returns a row for each file with its PNG, what is wrong with
+    it, and statistics of its planes. path: a folder of prepare(), or one file of bytes that `description` describes."""
     os.makedirs(output, exist_ok=True)
     if os.path.isdir(path):
-        described_, _, _ = manifest(path)
-        return [_shown(row, data, wrong, described_, output) for row, data, wrong in contents(path)]
-    if wanted is None:
+        stated, _, _ = read_manifest(path)
+        return [_show_file(row, data, wrong, stated, output) for row, data, wrong in read_files(path)]
+    if description is None:
         raise UsageError(f"{path}: its format is not known; give -m MODEL, --description FILE or --format")
-    data = read_regular(path, wanted.size_bytes + 1, follow=True)
+    data = read_regular(path, description.size_bytes + 1, follow=True)
     name = printable(os.path.basename(path))
-    return [_shown({"file": name, "source": "captured"}, data, wrong_bytes(data, wanted), wanted, output)]
+    return [_show_file({"file": name, "source": "captured"}, data, find_fault(data, description), description, output)]
 
 
-def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, output: str) -> dict[str, Any]:
+def _show_file(row: dict[str, str], data: bytes, wrong: str, description: Description, output: str) -> dict[str, Any]:
     images = import_extra("PIL.Image", "a picture to look at")
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
-    if len(data) != wanted.size_bytes:
+    if len(data) != description.size_bytes:
         return result
-    image = buffers.shown(data, wanted)
+    image = buffers.shown(data, description)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
-    part = f"{target}.part"
-    images.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).save(part, format="PNG")
-    os.replace(part, target)
-    return result | {"png": target} | _statistics(data, wanted)
+    temporary = f"{target}.part"
+    pixels = np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)
+    images.fromarray(pixels).save(temporary, format="PNG")
+    os.replace(temporary, target)
+    return result | {"png": target} | _statistics(data, description)
 
 
-def _statistics(data: bytes, wanted: Description) -> dict[str, str]:
+def _statistics(data: bytes, description: Description) -> dict[str, str]:
     texts = {}
-    for plane, values in zip(wanted.planes, buffers.stored(data, wanted), strict=True):
+    for plane, values in zip(description.planes, buffers.stored(data, description), strict=True):
         low, high, mean = values.min(), values.max(), values.mean(dtype=np.float64)
         texts[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
-    valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in wanted.planes)
+    valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in description.planes)
     return texts | {"padding": f"{len(data) - valid} of {len(data)} bytes"}

@@ -1,4 +1,5 @@
-"""Baselines: digests and metrics of every tensor of a capture, stored per model, board, firmware and toolchain."""
+"""Saves baselines and compares captures with them. A baseline is the digests and metrics of every tensor of a capture,
+stored by model, board, firmware and toolchain."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from qverify.printable import printable
 from qverify.report.compare_reports import BETTER
 
 SCHEMA = "qverify.baseline/1"
-MOST_TEXT = 1 << 28
+MAX_BYTES = 1 << 28  # of a file of baselines
 METRICS = {name: BETTER[name] for name in ("max_abs", "max_lsb", "mismatched", "rmse", "cosine", "sqnr_db")}
 KEYS = ("model", "board", "firmware", "toolchain")
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineChange:
-    """One difference between a baseline and a newer run. direction: better, worse, other (another content), gone, new,
-    not known."""
+    """One difference between a baseline and a newer run. what: the property that differs. direction: better, worse,
+    other (the bytes differ), gone, new or not known."""
 
     frame: int
     pair: str
@@ -36,9 +37,10 @@ class BaselineChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A capture against a baseline. key: of the baseline's entry. compared: the number of tensors. verdict_before: of the
-    baseline's run, verdict_now: of the capture's; neither is judged here."""
+class BaselineComparison:
+    """The comparison of a capture with a baseline. key: key of the baseline's entry. compared: number of compared
+    tensors and rows of metrics. verdict_before: verdict of the baseline's run. verdict_now: verdict of the captured
+    run; both are only stated here."""
 
     key: dict[str, str]
     changes: list[BaselineChange]
@@ -48,37 +50,39 @@ class Comparison:
 
 
 def save(path: str, capture: str, firmware: str, toolchain: str) -> tuple[dict[str, str], str]:
-    """Writes the capture's entry to the file, replacing an entry with the same key. Returns the key and the verdict of
-    the run."""
+    """Adds the capture's entry to the file, in place of an entry with the same key. Returns the key, and the verdict of
+    the captured run."""
     content: dict[str, Any] = _read(path) if os.path.exists(path) else {"schema": SCHEMA, "entries": []}
-    entry = _entry(capture, firmware, toolchain)
+    entry = _make_entry(capture, firmware, toolchain)
     key = {k: entry[k] for k in KEYS}
     content["entries"] = [e for e in content["entries"] if {k: e[k] for k in KEYS} != key] + [entry]
     write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", path)
     return key, str(entry["verdict"])
 
 
-def check(path: str, capture: str, firmware: str, toolchain: str) -> Comparison:
-    """Compares the capture with the entry of the same model and board whose firmware and toolchain are nearest. firmware: "" for the system that the board reported.
-    Raises UsageError without such an entry, or where the two have no tensor in common."""
-    now = _entry(capture, firmware, toolchain)
-    fitting = [e for e in _read(path)["entries"] if (e["model"], e["board"]) == (now["model"], now["board"])]
-    if not fitting:
+def check(path: str, capture: str, firmware: str, toolchain: str) -> BaselineComparison:
+    """Compares the capture with the file's entry of the same model and board; of several, the one with the same
+    firmware is preferred, then the one with the same toolchain. firmware: "" for the system that the board reported.
+    Raises UsageError if there is no such entry, its inputs were others, or no tensor is in both."""
+    now = _make_entry(capture, firmware, toolchain)
+    candidates = [e for e in _read(path)["entries"] if (e["model"], e["board"]) == (now["model"], now["board"])]
+    if not candidates:
         raise UsageError(f"{path}: no baseline of this model and board; qverify baseline save {path} {capture}")
-    before = max(fitting, key=lambda e: (e["firmware"] == now["firmware"], e["toolchain"] == toolchain))
+    before = max(candidates, key=lambda e: (e["firmware"] == now["firmware"], e["toolchain"] == toolchain))
     if before["inputs"] != now["inputs"]:
         raise UsageError(f"{path}: its baseline was run on other inputs; run on the same inputs (--seed, -i)")
     try:
-        changes, compared = _changes(before, now)
+        changes, compared = _list_changes(before, now)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise BadFileError(f"{path}: its entry cannot be read: {type(error).__name__} {error}") from error
     if not compared:
         raise UsageError(f"{capture}: it has no tensor in common with the baseline; nothing was compared")
     key = {k: before[k] for k in KEYS}
-    return Comparison(key, changes, compared, str(before.get("verdict", "not known")), now["verdict"])
+    return BaselineComparison(key, changes, compared, str(before.get("verdict", "not known")), now["verdict"])
 
 
-def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
+def _make_entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
+    """Returns the entry of a capture. Raises UsageError if the capture is incomplete or no frame of it ran."""
     capture = open_capture(folder)
     if capture.incomplete:
         raise UsageError(f"{folder}: the capture is incomplete ({capture.incomplete}); it cannot be a baseline")
@@ -89,7 +93,7 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         missing = {label: r.missing for label, r in capture.recordings(number).items()}
         for side in row["sides"]:
             values = {
-                n: None if n in missing[side["label"]] else _digest(pair, capture)
+                n: None if n in missing[side["label"]] else _find_digest(pair, capture)
                 for n, pair in side["tensors"].items()
             }
             digests[f"{row['frame']}/{side['label']}"] = values
@@ -104,17 +108,17 @@ def _entry(folder: str, firmware: str, toolchain: str) -> dict[str, Any]:
         "digests": digests,
         "rows": _rows(report, folder),
         "verdict": str(report.get("verdict")),
-        "unsteady": _unsteady(capture),
+        "unsteady": _list_unsteady(capture),
     }
 
 
 def _system(capture: Capture) -> str:
-    """Returns the name and release of the board's system as its agent reported them, or ""."""
+    """Returns the name and release of the board's operating system as its agent reported them, or ""."""
     sides = [side for row in capture.frames for side in row["sides"] if side["side"] == "board"]
     return str(sides[0]["settings"].get("system", "")) if sides else ""
 
 
-def _unsteady(capture: Capture) -> list[str]:
+def _list_unsteady(capture: Capture) -> list[str]:
     """Returns the names of the tensors that changed between the runs of --repeat."""
     try:
         rows = [row for frame in capture.frames for row in (frame.get("repeat") or {}).get("unstable", [])]
@@ -123,15 +127,16 @@ def _unsteady(capture: Capture) -> list[str]:
         raise BadFileError(f"{capture.folder}: its results of --repeat cannot be read: {error}") from error
 
 
-def _digest(pair: list[Any], capture: Capture) -> str | None:
-    """Returns the digest that the side reported, else that of the stored bytes, else None."""
+def _find_digest(pair: list[Any], capture: Capture) -> str | None:
+    """Returns the digest that the side reported; otherwise that of the stored bytes; None without either. pair: [part,
+    digest] of a tensor in capture.json."""
     part, digest = pair
-    known = part is not None and 0 <= part < len(capture.parts.parts)
-    return str(digest) if digest is not None else capture.parts.parts[part].digest if known else None
+    is_stored = part is not None and 0 <= part < len(capture.parts.parts)
+    return str(digest) if digest is not None else capture.parts.parts[part].digest if is_stored else None
 
 
 def _rows(report: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """Returns verdict and metrics by `frame/a~b/tensor`."""
+    """Returns verdict and metrics of each row of a report, by `frame/a~b/tensor`."""
     try:
         return {
             f"{p['frame']}/{p['a']}~{p['b']}/{row['name']}": {k: row.get(k) for k in ("verdict", "bit_equal", *METRICS)}
@@ -142,13 +147,14 @@ def _rows(report: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
         raise BadFileError(f"{folder}/report.json: not a report of qverify: {error}") from error
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[BaselineChange], int]:
+def _list_changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[BaselineChange], int]:
+    """Returns the differences of two entries, and the number of tensors and rows that were compared."""
     changes, compared = list[BaselineChange](), 0
-    for what, bad in (("verdict", "PASSED"), ("unsteady", [])):
-        old, new = before.get(what, bad), now[what]
+    for what, good in (("verdict", "PASSED"), ("unsteady", [])):
+        old, new = before.get(what, good), now[what]
         if old != new:
             changes.append(
-                BaselineChange(0, "the whole run", "", what, str(old), str(new), "better" if new == bad else "worse")
+                BaselineChange(0, "the whole run", "", what, str(old), str(new), "better" if new == good else "worse")
             )
     for side in before["digests"].keys() & now["digests"].keys():
         old, new = before["digests"][side], now["digests"][side]
@@ -184,6 +190,7 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[Baseline
 
 
 def _row_changes(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[BaselineChange]:
+    """Returns the differences of verdict and metrics between two rows of one key (as _rows makes it)."""
     frame, pair, tensor = key.split("/", 2)
     changes = []
     if old["verdict"] != new["verdict"]:
@@ -205,6 +212,7 @@ def _row_changes(key: str, old: dict[str, Any], new: dict[str, Any]) -> list[Bas
 
 
 def _number(value: Any) -> float | None:
+    """Returns the value as a number; None if it is not a number, or NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -213,24 +221,26 @@ def _number(value: Any) -> float | None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    content = _json(path)
+    """Returns the content of a file of baselines. Raises BadFileError for any other file, and for two entries with the
+    same key."""
+    content = _read_json(path)
     entries = content.get("entries")
     if not isinstance(entries, list) or content.get("schema") != SCHEMA:
         raise BadFileError(f"{path}: not a file of {SCHEMA}")
     if not all(isinstance(e, dict) and {*KEYS, "inputs", "digests", "rows"} <= e.keys() for e in entries):
         raise BadFileError(f"{path}: not a file of {SCHEMA}")
     keys = Counter(tuple(str(e[k]) for k in KEYS) for e in entries)
-    if twice := [key for key, times in keys.items() if times > 1]:
-        model, board, firmware, _ = twice[0]
+    if repeated := [key for key, times in keys.items() if times > 1]:
+        model, board, firmware, _ = repeated[0]
         raise BadFileError(
             f"{path}: two entries of model {model[:12]} on {printable(board)}, firmware {printable(firmware)}; remove one"
         )
     return content
 
 
-def _json(path: str) -> dict[str, Any]:
+def _read_json(path: str) -> dict[str, Any]:
     try:
-        content = json.loads(read_regular(path, MOST_TEXT, follow=True))
+        content = json.loads(read_regular(path, MAX_BYTES, follow=True))
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"{path}: not JSON: {error}") from error
     if not isinstance(content, dict):

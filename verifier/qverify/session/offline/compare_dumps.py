@@ -1,4 +1,5 @@
-"""Compares two dumps on disk: folders of .npy or raw files, .npz files, captures, dumps of run.sh, of qvrt, of vendors."""
+"""Compares two dumps on disk: folders of .npy or raw files, .npz files, captures, and the dumps of run.sh, of qvrt and
+of vendors' tools."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from qverify.report.document import Pair, Report
 from qverify.session.models import Models, open_models
 from qverify.session.offline.dump_reservations import describe_same_files, read_by_model
 from qverify.session.offline.rejudge import mark_inconclusive
+from qverify.session.printed_values import limit_to_decimals
 from qverify.sides.dumps.open_dump import open_dump
 from qverify.sides.dumps.vendor_names import common_spelling
 from qverify.sides.dumps.vendor_side import OtherSide, align_profiles, declared_specs, record_dump
@@ -27,63 +29,61 @@ from qverify.vendor_files.vendor_dump import ITEM, ReadingOptions, VendorDump
 
 
 @dataclass(frozen=True, slots=True)
-class Dumps:
-    """Two dumps and how to read them. a, b: paths. profile_a, profile_b: "" to recognise the format by its content.
-    model: path for -m. asked: further options, for both. outputs_only: compare only the final outputs. side_a, side_b:
-    which side of each, where a dump has several."""
+class DumpPair:
+    """Two dumps and how to read them.
+
+    Attributes:
+        a, b: paths of the dumps.
+        model: path of -m, None without one.
+        profile_a, profile_b: names of vendors' profiles; "" to recognise the format by its content.
+        reading: further options, for both.
+        outputs_only: compare only the final outputs.
+        side_a, side_b: the side to read from a dump of several sides; "" for that of `reading`.
+    """
 
     a: str
     b: str
     model: str | None = None
     profile_a: str = ""
     profile_b: str = ""
-    asked: ReadingOptions = field(default_factory=ReadingOptions)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     outputs_only: bool = False
     side_a: str = ""
     side_b: str = ""
 
-    def reading(self, b: bool) -> ReadingOptions:
-        """Returns the options for reading one of them."""
-        return replace(self.asked, side=(self.side_b if b else self.side_a) or self.asked.side)
+    def reading_of(self, b: bool) -> ReadingOptions:
+        """Returns the options for reading dump B if `b`, else dump A."""
+        return replace(self.reading, side=(self.side_b if b else self.side_a) or self.reading.side)
 
 
-def compare_dumps(dumps: Dumps, options: Options) -> Report:
-    """Returns the report of A against B. A tensor that only one of them has is missing there, so the verdict is never
-    PASSED. Raises UsageError where the two cannot be compared, BadFileError for a dump that cannot be read."""
-    opened = open_models([dumps.model]) if dumps.model is not None else None
+def compare_dumps(dumps: DumpPair, options: Options) -> Report:
+    """Returns the report of A against B. A tensor that only one of them has is missing in the other, so that the
+    verdict is not PASSED. Raises UsageError if the two cannot be compared, BadFileError for a dump that cannot be
+    read."""
+    models = open_models([dumps.model]) if dumps.model is not None else None
     sides = [
-        _side(p, profile, dumps.reading(b), opened)
+        _open_side(p, profile, dumps.reading_of(b), models)
         for p, profile, b in ((dumps.a, dumps.profile_a, False), (dumps.b, dumps.profile_b, True))
     ]
-    itself = _describe_one(dumps, sides) or describe_same_files(dumps.a, dumps.b)
-    first, second = _recordings(dumps, sides, opened)
-    outputs = _outputs(first, second, opened) if dumps.outputs_only else ()
+    same_source = _describe_same_source(dumps, sides) or describe_same_files(dumps.a, dumps.b)
+    first, second = _make_recordings(dumps, sides, models)
+    outputs = _find_outputs(first, second, models) if dumps.outputs_only else ()
     first.side, second.side = "A", "B"
-    if (digests := _inputs(first)) and _inputs(second) and digests != _inputs(second):
+    if (digests := _input_digests(first)) and _input_digests(second) and digests != _input_digests(second):
         raise UsageError(f"{dumps.a} and {dumps.b} were computed from different inputs; they cannot be compared")
-    _within_precision((first, second), options)
-    model_tensors = opened.graph.tensors if opened is not None else {}
-    borrowed: list[str] = []
-    for one, other in ((first, second), (second, first)):
-        for name in other.specs.keys() - one.specs.keys():
-            one.specs[name] = other.specs[name]
-            why = other.missing.get(name)
-            one.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
-        for name, spec in one.specs.items():  # the side that knows the scale says that these are stored values
-            theirs = other.specs.get(name, spec)
-            if theirs.quantized and not spec.quantized and (theirs.dtype, theirs.shape) == (spec.dtype, spec.shape):
-                one.specs[name] = theirs
-                borrowed += [name] if name not in model_tensors else []
+    _check_precision((first, second), options)
+    model_tensors = models.graph.tensors if models is not None else {}
+    borrowed = [name for name in _share_specs(first, second) if name not in model_tensors]
     by_model, contradicted = read_by_model(first, second, model_tensors, _spelling(sides))
     first.finals = second.finals = outputs or tuple(first.specs)
-    for one in (first, second):
-        one.capabilities |= {"per_node"}  # both list every tensor they have
+    for side in (first, second):
+        side.capabilities |= {"per_node"}  # both list every tensor they have
     options = replace(options, dump_all=not dumps.outputs_only)
     report = judge_all({"A": first, "B": second}, None, [], options, {}, None)
-    _name_outputs(report.pairs, first, second, opened)
-    report.models = list(opened.rows) if opened is not None else []
+    _mark_outputs(report.pairs, first, second, models)
+    report.models = list(models.rows) if models is not None else []
     for pair in report.pairs:
-        pair.relaxed += [itself] if itself else []
+        pair.relaxed += [same_source] if same_source else []
         if borrowed and not pair.bit_equal:
             pair.relaxed.append(
                 f"{count(len(borrowed), 'tensor', 'is', 'are')} read by a scale that only one dump gives, first {borrowed[0]}"
@@ -93,7 +93,7 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
                 f"{count(len(contradicted), 'tensor', 'is', 'are')} read by a dump's scale, which -m contradicts, first {contradicted[0]}"
             )
         pair.relaxed += dict.fromkeys(str(part) for side in (first, second) for part in side.settings.get("part", []))
-        _say_scope(pair, dumps.outputs_only, _absent(first, opened))
+        _state_scope(pair, dumps.outputs_only, _list_absent(first, models))
     report.notes += [f"A is {printable(dumps.a)}, B is {printable(dumps.b)}", *_model_notes(first, second)]
     report.notes += _scale_notes(first, second)
     if by_model:
@@ -104,8 +104,26 @@ def compare_dumps(dumps: Dumps, options: Options) -> Report:
     for key, why in dict.fromkeys(doubts):
         mark_inconclusive(report, f"the capture is incomplete: {why}" if key == "incomplete" else str(why))
     report.notes += dict.fromkeys(note for side in (first, second) for note in side.notes)
-    _claim_no_more(report, (first, second))
+    _limit_to_precision(report, (first, second))
     return report
+
+
+def _share_specs(first: Recording, second: Recording) -> list[str]:
+    """Adds to each recording the tensors that only the other one has, as missing, and gives integers without a scale
+    the scale that the other one states: it shows that they are stored values. Returns the names of the latter."""
+    borrowed: list[str] = []
+    for side, other in ((first, second), (second, first)):
+        for name in other.specs.keys() - side.specs.keys():
+            side.specs[name] = other.specs[name]
+            why = other.missing.get(name)
+            side.missing[name] = "not in the dump" + (f"; on the other side: {why}" if why else "")
+        for name, spec in side.specs.items():
+            other_spec = other.specs.get(name, spec)
+            same_layout = (other_spec.dtype, other_spec.shape) == (spec.dtype, spec.shape)
+            if other_spec.quantized and not spec.quantized and same_layout:
+                side.specs[name] = other_spec
+                borrowed.append(name)
+    return borrowed
 
 
 def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
@@ -114,53 +132,56 @@ def _spelling(sides: list[Recording | VendorDump]) -> Callable[[str], str]:
     return common_spelling(first, second)
 
 
-def _name_outputs(pairs: list[Pair], first: Recording, second: Recording, opened: Models | None) -> None:
-    """Marks as final, where it is known, only the model's outputs; the largest values of others tell nothing."""
+def _mark_outputs(pairs: list[Pair], first: Recording, second: Recording, models: Models | None) -> None:
+    """Marks only the model's outputs as final, and keeps the agreement of their largest values alone. Without known
+    outputs, nothing is changed."""
     stated = [side.settings.get("outputs", ()) for side in (first, second)]
-    known = frozenset(opened.graph.outputs if opened is not None else [n for names in stated for n in names])
+    outputs = frozenset(models.graph.outputs if models is not None else [n for names in stated for n in names])
     for pair in pairs:
-        if any(row.name in known for row in pair.tensors):
-            pair.agreement = [one for one in pair.agreement if one.output in known]
+        if any(row.name in outputs for row in pair.tensors):
+            pair.agreement = [agreement for agreement in pair.agreement if agreement.output in outputs]
             for row in pair.tensors:
-                row.final = row.name in known
+                row.final = row.name in outputs
 
 
-def _describe_one(dumps: Dumps, sides: list[Recording | VendorDump]) -> str:
-    """Returns what the verdict says where A and B are one folder or file, also by a link; "" where they are two, or two
-    sides of one."""
-    read = [{t.where for t in side.tensors} for side in sides if isinstance(side, VendorDump)]
-    two_sides = is_capture(dumps.a) and dumps.reading(False).side != dumps.reading(True).side
-    if not os.path.samefile(dumps.a, dumps.b) or two_sides or (len(read) == 2 and not read[0] & read[1]):
+def _describe_same_source(dumps: DumpPair, sides: list[Recording | VendorDump]) -> str:
+    """Returns the note for the verdict if A and B are the same folder or file, also by a link; "" if they are not, or
+    are two sides of it."""
+    files_read = [{t.where for t in side.tensors} for side in sides if isinstance(side, VendorDump)]
+    two_sides = is_capture(dumps.a) and dumps.reading_of(False).side != dumps.reading_of(True).side
+    disjoint = len(files_read) == 2 and not files_read[0] & files_read[1]
+    if not os.path.samefile(dumps.a, dumps.b) or two_sides or disjoint:
         return ""
     return f"A and B are one {'folder' if os.path.isdir(dumps.a) else 'file'}, compared with itself"
 
 
-def _outputs(first: Recording, second: Recording, opened: Models | None) -> tuple[str, ...]:
-    """Returns the names of the final outputs: those of -m, else those that the dumps state. Raises UsageError where
-    none of them states any, or the dumps contradict each other."""
+def _find_outputs(first: Recording, second: Recording, models: Models | None) -> tuple[str, ...]:
+    """Returns the names of the final outputs: those of -m, or else those that the dumps state. Raises UsageError if
+    neither dump states them, or the dumps contradict each other."""
     stated = (
-        [tuple(s.settings.get("outputs", ())) for s in (first, second)] if opened is None else [opened.graph.outputs]
+        [tuple(s.settings.get("outputs", ())) for s in (first, second)] if models is None else [models.graph.outputs]
     )
-    known = {names for names in stated if names}
-    if not known:
+    distinct = {names for names in stated if names}
+    if not distinct:
         raise UsageError(
             "--outputs-only: neither dump says which of its tensors are final outputs (a capture and `qverify infer` do); give -m MODEL"
         )
-    if len(known) > 1:
+    if len(distinct) > 1:
         raise UsageError(
-            f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(known)))}"
+            f"--outputs-only: the dumps name different final outputs: {' and '.join(map(str, sorted(distinct)))}"
         )
-    return known.pop()
+    return distinct.pop()
 
 
-def _absent(first: Recording, opened: Models | None) -> list[str]:
-    """Returns the tensors of -m that neither dump lists."""
-    return [] if opened is None else [n for n in opened.graph.observable() if n not in first.specs]
+def _list_absent(first: Recording, models: Models | None) -> list[str]:
+    """Returns the tensors of -m that neither dump lists. first: the recording of A, to which the tensors of B were
+    added as missing."""
+    return [] if models is None else [n for n in models.graph.observable() if n not in first.specs]
 
 
-def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
-    """Adds to the pair what the verdict line says of its scope: --outputs-only, or tensors of the model in neither
-    dump."""
+def _state_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
+    """Adds what the verdict line must state about the scope: --outputs-only, or tensors of the model that neither dump
+    has."""
     if outputs_only:
         pair.scope = "final outputs only, as asked"
     elif absent:
@@ -172,14 +193,14 @@ def _say_scope(pair: Pair, outputs_only: bool, absent: list[str]) -> None:
 
 
 def _model_notes(first: Recording, second: Recording) -> list[str]:
-    """Returns a warning where both are captures, of different models."""
+    """Returns a warning if both are captures, but of different models; else []."""
     digests = [str(s.settings.get("models", "")) for s in (first, second)]
     return ["WARNING: A and B are captures of different models"] if all(digests) and digests[0] != digests[1] else []
 
 
 def _scale_notes(first: Recording, second: Recording) -> list[str]:
-    """Returns a note on the tensors that are integers without a scale in one dump and floats in the other: the integers
-    were compared as if they were real values."""
+    """Returns a note on the tensors that are integers without a scale in one dump and floats in the other, which were
+    compared as if the integers were real values; [] without such tensors."""
     common = [n for n in first.specs if n in first.tensors and n in second.tensors]
     mixed = [
         name
@@ -196,8 +217,8 @@ def _scale_notes(first: Recording, second: Recording) -> list[str]:
 
 
 def dtypes(values: Iterable[str]) -> dict[str, str]:
-    """Returns the dtypes of DTYPE and NAME=DTYPE options by tensor name, "" for the former. Raises UsageError for an
-    unknown dtype."""
+    """Parses DTYPE and NAME=DTYPE options. Returns the dtypes by tensor name; a dtype without a name is under "".
+    Raises UsageError for an unknown dtype."""
     dtypes_by_name = {}
     for value in values:
         name, _, dtype = value.rpartition("=")
@@ -207,61 +228,63 @@ def dtypes(values: Iterable[str]) -> dict[str, str]:
     return dtypes_by_name
 
 
-def _side(path: str, profile: str, asked: ReadingOptions, opened: Models | None) -> Recording | VendorDump:
-    """Opens a dump by the profile that the user named, else by what its content is."""
-    graph, sha256 = (opened.graph, hashlib.sha256(opened.binary).hexdigest()) if opened is not None else (None, "")
-    return open_dump(path, profile, asked, graph, sha256)
+def _open_side(path: str, profile: str, reading: ReadingOptions, models: Models | None) -> Recording | VendorDump:
+    """Opens a dump with the profile that the user named, or else with the one that recognises its content."""
+    graph, sha256 = (models.graph, hashlib.sha256(models.binary).hexdigest()) if models is not None else (None, "")
+    return open_dump(path, profile, reading, graph, sha256)
 
 
-def _recordings(
-    dumps: Dumps, sides: list[Recording | VendorDump], opened: Models | None
+def _make_recordings(
+    dumps: DumpPair, sides: list[Recording | VendorDump], models: Models | None
 ) -> tuple[Recording, Recording]:
-    """Returns both dumps as recordings. A vendor's dump is read with the other side's specs, so the other side comes
-    first."""
+    """Returns both dumps as recordings. A vendor's dump is interpreted with the specs of the other side, which is
+    therefore read first."""
     a, b = sides
-    model = opened.graph.tensors if opened is not None else {}
-    outputs = opened.graph.outputs if opened is not None else ()
-    asked_types = dumps.asked.dtypes
+    model = models.graph.tensors if models is not None else {}
+    outputs = models.graph.outputs if models is not None else ()
+    dtype_options = dumps.reading.dtypes
     if isinstance(a, Recording) and isinstance(b, Recording):
         return a, b
     if isinstance(a, VendorDump) and isinstance(b, Recording):
-        return record_dump(a, dumps.a, "reference", OtherSide(_plain(b), None, model, outputs), asked_types), b
+        return record_dump(a, dumps.a, "reference", OtherSide(_usable(b), None, model, outputs), dtype_options), b
     if isinstance(a, Recording) and isinstance(b, VendorDump):
-        return a, record_dump(b, dumps.b, "dump", OtherSide(_plain(a), None, model, outputs), asked_types)
+        return a, record_dump(b, dumps.b, "dump", OtherSide(_usable(a), None, model, outputs), dtype_options)
     assert isinstance(a, VendorDump) and isinstance(b, VendorDump)
     if a.profile == b.profile:
         align_profiles(a, b)
-    if b.written is None:  # b has the original names: a takes them
-        one = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), asked_types)
-        return one, record_dump(b, dumps.b, "dump", OtherSide(_plain(one), None, model), asked_types)
-    two = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), asked_types)
-    return record_dump(a, dumps.a, "reference", OtherSide(_plain(two), None, model), asked_types), two
+    if b.written is None:  # b has the original names, which a gets as well
+        first = record_dump(a, dumps.a, "reference", OtherSide(declared_specs(b), b, model), dtype_options)
+        return first, record_dump(b, dumps.b, "dump", OtherSide(_usable(first), None, model), dtype_options)
+    second = record_dump(b, dumps.b, "dump", OtherSide(declared_specs(a), a, model), dtype_options)
+    return record_dump(a, dumps.a, "reference", OtherSide(_usable(second), None, model), dtype_options), second
 
 
-def _plain(recording: Recording) -> dict[str, TensorSpec]:
-    """Returns the specs that the other side can be compared with."""
+def _usable(recording: Recording) -> dict[str, TensorSpec]:
+    """Returns the specs of the tensors with which the other side can be compared."""
     return {n: s for n, s in recording.specs.items() if not s.interior and n not in recording.missing}
 
 
-def _inputs(recording: Recording) -> list[str]:
+def _input_digests(recording: Recording) -> list[str]:
+    """Returns the hashes of the inputs that a dump states; [] if it states none."""
     return list(recording.settings.get("inputs", []))
 
 
 def _precision(sides: tuple[Recording, Recording]) -> int | None:
-    known = [p for s in sides if isinstance(p := s.settings.get("precision"), int)]
-    return min(known) if known else None
+    """Returns to how many decimals the printed values of the dumps are known; None if no dump has printed values."""
+    decimals = [p for s in sides if isinstance(p := s.settings.get("precision"), int)]
+    return min(decimals) if decimals else None
 
 
-def _within_precision(sides: tuple[Recording, Recording], options: Options) -> None:
-    """Raises UsageError for a gate finer than the precision of the dumps' printed values."""
+def _check_precision(sides: tuple[Recording, Recording], options: Options) -> None:
+    """Raises UsageError if a gate is finer than the precision of the dumps' printed values."""
     decimals = _precision(sides)
     if decimals is None:
         return
-    fine = 10.0**-decimals
+    finest = 10.0**-decimals
     gates = {n: options.gates[n] for n in ("atol", "rmse") if n in options.gates}
     too_fine = [f"-c {options.digits}"] if options.decimals and options.digits > decimals else []
     too_fine += ["--rule exact"] if options.rule == "exact" else []
-    too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < fine]
+    too_fine += [f"--{'max-rmse' if n == 'rmse' else n} {limit:g}" for n, limit in gates.items() if limit < finest]
     too_fine += ["--rtol without --atol"] if "rtol" in options.gates and "atol" not in gates else []
     if decimals < 0:
         raise UsageError(
@@ -274,15 +297,11 @@ def _within_precision(sides: tuple[Recording, Recording], options: Options) -> N
         )
 
 
-def _claim_no_more(report: Report, sides: tuple[Recording, Recording]) -> None:
-    """Removes bit equality and limits matching digits for printed values: equal text does not prove equal bytes."""
+def _limit_to_precision(report: Report, sides: tuple[Recording, Recording]) -> None:
+    """Limits the report to the precision of the dumps' printed values, if they have any."""
     decimals = _precision(sides)
     if decimals is None:
         return
     report.notes.append(f"values known to {count(decimals, 'decimal')}: whether the bytes are equal is not known")
     for pair in report.pairs:
-        pair.bit_equal = False
-        for row in pair.tensors:
-            row.bit_equal = False
-            digits = row.metrics.get("matching_digits")
-            row.metrics["matching_digits"] = min(digits, decimals) if isinstance(digits, int) else digits
+        limit_to_decimals(pair, decimals)

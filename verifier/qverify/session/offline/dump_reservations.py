@@ -1,4 +1,5 @@
-"""What two dumps leave open although every value passes: files that both have by links, scales that the model contradicts."""
+"""Finds reasons to doubt a comparison of two dumps even if every value passes: files that both share by links, and
+scales that the model contradicts."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from qverify.tensors.spec import TensorSpec
 
 
 def describe_same_files(a: str, b: str) -> str:
-    """Returns what the verdict says where files of folder B are links to files of folder A; "" where none is, and for one
-    folder of which two sides are read."""
+    """Returns the note for the verdict if files of folder B are links to files of folder A; "" if there are none, or A
+    and B are the same folder, of which two sides are read."""
     if not (os.path.isdir(a) and os.path.isdir(b)) or os.path.samefile(a, b):
         return ""
-    of_a = set(_files(a).values())
-    linked = sorted(name for name, file in _files(b).items() if file in of_a)
+    files_of_a = set(_file_identities(a).values())
+    linked = sorted(name for name, identity in _file_identities(b).items() if identity in files_of_a)
     return (
         f"{count(len(linked), 'file', 'is', 'are')} both A's and B's by links, first {printable(linked[0])}"
         if linked
@@ -27,40 +28,43 @@ def describe_same_files(a: str, b: str) -> str:
     )
 
 
-def _files(folder: str) -> dict[str, tuple[int, int]]:
-    """Returns device and number of each regular file in a folder, by its name; links are followed."""
+def _file_identities(folder: str) -> dict[str, tuple[int, int]]:
+    """Returns device and inode number of each regular file in a folder, by its name. Links are followed."""
     paths = {name: os.path.join(folder, name) for name in os.listdir(folder)}
-    found = {name: os.stat(path) for name, path in paths.items() if os.path.isfile(path)}
-    return {name: (about.st_dev, about.st_ino) for name, about in found.items()}
+    statuses = {name: os.stat(path) for name, path in paths.items() if os.path.isfile(path)}
+    return {name: (status.st_dev, status.st_ino) for name, status in statuses.items()}
 
 
 def read_by_model(
     first: Recording, second: Recording, model: Mapping[str, TensorSpec], spelled: Callable[[str], str]
 ) -> tuple[list[str], list[str]]:
-    """Gives stored values the scale of -m where both dumps state one other scale, so that they cannot widen a gate in real
-    values. spelled: spells the model's names and the dumps' alike. Returns the tensors for which it did, and those that
-    are read by different scales, one of them not the model's."""
-    known = defaultdict[str, list[TensorSpec]](list)
+    """Replaces the scale of stored values by the model's if both dumps state the same scale and the model another one,
+    so that a wrong scale cannot widen a gate in real values.
+
+    model: the specs of -m, by name. spelled: spells the model's names and those of the dumps alike. Returns the tensors
+    whose scale was replaced, and those that keep their scales although the model contradicts one of them."""
+    model_specs = defaultdict[str, list[TensorSpec]](list)
     for name, spec in model.items():
-        known[spelled(name)].append(spec)
-    replaced, others = list[str](), list[str]()
+        model_specs[spelled(name)].append(spec)
+    replaced, contradicted = list[str](), list[str]()
     for name in [n for n in first.specs if n in second.specs]:
-        one, two, fitting = first.specs[name], second.specs[name], known[spelled(name)]
-        stated = [spec for spec in (one, two) if spec.quantized]
-        if len(fitting) != 1 or not fitting[0].quantized or all(_fits(spec, fitting[0]) for spec in stated):
+        a, b, matches = first.specs[name], second.specs[name], model_specs[spelled(name)]
+        stated = [spec for spec in (a, b) if spec.quantized]
+        if len(matches) != 1 or not matches[0].quantized or all(_agrees(spec, matches[0]) for spec in stated):
             continue
-        true = fitting[0]
-        if len(stated) < 2 or not one.same_meaning(two) or not one.shape == two.shape == true.shape:
-            others.append(name)
+        true = matches[0]
+        if len(stated) < 2 or not a.same_meaning(b) or not a.shape == b.shape == true.shape:
+            contradicted.append(name)
             continue
-        for side, spec in ((first, one), (second, two)):
+        for side, spec in ((first, a), (second, b)):
             side.specs[name] = replace(
                 spec, scale=true.scale, zero_point=true.zero_point, channel_axis=true.channel_axis
             )
         replaced.append(name)
-    return replaced, others
+    return replaced, contradicted
 
 
-def _fits(spec: TensorSpec, known: TensorSpec) -> bool:
-    """Returns whether the model says the same of these values, or stores them in another form, with another scale."""
-    return spec.dtype != known.dtype or spec.same_meaning(known)
+def _agrees(spec: TensorSpec, model_spec: TensorSpec) -> bool:
+    """Returns whether the model gives these values the same meaning. It cannot contradict values of another dtype,
+    which it stores in another form and with another scale."""
+    return spec.dtype != model_spec.dtype or spec.same_meaning(model_spec)

@@ -1,5 +1,5 @@
-"""Extracts a capture's bytes as files: every side's tensors in the aligned layout of model.bin, described in
-dump.json."""
+"""Extracts the contents of a capture as files: the inputs, and every side's tensors in the aligned layout of model.bin,
+described in dump.json."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from qverify.files import writing
 from qverify.plural import count
 from qverify.tensors.spec import TensorSpec
 
-CUT = "(what came after)"  # in dump.json, a name for everything an incomplete capture may lack
-LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # as profile generic reads them
+CUT_OFF = "(what came after)"  # name in dump.json for everything that an incomplete capture may lack
+LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NC")  # that the profile `generic` reads
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractRequest:
-    """What to extract, and where to. frame, side, tensors: None and empty for all. side: a label of the capture, or
-    `inputs`."""
+    """A request to extract a capture to a folder. frame: number of a frame, None for all. side: a label of the capture
+    or `inputs`, "" for all. tensors: names, () for all."""
 
     capture: str
     folder: str
@@ -35,8 +35,9 @@ class ExtractRequest:
 
 
 @dataclass(slots=True)
-class Extracted:
-    """Counts of what was written: files, bytes, tensors that are missing, and the names of all of them."""
+class ExtractedFiles:
+    """The result of an extraction: number of files, their bytes, number of missing tensors, and the names of all
+    tensors that were looked at."""
 
     files: int = 0
     bytes: int = 0
@@ -44,28 +45,30 @@ class Extracted:
     names: set[str] = field(default_factory=set)
 
 
-def extract(request: ExtractRequest) -> Extracted:
-    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which profile generic reads; the folder appears whole or not
-    at all. dump.json lists what the capture lacks. Raises UsageError where nothing matches the request, or the folder
-    exists or cannot be written."""
+def extract(request: ExtractRequest) -> ExtractedFiles:
+    """Writes FOLDER/frame_N/SIDE/NNNN.bin and dump.json, which the profile `generic` reads and which also lists the
+    tensors that the capture lacks. The folder is written completely or not at all. Raises UsageError if nothing matches
+    the request, or the folder exists or cannot be written."""
     capture = open_capture(request.capture)
     if os.path.lexists(request.folder):
         raise UsageError(f"{request.folder}: exists already; name a folder that does not")
-    counts, temporary = Extracted(), ""
+    counts, temporary = ExtractedFiles(), ""
     try:
         temporary = tempfile.mkdtemp(prefix=".qverify-", dir=os.path.dirname(os.path.abspath(request.folder)))
         os.chmod(temporary, 0o755)
         for number in _frames(capture, request.frame):
             for label, tensors, missing in _sides(capture, number, request.side):
                 if capture.incomplete:
-                    missing |= {CUT: f"the capture is incomplete: {capture.incomplete}"}
+                    missing |= {CUT_OFF: f"the capture is incomplete: {capture.incomplete}"}
                 _write_side(
                     os.path.join(temporary, f"frame_{number}", label), tensors, missing, request.tensors, counts
                 )
         if unknown := [n for n in request.tensors if n not in counts.names]:
-            raise UsageError(f"{request.capture}: --tensor {unknown[0]}: no tensor of that name; {_contents(capture)}")
+            contents = _describe_contents(capture)
+            raise UsageError(f"{request.capture}: --tensor {unknown[0]}: no tensor of that name; {contents}")
         if not counts.files and not counts.missing:
-            raise UsageError(f"{request.capture}: it contains nothing of what was asked for; {_contents(capture)}")
+            contents = _describe_contents(capture)
+            raise UsageError(f"{request.capture}: it contains nothing of what was asked for; {contents}")
         os.rename(temporary, request.folder)
     except OSError as error:
         raise UsageError(f"{request.folder}: cannot be written: {error.strerror or error}") from error
@@ -75,16 +78,18 @@ def extract(request: ExtractRequest) -> Extracted:
     return counts
 
 
-def _frames(capture: Capture, one: int | None) -> Iterable[int]:
-    if one is not None and not 0 <= one < len(capture.frames):
-        raise UsageError(f"{capture.folder}: no frame {one}; it has {len(capture.frames)}")
-    return range(len(capture.frames)) if one is None else [one]
+def _frames(capture: Capture, number: int | None) -> Iterable[int]:
+    """Returns the numbers of the frames to extract. Raises UsageError if there is no frame of this number."""
+    if number is not None and not 0 <= number < len(capture.frames):
+        raise UsageError(f"{capture.folder}: no frame {number}; it has {len(capture.frames)}")
+    return range(len(capture.frames)) if number is None else [number]
 
 
 def _sides(
     capture: Capture, number: int, wanted: str
 ) -> Iterable[tuple[str, Iterable[tuple[TensorSpec, bytes]], dict[str, str]]]:
-    """Yields label, tensors with their aligned bytes, and missing tensors with the reason."""
+    """Yields label, (spec, aligned bytes) of the tensors, and the reason for each missing tensor, for the wanted side
+    of a frame or for all ("")."""
     if wanted in ("", "inputs"):
         yield "inputs", *_inputs(capture, number)
     for label, recording in capture.recordings(number).items():
@@ -96,7 +101,7 @@ def _sides(
 
 
 def _inputs(capture: Capture, number: int) -> tuple[list[tuple[TensorSpec, bytes]], dict[str, str]]:
-    """Returns the inputs as the board received them, and those that cannot be read with the reason."""
+    """Returns the inputs as the board received them, and the reason for each one that cannot be read."""
     tensors, missing = list[tuple[TensorSpec, bytes]](), dict[str, str]()
     for row in capture.frames[number]["inputs"]:
         name = str(row["name"])
@@ -118,9 +123,10 @@ def _write_side(
     tensors: Iterable[tuple[TensorSpec, bytes]],
     missing: dict[str, str],
     wanted: Collection[str],
-    counts: Extracted,
+    counts: ExtractedFiles,
 ) -> None:
-    """Writes one side of a frame, and counts it in `found`."""
+    """Writes the tensors of one side of a frame and its dump.json, and adds them to `counts`. wanted: names, empty for
+    all."""
     os.makedirs(folder)
     rows = list[dict[str, Any]]()
     for spec, data in tensors:
@@ -135,8 +141,8 @@ def _write_side(
     lacking = {n: why for n, why in missing.items() if not wanted or n in wanted}
     counts.names |= missing.keys()
     counts.missing += len(lacking)
-    place = os.path.join(folder, "dump.json")
-    with writing(place), open(place, "w", encoding="utf-8") as listing:
+    path = os.path.join(folder, "dump.json")
+    with writing(path), open(path, "w", encoding="utf-8") as listing:
         json.dump({"tensor": rows, "missing": lacking}, listing, indent=1)
 
 
@@ -151,6 +157,6 @@ def _row(spec: TensorSpec, file: str) -> dict[str, Any]:
     return row
 
 
-def _contents(capture: Capture) -> str:
+def _describe_contents(capture: Capture) -> str:
     labels = dict.fromkeys(str(side["label"]) for row in capture.frames for side in row["sides"])
     return f"it has {count(len(capture.frames), 'frame')} with the sides inputs, {', '.join(labels)}"

@@ -1,4 +1,4 @@
-"""The report of a file or folder: a JSON report as it is, a capture or a bundle judged again."""
+"""Opens the report of an earlier run: reads a JSON report, or judges a capture or a bundle again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from qverify.session.offline.replay_bundle import ReplayRequest, replay
 
 
 def open_report(path: str) -> Report:
-    """Returns the report. A capture is judged by the options of its run, a bundle by the default ones. BadFileError or
-    UsageError where the path is none of the three."""
+    """Returns the report of a JSON file, a capture or a bundle. A capture is judged with the options of its run, a
+    bundle with the default options. Raises BadFileError or UsageError if the path is none of the three."""
     if not os.path.isdir(path):
         return read_report(path)
     if is_capture(path):

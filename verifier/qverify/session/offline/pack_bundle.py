@@ -34,8 +34,8 @@ TARS = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True, slots=True)
 class PackedBundle:
-    """A written bundle. files: how many. bytes: the size of them all. dump_bytes: what run.sh will write on the
-    board."""
+    """A bundle that was written. files: number of files. bytes: their total size. dump_bytes: size of the dump that
+    run.sh will write on the board. runtimes: the architectures it is for. tar: it is a tar file, not a folder."""
 
     path: str
     files: int
@@ -52,9 +52,9 @@ def pack(
     machines: tuple[str, ...] = (),
     onnx: bool = True,
 ) -> PackedBundle:
-    """Writes a bundle. machines: names as `uname -m` prints them; empty for all that the runtime is built for. onnx:
-    include the quantized ONNX, so that replay needs nothing else. Raises UsageError where the output exists or a
-    machine is unknown."""
+    """Writes a bundle. machines: names as `uname -m` prints them; () for all for which the runtime is built. onnx:
+    include the quantized ONNX, so that replay needs no other file. Raises UsageError if the output exists, a machine is
+    unknown, or the model has host islands."""
     _check_output(output)
     models = open_models(paths)
     if models.islands is not None:
@@ -109,24 +109,24 @@ def _manifest(graph: Graph, prepared: PreparedInputs, files: dict[str, bytes]) -
 
 
 def run_sh(manifest: dict[str, Any]) -> str:
-    """Returns run.sh of this bundle, which checks the hash of every file before it uses it."""
-    used = [n for n in manifest["files"] if not n.startswith(("host/", "bin/"))]
-    checks = [f"check {shlex.quote(n)} {manifest['files'][n]['sha256']}" for n in used]
-    own = {n.removeprefix("bin/qvrt-"): v["sha256"] for n, v in manifest["files"].items() if n.startswith("bin/")}
+    """Returns the text of run.sh for this bundle. The script checks the hash of every file before it uses the file."""
+    used_files = [n for n in manifest["files"] if not n.startswith(("host/", "bin/"))]
+    checks = [f"check {shlex.quote(n)} {manifest['files'][n]['sha256']}" for n in used_files]
+    runtimes = {n.removeprefix("bin/qvrt-"): v["sha256"] for n, v in manifest["files"].items() if n.startswith("bin/")}
     cases = [
         f"  {'|'.join(m for m, a in MACHINES.items() if a == arch)}) arch={arch} hash={sha} ;;"
-        for arch, sha in own.items()
+        for arch, sha in runtimes.items()
     ]
     text = resources.files("qverify.session.offline").joinpath("run.sh").read_text()
     inputs = ",".join(item["file"] for item in manifest["inputs"])
-    for mark, with_ in (
+    for placeholder, value in (
         ("@CASES@", "\n".join(cases)),
-        ("@HAS@", " ".join(own)),
+        ("@HAS@", " ".join(runtimes)),
         ("@CHECKS@", "\n".join(checks)),
         ("@INPUTS@", inputs),
         ("@VERSION@", manifest["qverify"]),
     ):
-        text = text.replace(mark, with_)
+        text = text.replace(placeholder, value)
     return text
 
 
@@ -145,7 +145,7 @@ Runtimes: {names}.
 
 
 def _write_folder(files: dict[str, bytes], output: str) -> None:
-    """Writes the folder under another name and moves it into place whole."""
+    """Writes the files to a temporary folder, which is then renamed to the output."""
     target = Path(output)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def _write_folder(files: dict[str, bytes], output: str) -> None:
                 path = temporary / name
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(data)
-                path.chmod(0o755 if _runs(name) else 0o644)
+                path.chmod(0o755 if _is_executable(name) else 0o644)
             temporary.chmod(0o755)
             temporary.replace(target)
         except BaseException:
@@ -166,7 +166,7 @@ def _write_folder(files: dict[str, bytes], output: str) -> None:
 
 
 def _check_output(output: str) -> None:
-    """Raises UsageError where the output exists, or could not be made."""
+    """Raises UsageError if the output exists (an empty folder may) or cannot be created."""
     kind = "file" if output.endswith(TARS) else "folder"
     empty = kind == "folder" and os.path.isdir(output) and not os.listdir(output)
     if os.path.lexists(output) and not empty:
@@ -175,17 +175,17 @@ def _check_output(output: str) -> None:
 
 
 def _write_tar(files: dict[str, bytes], output: str) -> None:
-    """Writes a tar that is the same bytes for the same content: without times and owners."""
+    """Writes a tar without times and owners, so that the same content gives the same bytes."""
     top = os.path.basename(output).partition(".")[0] or "bundle"
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in files.items():
             entry = tarfile.TarInfo(f"{top}/{name}")
-            entry.size, entry.mode = len(data), 0o755 if _runs(name) else 0o644
+            entry.size, entry.mode = len(data), 0o755 if _is_executable(name) else 0o644
             tar.addfile(entry, io.BytesIO(data))
     plain = archive.getvalue()
     write_bytes(plain if output.endswith(".tar") else gzip.compress(plain, 6, mtime=0), output)
 
 
-def _runs(name: str) -> bool:
+def _is_executable(name: str) -> bool:
     return name.startswith("bin/") or name == "run.sh"

@@ -1,4 +1,4 @@
-"""Judges a capture again, as it is or with chosen sides run again; no board is needed (CAPTURE.md)."""
+"""Judges a capture again, as it is or with some sides run again. No board is needed (CAPTURE.md)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,36 @@ from qverify.printable import printable
 from qverify.report.document import Report, worst
 from qverify.session.captured_runtime import OURS, identify_runtime
 from qverify.session.host_sides import HostSides, SideResults, Watch
-from qverify.session.job import Outcome, unreachable_board
-from qverify.session.many_frames import KeptReports, Tell, frame_row, not_run
+from qverify.session.job import JobOutcome, unreachable_board
+from qverify.session.make_report import make_report
+from qverify.session.many_frames import KeptReports, OnFrame, frame_row, not_run_row
 from qverify.session.models import Models, open_models
-from qverify.session.other_inputs import mark_others
+from qverify.session.other_inputs import mark_other_inputs
 from qverify.session.repeat import mark_repeat
-from qverify.session.report import make_report
 from qverify.session.run_evidence import Pull, RunEvidence
 from qverify.sides.host_islands import after_islands
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording, Tensors
 
-RERUN = ("reference", "simulator")
-ORDER = (*RERUN, "board")
+RERUN_SIDES = ("reference", "simulator")  # those that --rerun can run again
+SIDE_ORDER = (*RERUN_SIDES, "board")
 
 
 @dataclass(frozen=True, slots=True)
 class RejudgeRequest:
-    """How to judge a capture again. options: those not set are the captured run's. rerun: sides of RERUN to run again
-    on the captured inputs. board: an address, whose run replaces the captured board. models: paths to use instead of
-    the captured models. runtime: what ran on the captured board, as the user states it: the capture is not believed."""
+    """A request to judge a capture again.
+
+    Attributes:
+        folder: the capture.
+        options: how to judge; options that are not set are those of the captured run.
+        rerun: sides of RERUN_SIDES to run again on the captured inputs.
+        board: address of a board whose run replaces the captured board; None to judge the captured one.
+        run_sim: also judge the simulator.
+        models: paths to use instead of the captured models.
+        deadline_s: time limit of each reply of the board.
+        reach: options of the board's address that were given separately.
+        runtime: what ran on the captured board, as the user states it, because the capture is not trusted.
+    """
 
     folder: str
     options: Options = field(default_factory=Options)
@@ -53,60 +63,62 @@ class RejudgeRequest:
 
 
 class CapturedJob:
-    """A capture with the interface of a Job: its sides are not run, and tensors cannot be pulled from its board."""
+    """A capture with the interface of a Job. Its sides are not run, and tensors cannot be pulled from its board."""
 
     def __init__(self, capture: Capture, models: Models, run_sim: bool):
         self.capture, self.models, self.run_sim = capture, models, run_sim
         self._host, self._frame = HostSides(models), 0
 
     def prepared(self, inputs: InputRequest, number: int) -> PreparedInputs:
+        """Returns the captured inputs of frame `number`; `inputs` is not used."""
         self._frame = number
         return self.capture.prepared(number, self.models.graph)
 
     def record(self, prepared: PreparedInputs, watch: Watch | None = None) -> tuple[SideResults, Pull | None, str]:
-        """Returns the captured sides of the frame that was prepared last; no pull, and no reason why the board was
-        unreachable."""
+        """Returns the captured sides of the frame that was prepared last, None (no tensor can be pulled), and "" (the
+        board did not have to be reached)."""
         ran = SideResults(_captured(self.capture, self._frame, self.models, prepared, self.run_sim))
         ran.run_unit = self._host.run_units(self.run_sim)
         return ran, None, ""
 
     def repeat(self, report: Report, evidence: RunEvidence, times: int, watch: Watch | None = None) -> None:
-        """Adds the captured run's results of --repeat to the report."""
+        """Adds the captured run's results of --repeat and --paranoid to the report; nothing is run."""
         mark_captured_repeat(report, self.capture, self._frame)
 
-    def refresh(self, ran: SideResults) -> None:
+    def disconnect_if_broken(self, ran: SideResults) -> None:
         pass
 
     def close(self) -> None:
         pass
 
 
-def rejudge(request: RejudgeRequest, tell: Tell | None = None, watch: Watch | None = None) -> Outcome:
-    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run; the others are
-    judged. Raises BadFileError where no frame can be judged."""
+def rejudge(request: RejudgeRequest, on_frame: OnFrame | None = None, watch: Watch | None = None) -> JobOutcome:
+    """Judges every frame again and returns one report. A frame with damaged inputs is listed as not run, and the others
+    are judged. on_frame: receives each frame's row if there are several frames. Raises BadFileError if no frame can be
+    judged."""
     capture, kept, rows = open_capture(request.folder), KeptReports(), list[dict[str, Any]]()
     evidence = None
-    for number, source, outcome in frames(request, capture, watch):
+    for number, source, outcome in _judge_frames(request, capture, watch):
         if isinstance(outcome, QVerifyError):
-            rows.append(not_run(number, source, outcome, capture.board_lost(number)))
+            rows.append(not_run_row(number, source, outcome, capture.board_lost(number)))
         else:
             rows.append(frame_row(number, source, outcome.report))
             kept.add(outcome.report, rows[-1])
             finals, evidence = outcome.finals, outcome.evidence if len(capture.frames) == 1 else None
-        if tell is not None and len(capture.frames) > 1:
-            tell(rows[-1])
+        if on_frame is not None and len(capture.frames) > 1:
+            on_frame(rows[-1])
     if not kept.reports:
         raise BadFileError(f"{request.folder}: no frame can be judged: {rows[0]['why']}")
-    whole = kept.whole(rows)
+    whole = kept.combine(rows)
     if len(rows) == 1:
         whole.frames = []
-    return Outcome(whole, finals, evidence=evidence)
+    return JobOutcome(whole, finals, evidence=evidence)
 
 
 def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
-    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError where they cannot
-    be read."""
-    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_others)):
+    """Adds the captured run's results of --repeat and --paranoid to the report. Raises BadFileError if they are
+    malformed."""
+    for key, option, mark in (("repeat", "--repeat", mark_repeat), ("other_inputs", "--paranoid", mark_other_inputs)):
         if not (results := capture.frames[number].get(key)):
             continue
         try:
@@ -117,37 +129,39 @@ def mark_captured_repeat(report: Report, capture: Capture, number: int) -> None:
 
 
 def mark_inconclusive(report: Report, why: str) -> None:
-    """Turns every PASSED of the report into INCONCLUSIVE for this reason."""
+    """Turns every PASSED of the report into INCONCLUSIVE. why: the reason."""
     for pair in report.pairs:
         if pair.verdict == "PASSED":
             pair.verdict, pair.why = "INCONCLUSIVE", why
     report.verdict = worst([pair.verdict for pair in report.pairs])
 
 
-def frames(
+def _judge_frames(
     request: RejudgeRequest, capture: Capture, watch: Watch | None = None
-) -> Iterator[tuple[int, str, Outcome | QVerifyError]]:
-    """Yields (number, source, outcome) of every frame. Raises BadFileError for a damaged model."""
+) -> Iterator[tuple[int, str, JobOutcome | QVerifyError]]:
+    """Yields (number, source, outcome) of every frame; the outcome of a frame that cannot be judged is its error.
+    Raises BadFileError for a damaged model or a capture without frames, UsageError for a wrong request."""
     if not capture.frames:
         raise BadFileError(f"{request.folder}: the capture contains no frame ({capture.incomplete or 'nothing ran'})")
-    if unknown := [side for side in request.rerun if side not in RERUN]:
-        raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN)}; a board runs again with -b")
+    if unknown := [side for side in request.rerun if side not in RERUN_SIDES]:
+        raise UsageError(f"--rerun {unknown[0]}: wanted {' or '.join(RERUN_SIDES)}; a board runs again with -b")
     models = open_models([*request.models]) if request.models else captured_models(capture)
-    host, board, options = HostSides(models), _board(request, models), _options(request.options, capture)
+    host, board = HostSides(models), _connect(request, models)
+    options = _merge_options(request.options, capture)
     try:
         for number, row in enumerate(capture.frames):
             try:
                 if capture.why(number):
                     raise BadFileError(capture.why(number))
                 prepared = capture.prepared(number, models.graph)
-                ran, pull = _sides(request, capture, number, host, prepared, watch, models), None
+                ran, pull = _collect_sides(request, capture, number, host, prepared, watch, models), None
                 if request.board is None and "board" in ran.recordings:
-                    _state_runtime(ran.recordings["board"], request)
+                    _set_runtime(ran.recordings["board"], request)
                 if request.board is not None:
-                    board = board or _board_again(request, models)
+                    board = board or _try_to_connect(request, models)
                     if board is not None:
                         pull = board.pull
-                    ran.recordings["board"] = _run(board, request, models, prepared)
+                    ran.recordings["board"] = _run_board(board, request, models, prepared)
                 report = make_report(models, prepared, ran, replace(options, frame=number), pull)
             except BadFileError as error:
                 yield number, str(row["source"]), error
@@ -156,19 +170,19 @@ def frames(
                 mark_captured_repeat(report, capture, number)
             elif board is not None and ran.recordings["board"].state != "complete":
                 board.close()
-                board = None  # the next frame gets a connection of its own
+                board = None  # the next frame gets a new connection
             if capture.incomplete:
                 mark_inconclusive(report, f"the capture is incomplete: {capture.incomplete}")
             evidence = RunEvidence(prepared, ran, None)
-            yield number, str(row["source"]), Outcome(report, list(models.graph.outputs), evidence=evidence)
+            yield number, str(row["source"]), JobOutcome(report, list(models.graph.outputs), evidence=evidence)
     finally:
         if board is not None:
             board.close()
 
 
 def captured_models(capture: Capture) -> Models:
-    """Opens its quantized ONNX and model.bin, under the names that they had in the run; without float files, which
-    earlier versions captured unused."""
+    """Opens the capture's quantized ONNX and model.bin under the names that they had in the run. Float files, which
+    earlier versions stored although they were not used, are left out."""
     floats = {f for f, row in capture.models.items() if row["kind"] == "float.onnx"}
     models = open_models([p for p in capture.model_paths() if os.path.basename(p) not in floats])
     restore_names(models, capture)
@@ -177,23 +191,24 @@ def captured_models(capture: Capture) -> Models:
 
 def restore_names(models: Models, capture: Capture) -> None:
     """Gives the capture's models the names that they had in the run."""
-    former = {str(row["sha256"]): str(row.get("path") or f) for f, row in capture.models.items()}
+    original_names = {str(row["sha256"]): str(row.get("path") or f) for f, row in capture.models.items()}
     for row in models.rows:
-        row["path"] = printable(former.get(row["sha256"], row["path"]))
+        row["path"] = printable(original_names.get(row["sha256"], row["path"]))
 
 
-def _options(chosen: Options, capture: Capture) -> Options:
-    """Returns the captured run's options, overridden by those that are set now."""
+def _merge_options(chosen: Options, capture: Capture) -> Options:
+    """Returns the options of the captured run, overridden by those that the user set now."""
     names, default = [f for f in Options.__dataclass_fields__ if f not in ("frame", "named")], Options()
     try:
-        before = Options(**{k: v for k, v in capture.command.items() if k in names})
+        captured = Options(**{k: v for k, v in capture.command.items() if k in names})
         changed = {k for k in names if k in chosen.named or getattr(chosen, k) != getattr(default, k)}
-        return replace(before, **{k: getattr(chosen, k) for k in changed})
+        return replace(captured, **{k: getattr(chosen, k) for k in changed})
     except (TypeError, ValueError, UsageError) as error:
         raise BadFileError(f"{capture.folder}: the options of its run cannot be read: {error}") from error
 
 
-def _board(request: RejudgeRequest, models: Models) -> Any:
+def _connect(request: RejudgeRequest, models: Models) -> Any:
+    """Connects the board of the request; returns None if it has none."""
     if request.board is None:
         return None
     from qverify.session.open_board import open_board
@@ -201,15 +216,16 @@ def _board(request: RejudgeRequest, models: Models) -> Any:
     return open_board(models, request.board, request.deadline_s, request.reach)
 
 
-def _board_again(request: RejudgeRequest, models: Models) -> Any:
-    """Connects again after a frame that broke the connection; None where the board cannot be reached any more."""
+def _try_to_connect(request: RejudgeRequest, models: Models) -> Any:
+    """Connects again after a frame that broke the connection; returns None if the board can no longer be reached."""
     try:
-        return _board(request, models)
+        return _connect(request, models)
     except LinkError:
         return None
 
 
-def _run(board: Any, request: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
+def _run_board(board: Any, request: RejudgeRequest, models: Models, prepared: PreparedInputs) -> Recording:
+    """Runs the board and returns its recording; without a board, that of a board that could not be reached."""
     if board is None:
         return unreachable_board(
             models.graph, str(request.board), "the board failed in an earlier frame and could not be reached again"
@@ -217,7 +233,7 @@ def _run(board: Any, request: RejudgeRequest, models: Models, prepared: Prepared
     return board.run(prepared)
 
 
-def _sides(
+def _collect_sides(
     request: RejudgeRequest,
     capture: Capture,
     number: int,
@@ -226,10 +242,10 @@ def _sides(
     watch: Watch | None,
     models: Models,
 ) -> SideResults:
-    """Returns the captured sides, with those of `rerun` run again."""
+    """Returns the captured sides of a frame, after running those of `request.rerun` again."""
     ran = host.run(prepared, "simulator" in request.rerun, watch) if request.rerun else SideResults()
-    again = {n: r for n, r in ran.recordings.items() if n in request.rerun}
-    ran.recordings = _ordered({**_captured(capture, number, models, prepared, request.run_sim), **again})
+    rerun = {n: r for n, r in ran.recordings.items() if n in request.rerun}
+    ran.recordings = _sort_sides({**_captured(capture, number, models, prepared, request.run_sim), **rerun})
     ran.run_unit = host.run_units(request.run_sim)
     return ran
 
@@ -237,45 +253,47 @@ def _sides(
 def _captured(
     capture: Capture, number: int, models: Models, prepared: PreparedInputs, run_sim: bool
 ) -> dict[str, Recording]:
-    """Returns the captured sides of a frame. One that ran another model or other inputs counts as not run, as does a
-    side that the run had and the capture lacks."""
+    """Returns the captured sides of a frame. A side that ran another model or other inputs counts as not run, and so
+    does a side of the run that the capture lacks."""
     sides = {n: r for n, r in capture.recordings(number).items() if run_sim or r.side != "simulator"}
     for name in captured_sides(capture):
         if name not in sides and (run_sim or name != "simulator"):
             sides[name] = Recording(name, "", capabilities=frozenset({"per_node"}), state="did not run")
             sides[name].why = f"the capture contains no {name}, though the run had one"
     for side in sides.values():
-        _drop_made(side, models)
+        _drop_island_tensors(side, models)
         if side.state == "partial" and not side.missing:
             side.missing = {n: side.why or "its run broke off" for n in side.finals}
             side.tensors, side.digests = Tensors({}), {}
         identify_runtime(side, capture.stated_kernels(number, side.side), models)
-        if why := _mismatch(side, capture, models, prepared):
+        if why := _find_mismatch(side, capture, models, prepared):
             side.state, side.why, side.tensors, side.digests = "did not run", why, {}, {}
             side.missing = dict.fromkeys(side.specs, why)
         else:
             check_layouts(capture, side, models.graph)
-    _expect(sides, models)
+    _add_missing(sides, models)
     for side in sides.values():
         _compute_islands(side, models, prepared)
     return sides
 
 
-def _state_runtime(board: Recording, request: RejudgeRequest) -> None:
-    """Sets the runtime that the user states. UsageError where the captured board ran another one's model."""
+def _set_runtime(board: Recording, request: RejudgeRequest) -> None:
+    """Sets the board's runtime to the one that the user states. Raises UsageError if the captured board ran the model
+    of another runtime."""
     if board.runtime == OURS:
         board.runtime = request.runtime
     elif request.runtime not in (OURS, board.runtime):
         raise UsageError(f"--runtime {request.runtime}: the captured board ran {board.runtime}; leave --runtime out")
 
 
-def _drop_made(side: Recording, models: Models) -> None:
-    """Removes what a captured side holds under names that islands make; a note names it. They are never stored, but
-    computed again from what they read."""
+def _drop_island_tensors(side: Recording, models: Models) -> None:
+    """Removes from a captured side the tensors that host islands compute, and notes it. A capture does not store such
+    tensors: they are computed again from the islands' inputs."""
     made = {n for island in models.graph.islands for n in island.made}
-    held = [n for n in dict.fromkeys((*side.tensors, *side.digests)) if n in made]
-    if held:
-        side.notes.append(f"not used: {held[0]} in the capture ({count(len(held), 'tensor')} that the host computes)")
+    present = [n for n in dict.fromkeys((*side.tensors, *side.digests)) if n in made]
+    if present:
+        tensors = count(len(present), "tensor")
+        side.notes.append(f"not used: {present[0]} in the capture ({tensors} that the host computes)")
     side.tensors = Tensors({n: partial(side.tensors.__getitem__, n) for n in side.tensors if n not in made})
     side.specs, side.digests, side.missing = (
         {n: v for n, v in side.specs.items() if n not in made},
@@ -285,12 +303,12 @@ def _drop_made(side: Recording, models: Models) -> None:
 
 
 def _compute_islands(side: Recording, models: Models, prepared: PreparedInputs) -> None:
-    """Adds what the islands make of a captured side's tensors; where onnxruntime fails, it is missing and the side
-    is partial."""
+    """Adds the tensors that the host islands compute from a captured side's tensors. If onnxruntime fails, they are
+    missing and the side is partial."""
     if models.islands is None:
         return
-    made, failed = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
-    side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(made)})
+    computed, failed = after_islands(models.graph, models.islands, prepared.arrays(), side.tensors)
+    side.tensors = Tensors({**{n: partial(side.tensors.__getitem__, n) for n in side.tensors}, **_loaders(computed)})
     side.missing |= failed
     if failed and side.state == "complete":
         name, why = next(iter(failed.items()))
@@ -304,21 +322,21 @@ def _loaders(values: Mapping[str, Array]) -> dict[str, Callable[[], Array]]:
 def captured_sides(capture: Capture) -> list[str]:
     """Returns the names of the sides that the captured run had."""
     kinds = {row["kind"] for row in capture.models.values()}
-    had = {
+    is_present = {
         "reference": not kinds.isdisjoint(("quant.onnx", "tflite")),
         "simulator": capture.command.get("run_sim", True),
         "board": capture.command.get("board"),
     }
-    return [name for name, present in had.items() if present]
+    return [name for name, present in is_present.items() if present]
 
 
-def _mismatch(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
-    """Returns why a captured side is not a run of this model on these inputs; "" where it is."""
+def _find_mismatch(side: Recording, capture: Capture, models: Models, prepared: PreparedInputs) -> str:
+    """Returns why a captured side is not a run of these models on these inputs; "" if it is."""
     if side.inputs_sha256 != prepared.sha256 and side.state != "did not run":
         return f"the captured {side.side} was computed from other inputs (their hash differs)"
     kind = "model.bin" if side.side != "reference" else "quant.onnx" if models.alone is None else "tflite"
     if side.side == "board" and side.runtime != OURS:
-        return ""  # told by the hash of what it ran
+        return ""  # identify_runtime found the runtime by the hash of the model, so that it is one of these models
     ran = {row["sha256"] for row in capture.models.values() if row["kind"] == kind}
     now = {row["sha256"] for row in models.rows if row["kind"] == kind}
     if kind == "model.bin":
@@ -329,18 +347,18 @@ def _mismatch(side: Recording, capture: Capture, models: Models, prepared: Prepa
     return ""
 
 
-def _expect(sides: dict[str, Recording], models: Models) -> None:
-    """Marks tensors that a side should have and the capture does not list as missing, so that the comparison counts
-    them."""
+def _add_missing(sides: dict[str, Recording], models: Models) -> None:
+    """Marks every tensor that a side should have, but the capture does not list, as missing, so that the comparison
+    counts it."""
     graph = models.graph
     for side in sides.values():
         side.finals = graph.outputs
-        wanted = (
+        expected = (
             graph.observable()
             if "per_node" in side.capabilities
             else [n for n in graph.outputs if n not in graph.inputs]
         )
-        for name in wanted:
+        for name in expected:
             if name not in side.specs:
                 side.specs[name] = graph.spec(name)
                 side.missing[name] = "not listed in the capture"
@@ -348,5 +366,7 @@ def _expect(sides: dict[str, Recording], models: Models) -> None:
             side.state, side.why = "partial", f"{count(len(side.missing), 'tensor', 'is', 'are')} not in the capture"
 
 
-def _ordered(sides: dict[str, Recording]) -> dict[str, Recording]:
-    return {n: sides[n] for n in sorted(sides, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))}
+def _sort_sides(sides: dict[str, Recording]) -> dict[str, Recording]:
+    """Returns the sides in the order reference, simulator, board."""
+    places = {name: place for place, name in enumerate(SIDE_ORDER)}
+    return {n: sides[n] for n in sorted(sides, key=lambda n: places.get(n, len(places)))}

@@ -1,2 +1,2 @@
-"""Task numbers: what float model, reference, simulator and board are worth at the network's own task, over labelled frames.
-They never change a verdict."""
+"""Task numbers: how well float model, reference, simulator and board perform the network's own task on labelled frames,
+such as top-1 accuracy. They never change a verdict."""

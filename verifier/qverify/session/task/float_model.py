@@ -1,4 +1,4 @@
-"""Finds the float model among the files of -m, which the task numbers alone read."""
+"""Finds the float model among the files of -m, which only the task numbers use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from qverify.session.models import kind_of
 
 
 def split_float(paths: list[str]) -> tuple[list[str], str | None]:
-    """Returns the paths without that of the first float ONNX, and that one, None without any. Everything else is left for
-    the main job to read or to refuse."""
+    """Returns the paths without that of the first float ONNX, and the latter; None if there is no float ONNX, or no
+    other file. Other files, readable or not, are left to the main job."""
     for at, path in enumerate(paths):
         try:
             kind = kind_of(path, read_model(path))

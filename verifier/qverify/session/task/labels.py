@@ -8,33 +8,33 @@ from typing import Any
 
 from qverify.closest_names import closest_names
 from qverify.errors import BadFileError, TaskError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.plural import count
 from qverify.printable import printable
 
-MOST = 1 << 26  # bytes of the file
+MAX_BYTES = 1 << 26  # of a file of labels
 Label = int | float | str | bool | None | list[Any] | dict[str, Any]
 
 
-def labels_of(path: str, frames: list[str]) -> list[Label]:
-    """Returns the label of each frame. frames: their names, as the report lists them. A name of the file is a frame's
-    name or the last part of it. TaskError for a frame without a label, a name that is no frame's or several frames', and
-    two labels for one frame; BadFileError for a file that cannot be read."""
-    data = read_regular(path, MOST, follow=True)
-    if len(data) == MOST:
-        raise BadFileError(f"--labels {path}: at least {MOST} bytes, wanted less")
-    found = _json(data, path) if data.lstrip()[:1] in (b"{", b"[") else _csv(data, path)
-    if isinstance(found, list):
-        if len(found) != len(frames):
+def read_labels(path: str, frames: list[str]) -> list[Label]:
+    """Returns the label of each frame. frames: their names, as the report lists them. A name in the file is the name of
+    a frame or its last path component. Raises TaskError for a frame without a label, a name that belongs to no frame or
+    to several, and two labels for one frame; BadFileError for a file that cannot be read."""
+    data = read_regular(path, MAX_BYTES, follow=True)
+    if len(data) == MAX_BYTES:
+        raise BadFileError(f"--labels {path}: at least {MAX_BYTES} bytes, wanted less")
+    labels = _parse_json(data, path) if data.lstrip()[:1] in (b"{", b"[") else _parse_csv(data, path)
+    if isinstance(labels, list):
+        if len(labels) != len(frames):
             raise TaskError(
-                f"--labels {path}: {count(len(found), 'label')}, wanted one for each of {len(frames)} frames"
+                f"--labels {path}: {count(len(labels), 'label')}, wanted one for each of {len(frames)} frames"
             )
-        return found
-    return _by_name(found, path, frames)
+        return labels
+    return _assign_by_name(labels, path, frames)
 
 
-def class_of(label: Label, classes: int, path: str, frame: str) -> int:
-    """Returns the label as a class. TaskError where it is none of 0 to classes - 1."""
+def parse_class(label: Label, classes: int, path: str, frame: str) -> int:
+    """Returns the number of the class that a label names. Raises TaskError unless it is within 0 to classes - 1."""
     try:
         number = int(label) if isinstance(label, str) else label
     except ValueError:
@@ -46,15 +46,15 @@ def class_of(label: Label, classes: int, path: str, frame: str) -> int:
     return number
 
 
-def _json(data: bytes, path: str) -> dict[str, Label] | list[Label]:
-    found = json_of(data, f"--labels {path}")
-    if not isinstance(found, (dict, list)):
+def _parse_json(data: bytes, path: str) -> dict[str, Label] | list[Label]:
+    labels = parse_json(data, f"--labels {path}")
+    if not isinstance(labels, (dict, list)):
         raise BadFileError(f"--labels {path}: wanted an object of labels by file, or a list")
-    return found
+    return labels
 
 
-def _csv(data: bytes, path: str) -> dict[str, Label] | list[Label]:
-    """Returns labels by file where every line has two cells, in order where every line has one."""
+def _parse_csv(data: bytes, path: str) -> dict[str, Label] | list[Label]:
+    """Returns the labels by file if every line has two cells, in the order of the frames if every line has one."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
         rows = [[cell.strip() for cell in row] for row in csv.reader(lines, strict=True) if row and any(row)]
@@ -62,10 +62,10 @@ def _csv(data: bytes, path: str) -> dict[str, Label] | list[Label]:
         raise BadFileError(f"--labels {path}: wanted UTF-8 lines `file,label`: {error}") from error
     if rows and rows[0][-1].lower() == "label":
         rows = rows[1:]
-    wide = {len(row) for row in rows}
-    if wide == {1}:
+    widths = {len(row) for row in rows}
+    if widths == {1}:
         return [row[0] for row in rows]
-    if wide != {2}:
+    if widths != {2}:
         raise BadFileError(f"--labels {path}: wanted `file,label` on every line, or a label on every line")
     labels: dict[str, Label] = {}
     for name, label in rows:
@@ -75,25 +75,28 @@ def _csv(data: bytes, path: str) -> dict[str, Label] | list[Label]:
     return labels
 
 
-def _by_name(found: dict[str, Label], path: str, frames: list[str]) -> list[Label]:
+def _assign_by_name(label_by_name: dict[str, Label], path: str, frames: list[str]) -> list[Label]:
+    """Returns the labels in the order of the frames. Raises TaskError as read_labels does."""
     numbers: dict[str, list[int]] = {}
     for number, frame in enumerate(frames):
         for name in {frame, os.path.basename(frame)}:
             numbers.setdefault(name, []).append(number)
     labels: dict[int, Label] = {}
-    for name, label in found.items():
-        same = numbers.get(name) or numbers.get(os.path.normpath(name), [])
-        if not same:
+    for name, label in label_by_name.items():
+        matches = numbers.get(name) or numbers.get(os.path.normpath(name), [])
+        if not matches:
             near = closest_names(name, numbers, 1)
             meant = f"; did you mean {printable(near[0])!r}?" if near else ""
             raise TaskError(
                 f"--labels {path}: {printable(name)!r} is none of the {count(len(frames), 'frame')} of -i{meant}"
             )
-        if len(same) > 1:
-            raise TaskError(f"--labels {path}: {printable(name)!r} is the name of {len(same)} frames; give their paths")
-        if same[0] in labels:
-            raise TaskError(f"--labels {path}: two labels for {printable(frames[same[0]])!r}; give one")
-        labels[same[0]] = label
+        if len(matches) > 1:
+            raise TaskError(
+                f"--labels {path}: {printable(name)!r} is the name of {len(matches)} frames; give their paths"
+            )
+        if matches[0] in labels:
+            raise TaskError(f"--labels {path}: two labels for {printable(frames[matches[0]])!r}; give one")
+        labels[matches[0]] = label
     if lacking := [frame for number, frame in enumerate(frames) if number not in labels]:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise TaskError(

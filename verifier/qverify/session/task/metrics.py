@@ -1,4 +1,4 @@
-"""What is measured of a frame: the rank of its class, or what a function of the user's returns."""
+"""The metrics of the task numbers: the rank of a frame's class, or the result of a function of the user's."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ import numpy.typing as npt
 from qverify.errors import TaskError
 from qverify.model_bin.graph import Graph
 from qverify.printable import printable
-from qverify.session.task.labels import Label, class_of
+from qverify.session.task.labels import Label, parse_class
 
 Real = npt.NDArray[Any]
-TOP = (1, 5)  # the ranks that are counted, where there are more classes
+TOP = (1, 5)  # top-1 and top-5, as far as there are more classes
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A side's result on one frame. values: by name. right: None where the metric does not tell. answer: for people."""
+    """A side's result on one frame. values: the numbers, by name. right: whether the result is correct, None if the
+    metric does not decide that. answer: the result as text for the user."""
 
     values: dict[str, float]
     right: bool | None
@@ -35,7 +36,7 @@ class Score:
 
 
 class Metric(Protocol):
-    """name: for the report. output: the tensor it reads, "" for all."""
+    """A measure of a side's outputs. name: its name in the report. output: name of the output it reads, "" for all."""
 
     name: str
     output: str
@@ -44,57 +45,57 @@ class Metric(Protocol):
         """Raises TaskError for a label that cannot be used."""
 
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
-        """Returns the side's score. outputs: real values by name."""
+        """Returns the side's score. outputs: the real (dequantized) values of the outputs, by name."""
 
 
 class Classification:
-    """The rank of the labelled class among an output's values; of equal ones the first is taken, and NaN is wrong. TaskError
-    unless exactly one output has one axis longer than 1."""
+    """The rank of the labelled class among the values of an output. Of equal values, the first ranks higher; an output
+    with NaN is wrong. Raises TaskError unless exactly one output has exactly one axis longer than 1."""
 
     name = "classification"
 
     def __init__(self, graph: Graph, names: list[str], path: str):
         shapes = {n: graph.spec(n).shape for n in names}
-        flat = [n for n, shape in shapes.items() if max(shape, default=1) == prod(shape) > 1]
-        if len(flat) != 1:
-            said = ", ".join(f"{printable(n)} {'x'.join(map(str, shape))}" for n, shape in shapes.items())
+        candidates = [n for n, shape in shapes.items() if max(shape, default=1) == prod(shape) > 1]
+        if len(candidates) != 1:
+            outputs = ", ".join(f"{printable(n)} {'x'.join(map(str, shape))}" for n, shape in shapes.items())
             raise TaskError(
-                f"--labels {path}: no class axis: the outputs are {said}; wanted one with a single dim above 1, or --task-metric"
+                f"--labels {path}: no class axis: the outputs are {outputs}; wanted one with a single dim above 1, or --task-metric"
             )
-        self.output, self._classes, self._path = flat[0], prod(shapes[flat[0]]), path
+        self.output, self._classes, self._path = candidates[0], prod(shapes[candidates[0]]), path
         self._top = [k for k in TOP if k < self._classes]
 
     def check(self, label: Label, frame: str) -> None:
-        class_of(label, self._classes, self._path, frame)
+        parse_class(label, self._classes, self._path, frame)
 
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         values = np.asarray(outputs[self.output], np.float64).reshape(-1)
         if np.isnan(values).any() or len(values) != self._classes:
             return Score({f"top-{k}": 0.0 for k in self._top}, False, "NaN")
-        wanted = class_of(label, self._classes, self._path, frame)
-        rank = int((values > values[wanted]).sum() + (values[:wanted] == values[wanted]).sum())
+        expected = parse_class(label, self._classes, self._path, frame)
+        rank = int((values > values[expected]).sum() + (values[:expected] == values[expected]).sum())
         return Score({f"top-{k}": float(rank < k) for k in self._top}, rank == 0, str(int(values.argmax())))
 
 
-class OwnMetric:
-    """A function of the user's: function(outputs, label, source) returns a number, or True or False."""
+class UserMetric:
+    """A function of the user's: function(outputs, label, frame) returns a number, or True or False."""
 
     output = ""
 
     def __init__(self, text: str):
-        self.name, self._function = text, _load(text)
+        self.name, self._function = text, _load_function(text)
 
     def check(self, label: Label, frame: str) -> None:
         pass
 
     def score(self, outputs: Mapping[str, Real], label: Label, frame: str, side: str) -> Score:
         try:
-            with redirect_stdout(sys.stderr):  # stdout is the report's
+            with redirect_stdout(sys.stderr):  # stdout may be taken by a report
                 value = self._function({n: np.array(v) for n, v in outputs.items()}, label, frame)
         except (Exception, SystemExit) as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())
+            message = " ".join(f"{type(error).__name__}: {error}".split())
             raise TaskError(
-                f"--task-metric {self.name}: frame {printable(frame)}, {side}: {printable(said)}"
+                f"--task-metric {self.name}: frame {printable(frame)}, {side}: {printable(message)}"
             ) from error
         right = bool(value) if isinstance(value, (bool, np.bool_)) else None
         try:
@@ -109,19 +110,19 @@ class OwnMetric:
         return Score({self.name: number}, right, f"{number:g}" if right is None else "right" if right else "wrong")
 
 
-def _load(text: str) -> Callable[..., Any]:
-    """Returns the function of FILE.py:NAME or MODULE:NAME. TaskError where there is none."""
+def _load_function(text: str) -> Callable[..., Any]:
+    """Returns the function named by FILE.py:NAME or MODULE:NAME. Raises TaskError if it cannot be loaded."""
     where, colon, name = text.rpartition(":")
     if not colon or not where or not name.isidentifier():
         raise TaskError(f"--task-metric {text}: wanted FILE.py:FUNCTION or MODULE:FUNCTION")
     try:
         with redirect_stdout(sys.stderr):
-            module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
+            module = _load_file(where) if where.endswith(".py") else importlib.import_module(where)
     except FileNotFoundError as error:
         raise TaskError(f"--task-metric {text}: there is no file {where}") from error
-    except (Exception, SystemExit) as error:  # whatever the user's module does
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"--task-metric {text}: {where} cannot be loaded: {printable(said)}") from error
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"--task-metric {text}: {where} cannot be loaded: {printable(message)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise TaskError(f"--task-metric {text}: {where} has no function {name}")
@@ -129,8 +130,8 @@ def _load(text: str) -> Callable[..., Any]:
     return loaded
 
 
-def _of_file(path: str) -> Any:
-    """Returns a file's module, which is not entered among the loaded ones."""
+def _load_file(path: str) -> Any:
+    """Runs a Python file as a module, which is not added to sys.modules, and returns it."""
     spec = importlib.util.spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(path)

@@ -1,4 +1,4 @@
-"""What --labels and --task-metric ask for."""
+"""The request for task numbers (--labels and --task-metric)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """labels: the path of the file, None without one. metric: FILE.py:FUNCTION or MODULE:FUNCTION, None for
-    classification. float_model: the path of the float ONNX, None without one."""
+    """A request for task numbers. labels: path of the file of labels, None without one. metric: FILE.py:FUNCTION or
+    MODULE:FUNCTION, None for classification. float_model: path of the float ONNX to measure as well, None without
+    one."""
 
     labels: str | None = None
     metric: str | None = None

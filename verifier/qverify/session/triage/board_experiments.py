@@ -1,4 +1,4 @@
-"""A connected board as experiments see it (triage/experiments.py)."""
+"""Runs the experiments of triage (triage/experiments.py) on a connected board."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from qverify.triage.experiments import DRAWS, MAX_EXPERIMENTS, MIN_EXPERIMENTS, 
 from qverify.triage.probe_models import ProbeModel
 from qverify.triage.probes import MAX_PROBES_SLOW, cost_bytes
 
-NETWORK_SEED = 1000  # of the first experiment on the whole network; frames of a run have smaller ones
+NETWORK_SEED = 1000  # for experiments on the whole network; the frames of a run have smaller seeds
 
 
 @dataclass(slots=True)
 class UnitRun:
-    """A unit that ran on the board by itself. digest: of the output examined. fetch: returns that output."""
+    """A run of a unit by itself on the board. digest: digest of the examined output. digests: digests of all outputs,
+    by name. until: deadline on time.monotonic()'s clock."""
 
     digest: str
     board: Board
@@ -36,13 +37,18 @@ class UnitRun:
     until: float = inf
 
     def fetch(self) -> Array:
+        """Returns the examined output. Raises LinkError if the board fails."""
         with self.board.ending(self.until):
             return self.board.fetch_unit(self.unit, self.digests)[self.output]
 
 
 @dataclass(slots=True)
 class BoardExperiments:
-    """An ExperimentBoard. Once run_network ran, values of the recorded run can no longer be pulled."""
+    """An ExperimentBoard that runs experiments on a connected board. After run_network, values of the recorded run can
+    no longer be pulled.
+
+    why_not: why no experiments can be run, "" if they can. most: largest number of experiments on a node. until:
+    deadline on time.monotonic()'s clock."""
 
     board: Board
     why_not: str = ""
@@ -55,11 +61,12 @@ class BoardExperiments:
         self.most = MIN_EXPERIMENTS if self.board.slow_link else MAX_EXPERIMENTS
 
     def seeds(self, case: Case, kind: str, turn: int) -> range:
-        """Returns the seeds of the inputs to draw in this round."""
+        """Returns the seeds of the inputs that are drawn in round `turn`."""
         return range(turn * DRAWS + 1, (turn + 1) * DRAWS + 1)
 
     def cost(self, case: Case) -> str:
-        """Returns what the experiments on this case's unit take on a slow link, in words; "" on any other."""
+        """Returns a text on how much the experiments on this case's unit transfer over a slow link; "" for another
+        link."""
         if not self.board.slow_link:
             return ""
         size = sum(values.nbytes for values in case.inputs.values()) * (self.most + 1) + cost_bytes(case)
@@ -67,7 +74,7 @@ class BoardExperiments:
         return f"experiments on {case.unit.name}: {self.most} runs of this node alone and up to {MAX_PROBES_SLOW} models of one node, about {size} bytes, {'under 1' if seconds < 1 else f'{seconds:.0f}'} s"
 
     def run_node(self, case: Case, inputs: Mapping[str, Array]) -> UnitRun:
-        """Runs the case's unit by itself."""
+        """Runs the case's unit by itself on these inputs."""
         with self.board.ending(self.until):
             digests = self.board.start_unit(case.unit, inputs)
             if case.output in digests:
@@ -76,8 +83,8 @@ class BoardExperiments:
         return UnitRun(tensor_digest(value), self.board, case.unit, case.output, digests, self.until)
 
     def run_probe(self, case: Case, model: ProbeModel, probe_case: Case, kind: str, seed: int) -> Array:
-        """Loads a probe's model beside the user's, runs it, and returns its output. Raises NoOtherModel where the agent
-        refuses it, ends or hangs."""
+        """Loads the model of a probe beside the user's, runs it, and returns its output. Raises NoOtherModel if the
+        agent refuses the model, ends, or does not reply."""
         try:
             with self.board.ending(self.until):
                 return self.board.run_other(
@@ -89,13 +96,13 @@ class BoardExperiments:
             raise NoOtherModel(f"the same op at {model.shape} could not be run: {error}") from error
 
     def run_network(self, case: Case, seed: int, names: frozenset[str]) -> Case:
-        """Runs the whole network on random inputs. Returns the case as the board had it then; of other tensors, those
-        named are known, of this run and of the one before."""
+        """Runs the whole network on random inputs. Returns the case with the board's values of that run. names: further
+        tensors whose values the case also provides, of that run and of the run before it."""
         offered = {*self.board.graph.observable(), *self.board.graph.inputs}
-        wanted = sorted({*case.inputs, case.output, *(names & offered)})
-        if names and not self._last.keys() >= set(wanted):
-            self._last = self._run(NETWORK_SEED, wanted)
-        before, self._last = self._last, self._run(NETWORK_SEED + seed, wanted)
+        needed = sorted({*case.inputs, case.output, *(names & offered)})
+        if names and not self._last.keys() >= set(needed):
+            self._last = self._run(NETWORK_SEED, needed)
+        before, self._last = self._last, self._run(NETWORK_SEED + seed, needed)
         values = self._last
         return replace(
             case,
@@ -107,14 +114,16 @@ class BoardExperiments:
             raw=None,
         )
 
-    def _run(self, seed: int, wanted: list[str]) -> dict[str, Array]:
+    def _run(self, seed: int, names: list[str]) -> dict[str, Array]:
+        """Runs the network on random inputs. Returns the inputs and the named tensors. Raises LinkError if the run did
+        not end, because the board's tensors may then be those of another run."""
         prepared = random_inputs(self.board.graph, seed)
         with self.board.ending(self.until):
-            ran = self.board.run(prepared)
-        if ran.state != "complete":  # what it holds may be of another run
-            raise LinkError(ran.why)
-        given = prepared.arrays()
-        return {**given, **self.board.pull([n for n in wanted if n not in given])}
+            recording = self.board.run(prepared)
+        if recording.state != "complete":
+            raise LinkError(recording.why)
+        inputs = prepared.arrays()
+        return {**inputs, **self.board.pull([n for n in names if n not in inputs])}
 
 
 def _find(values: Mapping[str, Array], name: str) -> Array | None:

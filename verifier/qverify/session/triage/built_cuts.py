@@ -1,4 +1,5 @@
-"""Cuts of a model on a board that gives final outputs only: each is built by the user's command, run, and compared."""
+"""Cuts a model for a board that offers only final outputs: each cut is built by the user's command, run on the board,
+and compared with the reference."""
 
 from __future__ import annotations
 
@@ -21,19 +22,18 @@ from qverify.model_bin.graph import Graph
 from qverify.onnx_model.cut_written import WrittenModel
 from qverify.onnx_model.load import read_model
 from qverify.report.document import TensorRow
-from qverify.session.triage.run_command import run_whole
+from qverify.session.triage.run_command import BUILD_TIMEOUT_S, fill_in_paths, run_to_end
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Recording
 from qverify.triage.ladder import RungGate
 
-BUILD_TIMEOUT_S = 600.0
-OpenBoard = Callable[[str, bytes, Graph], Any]  # name and bytes of the board's model, and its graph
+OpenBoard = Callable[[str, bytes, Graph], Any]  # called with name and bytes of the board's model, and its graph
 
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """What a cut gave. differing: tensors that fail the gate, with what is known of each. agreeing: those that pass. why:
-    why it gave nothing, "" where it did."""
+    """The result of a cut. differing: a description of the difference for each output that fails the gate. agreeing:
+    the outputs that pass. why: why there is no result, "" if there is one."""
 
     differing: Mapping[str, str]
     agreeing: frozenset[str]
@@ -41,12 +41,15 @@ class CutResult:
 
     @property
     def differs(self) -> bool:
+        """Whether an output fails the gate."""
         return bool(self.differing)
 
 
 class BuiltCuts:
-    """Places of a model, in running order, and the cut after each. reference: its recording. build: a command with {onnx}
-    and {model}. gate: of the rung; None for the gate of the main job. open_board: connects a runner's board."""
+    """The cuts of a model. The model can be cut after each of its places.
+
+    places: names of the tensors after which it can be cut, in running order. builds, runs: how often the command and
+    the board ran so far."""
 
     def __init__(
         self,
@@ -58,23 +61,26 @@ class BuiltCuts:
         gate: RungGate | None,
         open_board: OpenBoard,
     ):
+        """reference: recording of the reference. build: a command with {onnx} and {model}. gate: gate of the rung, None
+        for that of the main job. open_board: connects a board that has a runner."""
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
-        wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
-        self.places = [n for n in graph.observable() if n in wanted and n in written.computed]
+        needed_names = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
+        self.places = [n for n in graph.observable() if n in needed_names and n in written.computed]
         self._results: dict[str, CutResult] = {}
-        self._models: dict[str, str] = {}  # the hash of a built model, and the cut that it was first built from
+        self._models: dict[str, str] = {}  # hash of a built model: last tensor of the cut from which it was first built
         self.builds = self.runs = 0
 
     def frontier(self, place: int) -> tuple[str, ...]:
-        """Returns the tensors, up to this place, that anything after it reads, and the final outputs among them."""
-        known = set(self.places[: place + 1])
-        rest = needed(self._graph, self._graph.outputs, {*known, *self._graph.inputs})
-        read = {n for node in rest for n in node.inputs if n is not None} | set(self._graph.outputs)
+        """Returns the outputs of the cut after this place: the tensors up to it that later nodes read, and the final
+        outputs among them."""
+        before = set(self.places[: place + 1])
+        later = needed(self._graph, self._graph.outputs, {*before, *self._graph.inputs})
+        read = {n for node in later for n in node.inputs if n is not None} | set(self._graph.outputs)
         return tuple(n for n in self.places[: place + 1] if n in read)
 
-    def after(self, place: int) -> CutResult:
-        """Returns what the cut after this place gives. A model of the same bytes is built and run once."""
+    def run_after(self, place: int) -> CutResult:
+        """Returns the result of the cut after this place. The same ONNX is built and run only once."""
         outputs = self.frontier(place)
         try:
             source = self._written.cut(outputs)
@@ -86,11 +92,12 @@ class BuiltCuts:
         return self._results[key]
 
     def _run(self, source: bytes, outputs: tuple[str, ...]) -> CutResult:
+        """Builds an ONNX, runs the result on the board, and compares its outputs."""
         with tempfile.TemporaryDirectory(prefix="qverify-build-") as folder:
-            model, why = self._built(source, folder)
-        before = self._models.setdefault(hashlib.sha256(model).hexdigest(), outputs[-1]) if not why else outputs[-1]
-        if before != outputs[-1]:
-            why = f"--build-cmd {self._build[0]}: the same bytes as for the cut after {before}; does it read {{onnx}}?"
+            model, why = self._build_model(source, folder)
+        first = self._models.setdefault(hashlib.sha256(model).hexdigest(), outputs[-1]) if not why else outputs[-1]
+        if first != outputs[-1]:
+            why = f"--build-cmd {self._build[0]}: the same bytes as for the cut after {first}; does it read {{onnx}}?"
         if why:
             return CutResult({}, frozenset(), why)
         part = cut(self._graph, set(self._graph.inputs), outputs)
@@ -100,23 +107,20 @@ class BuiltCuts:
             board = self._open_board("cut.model", model, part)
             try:
                 recording = board.run(inputs, dump_all=False)
-                return self._compared(part, inputs, recording)
+                return self._compare(part, inputs, recording)
             finally:
                 board.close()
         except (QVerifyError, LinkError) as error:
             return CutResult({}, frozenset(), f"the cut could not be run: {error}")
 
-    def _built(self, source: bytes, folder: str) -> tuple[bytes, str]:
-        """Returns the board's model of an ONNX, or why there is none."""
+    def _build_model(self, source: bytes, folder: str) -> tuple[bytes, str]:
+        """Runs the build command in a folder. Returns the board's model and "", or b"" and why there is none."""
         onnx, model = os.path.join(folder, "cut.onnx"), os.path.join(folder, "cut.model")
         Path(onnx).write_bytes(source)
-        places = {"{onnx}": onnx, "{model}": model, "{bin}": model}
-        words = list(self._build)
-        for place, path in places.items():
-            words = [word.replace(place, path) for word in words]
+        words = fill_in_paths(self._build, onnx, model)
         self.builds += 1
         try:
-            status, last = run_whole(words, BUILD_TIMEOUT_S)
+            status, last = run_to_end(words, BUILD_TIMEOUT_S)
             if status or not os.path.isfile(model):
                 how = f"exit status {status}" if status else "it wrote no {model}"
                 return b"", f"--build-cmd {words[0]}: {how}{f', {last}' if last else ''}".replace(
@@ -126,8 +130,8 @@ class BuiltCuts:
         except (OSError, TimeoutError, QVerifyError) as error:
             return b"", f"--build-cmd {words[0]}: {error}"
 
-    def _compared(self, part: Graph, inputs: PreparedInputs, board: Recording) -> CutResult:
-        """Returns how the board's outputs compare with the reference's values of these tensors."""
+    def _compare(self, part: Graph, inputs: PreparedInputs, board: Recording) -> CutResult:
+        """Compares the board's outputs with the reference's values of these tensors."""
         if board.state != "complete" or board.missing:
             why = board.why or "; ".join(board.missing.values())
             return CutResult({}, frozenset(), f"the board gave no result: {why}")
@@ -145,7 +149,7 @@ class BuiltCuts:
         rows = {row.name: row for row in report.pairs[0].tensors}
         if lost := next((n for n in names if n not in rows or rows[n].verdict == "INCONCLUSIVE"), None):
             return CutResult({}, frozenset(), f"{lost} was not compared: {report.pairs[0].why}")
-        differing = {n: _said(rows[n]) for n in names if not self._passes(rows[n])}
+        differing = {n: _describe_difference(rows[n]) for n in names if not self._passes(rows[n])}
         return CutResult(differing, frozenset(names) - differing.keys())
 
     def _passes(self, row: TensorRow) -> bool:
@@ -155,7 +159,7 @@ class BuiltCuts:
         return self._gate.holds(float(largest), float(cosine))
 
 
-def _said(row: TensorRow) -> str:
+def _describe_difference(row: TensorRow) -> str:
     largest = row.metrics.get("max_abs")
     by = f" by up to {largest:.4g}" if isinstance(largest, float | int) else f": {row.why}"
     return f"{row.failing or row.elements} of {row.elements} elements differ{by}"

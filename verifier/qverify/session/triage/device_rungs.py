@@ -1,4 +1,5 @@
-"""The rungs from the reference to the board, from the main job's reports: the worst frame of each pair counts."""
+"""Makes the rungs from the reference to the board out of the main job's reports. The worst frame of each pair
+counts."""
 
 from __future__ import annotations
 
@@ -23,49 +24,51 @@ from qverify.triage.ladder import DEFAULT_GATES, RungGate
 from qverify.triage.neighbourhood import MAX_DRAWN, neighbourhoods, numbers
 
 FINAL_CAUSES = ("does_not_run", "not_finite", "not_deterministic")  # no gate turns these into PASSED
-ABSURD_LSB = 16  # no runtime is this far off at most of its nodes when forced
-FAR_LSB = 2  # no runtime quantizes an input this differently
+ABSURD_LSB = 16  # no runtime of this model differs by more at most of its nodes when forced
+FAR_LSB = 2  # no runtime quantizes the same input with a larger difference
 BLAMED = {"simulator": ("compiler", "simulator", "reference"), "board": ("board", "compiler", "reference")}
 
 
 @dataclass(slots=True)
 class DeviceRungs:
-    """Rungs collected from the reports of all frames. gates: those the user gave, by `A~B`; for the others a pair's own
-    gate (compare/gate.py) decides."""
+    """The rungs collected from the reports of all frames. gates: the gates that the user gave, by `A~B`; other pairs
+    are judged by their own gate (compare/gate.py)."""
 
     gates: dict[str, RungGate]
-    _found: dict[tuple[str, str], Rung] = field(default_factory=dict)
+    _rungs: dict[tuple[str, str], Rung] = field(default_factory=dict)
 
     def add(self, report: Report, located: list[Located], graph: Graph) -> None:
-        """Adds one frame's report."""
+        """Adds the report of one frame. located: as judge_all filled it for this report."""
         parts = units(graph)
         for pair in report.pairs:
             where = next((x for x in located if (x.a, x.b) == (pair.a, pair.b)), None)
-            rung = self._rung(pair, report, where, parts, graph)
-            before = self._found.get((pair.a, pair.b))
+            rung = self._make_rung(pair, report, where, parts, graph)
+            before = self._rungs.get((pair.a, pair.b))
             if before is None or (
                 rung.verdict != before.verdict and worst([rung.verdict, before.verdict]) == rung.verdict
             ):
-                self._found[(pair.a, pair.b)] = rung
-            kept = self._found[(pair.a, pair.b)]  # caveats of all frames are kept, also those of frames that passed
-            more = [*rung.caveats, *(before.caveats if before is not None else [])]
-            kept.caveats = list(dict.fromkeys([*kept.caveats, *more]))
+                self._rungs[(pair.a, pair.b)] = rung
+            kept = self._rungs[(pair.a, pair.b)]  # keeps the caveats of all frames, also of those that passed
+            caveats = [*rung.caveats, *(before.caveats if before is not None else [])]
+            kept.caveats = list(dict.fromkeys([*kept.caveats, *caveats]))
 
     def rungs(self) -> dict[tuple[str, str], Rung]:
         """Returns the rung of each pair of sides."""
-        return self._found
+        return self._rungs
 
-    def _gate(self, pair: Pair) -> RungGate | None:
-        """Returns the gate to judge the pair by, or None where the pair's own verdict counts, as for `exact` between
-        simulator and board."""
+    def _choose_gate(self, pair: Pair) -> RungGate | None:
+        """Returns the gate by which to judge the pair; None if the pair's own verdict counts, for example for `exact`
+        between simulator and board."""
         gate = self.gates.get(f"{pair.a}~{pair.b}", DEFAULT_GATES[("reference", "dump")] if pair.b == "dump" else None)
         return (
             None if gate is not None and gate.kind == "exact" and (pair.a, pair.b) == ("simulator", "board") else gate
         )
 
-    def _rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
+    def _make_rung(self, pair: Pair, report: Report, where: Located | None, parts: list[Unit], graph: Graph) -> Rung:
+        """Returns the rung of one pair in one frame. where: the forced verdicts of the pair. parts: the model's
+        units."""
         rung = Rung(pair.a, pair.b, pair.gate, pair.verdict, pair.cause or "", pair.why)
-        gate, bits = self._gate(pair), (pair.a, pair.b) == ("simulator", "board")
+        gate, bits = self._choose_gate(pair), (pair.a, pair.b) == ("simulator", "board")
         finals = {r.name: r for r in pair.tensors if r.name in graph.outputs}
         rung.outputs = [_output(r, gate) for r in finals.values() if r.metrics]
         failed = {n: f for n, f in where.forced.items() if f.verdict == "FAILED"} if where is not None else {}
@@ -74,9 +77,9 @@ class DeviceRungs:
         if gate is not None and not final:
             rows = {r.name: r for r in pair.tensors} if bits else finals
             rung.outputs = [_output(r, gate) for r in rows.values() if r.metrics]
-            _regate(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
-            _unproven(rung, report)
-        doubt = _doubt(where, parts, graph, failed) if pair.b == "dump" else None
+            _judge_again(rung, gate, rows, [n for n in graph.outputs if n not in graph.inputs])
+            _check_complete(rung, report)
+        doubt = _find_doubt(where, parts, graph, failed) if pair.b == "dump" else None
         if doubt is not None:
             rung.verdict, (rung.kind, rung.why) = "INCONCLUSIVE", doubt
             return rung
@@ -92,7 +95,7 @@ class DeviceRungs:
             rung.forced = sum(f.verdict != "INCONCLUSIVE" for f in where.forced.values())
             rung.not_forced = len(graph.observable()) - rung.forced
         rung.first_divergence, rung.forced_failures = pair.first_divergence, failing
-        rung.blame = _blame(pair, report, where, parts, failing)
+        rung.blame = _find_blame(pair, report, where, parts, failing)
         if where is not None and (rung.verdict == "FAILED" or failing):
             first = pair.first_divergence
             around = [*failing, *([first.tensor, *first.also] if first is not None else [])]
@@ -110,12 +113,12 @@ class DeviceRungs:
 
 
 def _drawings(pair: Pair, report: Report) -> list[TensorDrawing]:
-    """Returns drawings of tensors that differ in the pair, in report.drawings.RULE's order; those of another pair with
-    the very same bytes as well."""
+    """Returns the drawings of tensors that differ in the pair, in the order of report.drawings.RULE; a drawing of
+    another pair with exactly the same bytes is used as well."""
     name = f"{pair.a} ~ {pair.b}"
-    found = [d for p in report.pairs for d in p.drawings if d.first and (p is pair or name in d.also)]
+    drawings = [d for p in report.pairs for d in p.drawings if d.first and (p is pair or name in d.also)]
     order = {why: at for at, why in enumerate(ORDER)}
-    return sorted(found, key=lambda d: order.get(d.why, len(order)))[:MAX_DRAWN]
+    return sorted(drawings, key=lambda d: order.get(d.why, len(order)))[:MAX_DRAWN]
 
 
 def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
@@ -127,9 +130,9 @@ def _output(row: TensorRow, gate: RungGate | None) -> OutputRow:
     )
 
 
-def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
-    """Judges the final outputs by another gate. One that is missing, or has another shape or type, never passes; one
-    that is not finite on both sides stays INCONCLUSIVE."""
+def _judge_again(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: list[str]) -> None:
+    """Judges the final outputs by another gate than the pair's. An output that is missing or has another shape or type
+    never passes; one that is not finite on both sides stays INCONCLUSIVE. wanted: the outputs that must be compared."""
     doubtful = [r for r in rows.values() if r.verdict == "INCONCLUSIVE"]
     bad = [o for o in rung.outputs if not o.holds and o.name not in {r.name for r in doubtful}]
     misfits = [r for r in rows.values() if not r.metrics and r.verdict == "FAILED"]
@@ -147,20 +150,20 @@ def _regate(rung: Rung, gate: RungGate, rows: Mapping[str, TensorRow], wanted: l
     rung.kind = "" if rung.verdict == "PASSED" else rung.kind
 
 
-def _unproven(rung: Rung, report: Report) -> None:
-    """Makes a PASSED rung INCONCLUSIVE where one of its sides ran only partly, as in the main job."""
+def _check_complete(rung: Rung, report: Report) -> None:
+    """Makes a PASSED rung INCONCLUSIVE if one of its sides ran only partly, as the main job does."""
     partial = next((s for s in report.sides if s["name"] in (rung.a, rung.b) and s["state"] == "partial"), None)
     if partial is not None and rung.verdict == "PASSED":
         why = f"the {partial['name']} ran only partly: {partial['why']}"
         rung.verdict, rung.kind, rung.why = "INCONCLUSIVE", "does_not_run", why
 
 
-def _doubt(
+def _find_doubt(
     where: Located | None, parts: list[Unit], graph: Graph, failed: Mapping[str, Forced]
 ) -> tuple[str, str] | None:
-    """Returns (kind, why) where a dump is not of this model or not of these inputs, so that no side is blamed; else
+    """Returns (kind, why) if a dump is evidently of another model or of other inputs, so that no side is to blame; else
     None."""
-    if why := _other_inputs(where, parts, graph):
+    if why := _find_other_inputs(where, parts, graph):
         return "other_inputs", why
     forced = [f for f in where.forced.values() if f.verdict != "INCONCLUSIVE"] if where is not None else []
     absurd = [n for n, f in failed.items() if (f.max_lsb or 0) > ABSURD_LSB]
@@ -173,9 +176,9 @@ def _doubt(
     return None
 
 
-def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
-    """Returns why a dump was not computed from these inputs: a quantize node at an input of the network gives very
-    different values there; "" where it was."""
+def _find_other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str:
+    """Returns why a dump must have been computed from other inputs (a quantize node at an input of the network has very
+    different values there); "" if nothing suggests that."""
     first = [u for u in parts if set(u.inputs) <= set(graph.inputs) and u.op == "quantize"]
     for unit in first:
         forced = where.forced.get(unit.outputs[0]) if where is not None else None
@@ -187,7 +190,11 @@ def _other_inputs(where: Located | None, parts: list[Unit], graph: Graph) -> str
     return ""
 
 
-def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit], failing: list[str]) -> Blame | None:
+def _find_blame(
+    pair: Pair, report: Report, where: Located | None, parts: list[Unit], failing: list[str]
+) -> Blame | None:
+    """Returns the side and node to blame for the pair's failures; None without any. failing: the tensors that fail when
+    forced."""
     if pair.b == "dump" and failing and where is not None:
         unit = next(u for u in parts if failing[0] in u.outputs)
         return Blame(
@@ -201,7 +208,7 @@ def _blame(pair: Pair, report: Report, where: Located | None, parts: list[Unit],
 
 
 def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) -> None:
-    """Raises BadFileError where most of its arrays have other shapes than the model's tensors of the same names."""
+    """Raises BadFileError if most arrays of a dump have other shapes than the model's tensors of the same names."""
     other = [n for n, s in specs.items() if s.shape != graph.spec(n).shape]
     if 2 * len(other) > len(specs):
         name = other[0]
@@ -212,9 +219,9 @@ def check_dump_shapes(path: str, specs: Mapping[str, TensorSpec], graph: Graph) 
 
 
 def dump_as_side(path: str, graph: Graph) -> Recording:
-    """Returns arrays of another runtime as a side: stored integers get the graph's scales; a final output that is
-    present only as the integers before its dequantize node is dequantized from them. Raises UsageError where no array
-    has a tensor's name."""
+    """Returns the arrays of another runtime's dump as a side. Stored integers get the graph's scales. A final output
+    that is present only as the integers before its dequantize node is dequantized from them. Raises UsageError if no
+    array has the name of a tensor."""
     dump = add_scales(open_array_dump(path, "dump"), graph)
     tensors = {n: dump.tensors[n] for n in dump.tensors if n in graph.tensors}
     specs = {n: dump.specs[n] for n in tensors}

@@ -1,5 +1,5 @@
-"""Explains the difference at a job's blamed nodes: pulls the board's tensors, runs each unit under every known fault,
-and lets experiments on the board decide between those that fit."""
+"""Explains the differences at the nodes where a board is blamed: pulls the board's tensors, simulates each unit with
+every known fault, and decides between the faults that fit by experiments on the board."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ from qverify.triage.fault_search import FaultSearch, Watch, search_faults
 from qverify.triage.forensics import FaultExplanation, decide, describe_search
 from qverify.triage.one_cause import compare_causes
 
-HISTORY = "stale-buffer"  # the family that alone tells why a board may differ from itself
+HISTORY = "stale-buffer"  # the only family of faults that explains why a board's results change from run to run
 UNSTEADY = "its bytes change from run to run: no other fault is concluded from one run"
-MOST_NODES = 4  # where the board is blamed
-SEARCH_SHARE = 0.7  # of the time; the rest is for experiments
+MAX_NODES = 4  # blamed nodes that are explained
+SEARCH_SHARE = 0.7  # of the time, for the search; the remainder is for experiments
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """One output of the blamed unit. explanation: None where the board's tensors are not available, for the reason why.
-    cost: what the experiments take on a slow link, in words."""
+class ExplainedOutput:
+    """One output of a blamed unit, and its explanation.
+
+    Attributes:
+        node, op, tensor: the unit's name and op, and the name of the output.
+        explanation: None if there is none, for the reason `why`.
+        why: why there is no explanation, "" if there is one.
+        frame: number of the frame that was explained.
+        cost: a text on what the experiments transfer over a slow link, "" for another link.
+    """
 
     node: str
     op: str
@@ -46,10 +53,17 @@ class Explained:
 
 @dataclass(slots=True)
 class NodeEvidence:
-    """What an explanation needs. recordings: by label, as judged. inputs: of the graph. pull: Board.pull of a board
-    that is still connected, for tensors it has not sent. previous: returns a tensor of the frame before by name. board:
-    for experiments; None where no board is connected. exact: outputs that the simulator gives bit for bit from the
-    board's inputs (simulated_exactly)."""
+    """The tensors of one run, from which nodes are explained.
+
+    Attributes:
+        recordings: the sides' recordings by label, as they were judged.
+        graph: the network.
+        inputs: the arrays of the graph's inputs, by name.
+        pull: fetches tensors that a connected board has not sent; None without one.
+        previous: returns a tensor of the frame before, by name.
+        board: runs experiments; None if no board is connected.
+        exact: outputs that the simulator computes bit for bit from the board's inputs (see simulated_exactly).
+    """
 
     recordings: Mapping[str, Recording]
     graph: Graph
@@ -61,8 +75,8 @@ class NodeEvidence:
 
 
 def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
-    """Returns the board's outputs that were forced on the simulator and have the same bytes there, so that nobody needs
-    to compute them again. located: of a report that compared a simulator and a board."""
+    """Returns the board's outputs that the simulator, when forced, computed with the same bytes, so that they need not
+    be computed again. located: the forced verdicts of a report that compared a simulator and a board."""
     verdicts = next((x.forced for x in located if (x.a, x.b) == ("simulator", "board")), {})
     return frozenset(
         name for name, f in verdicts.items() if (f.verdict, f.mismatched, f.limit) == ("PASSED", 0, BITS.text)
@@ -71,58 +85,63 @@ def simulated_exactly(located: Iterable[Located]) -> frozenset[str]:
 
 def explain_blame(
     report: Report, evidence: NodeEvidence, deadline_s: float = 20.0, watch: Watch | None = None
-) -> list[Explained]:
-    """Explains every output of the first few nodes where the board is blamed; [] where the board is not blamed.
-    deadline_s: for all of them together."""
+) -> list[ExplainedOutput]:
+    """Explains every output of the first MAX_NODES nodes where the board is blamed. Returns [] if the board is not
+    blamed. deadline_s: time limit for all of them together."""
     with one_blas_thread():
         return _explain_blame(report, evidence, deadline_s, watch)
 
 
-def _explain_blame(report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None) -> list[Explained]:
+def _explain_blame(
+    report: Report, evidence: NodeEvidence, deadline_s: float, watch: Watch | None
+) -> list[ExplainedOutput]:
     blamed = next((b for b in report.blamed if b.side == "board"), None)
     if blamed is None:
         return []
     graph, end = evidence.graph, time.monotonic() + deadline_s
     by_name, unsteady = {unit.name: unit for unit in units(graph)}, _unsteady(report)
-    chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MOST_NODES]]
-    todo = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
-    board, explained = board_tensors(evidence), list[Explained]()
+    chosen = [by_name[n] for n in (blamed.node, *blamed.also)[:MAX_NODES]]
+    outputs = [(unit, name) for unit in chosen for name in unit.outputs if not graph.spec(name).interior]
+    board, explained = board_tensors(evidence), list[ExplainedOutput]()
     searches = dict[str, FaultSearch]()
-    stop = end if evidence.board is None else time.monotonic() + SEARCH_SHARE * deadline_s
-    for at, (unit, name) in enumerate(todo):
-        share = max(0.0, (stop - time.monotonic()) / (len(todo) - at))
-        one, search = _searched(unit, name, evidence, board, share, watch)
-        kinds = one.explanation.kinds[:1] if one.explanation is not None else []
+    search_end = end if evidence.board is None else time.monotonic() + SEARCH_SHARE * deadline_s
+    for at, (unit, name) in enumerate(outputs):
+        share_s = max(0.0, (search_end - time.monotonic()) / (len(outputs) - at))
+        output, search = _search_output(unit, name, evidence, board, share_s, watch)
+        kinds = output.explanation.kinds[:1] if output.explanation is not None else []
         hidden = name in unsteady and kinds != [HISTORY]
-        explained.append(replace(one, explanation=None, why=UNSTEADY) if hidden else one)
+        explained.append(replace(output, explanation=None, why=UNSTEADY) if hidden else output)
         if search is not None and not hidden:
             searches[name] = search
     if evidence.board is not None:
         evidence.board.until = end
-        explained = [_decided(one, searches.get(one.tensor), evidence.board, end, watch) for one in explained]
-    known = {one.tensor: one.explanation for one in explained if one.explanation is not None}
-    compare_causes(searches, known, _other_cases(evidence, chosen, board), end)
+        explained = [
+            _run_experiments(output, searches.get(output.tensor), evidence.board, end, watch) for output in explained
+        ]
+    explanations = {output.tensor: output.explanation for output in explained if output.explanation is not None}
+    compare_causes(searches, explanations, _other_cases(evidence, chosen, board), end)
     return explained
 
 
-class Blamed:
-    """The explanation of the first frame with a blamed board. A later frame is explained once more if that was the very
-    first frame, because only a later one shows what the frame before left in a buffer. seconds: limit of a frame's
-    search, 0 for none."""
+class BlameExplainer:
+    """Explains the first frame whose board is blamed. If that is the very first frame of the run, a later one is
+    explained as well, because only then it is known what the frame before may have left in a buffer. seconds: time
+    limit of the search in a frame; 0: nothing is explained."""
 
     def __init__(self, seconds: float):
-        self._seconds, self._knew_before = seconds, False
-        self._before: dict[str, Array] = {}  # the inputs and the simulator's tensors of the frame before
-        self.explained: list[Explained] = []
+        self._seconds, self._knew_previous_frame = seconds, False
+        self._previous_frame: dict[str, Array] = {}  # the inputs and the simulator's tensors of the frame before
+        self.explained: list[ExplainedOutput] = []
 
     def frame(self, report: Report, evidence: NodeEvidence, number: int, watch: Watch | None = None) -> None:
-        """Explains this frame where it is one of those to explain."""
-        before, simulated = self._before, evidence.recordings.get("simulator")
-        self._before = {} if simulated is None else {**simulated.tensors, **evidence.inputs}
-        if self._seconds <= 0 or (self.explained and (self._knew_before or not before)):
+        """Explains the frame if it is one of those to explain. number: of the frame."""
+        previous, simulated = self._previous_frame, evidence.recordings.get("simulator")
+        self._previous_frame = {} if simulated is None else {**simulated.tensors, **evidence.inputs}
+        if self._seconds <= 0 or (self.explained and (self._knew_previous_frame or not previous)):
             return
-        if explained := explain_blame(report, replace(evidence, previous=before.get), self._seconds, watch):
-            self.explained, self._knew_before = [replace(f, frame=number) for f in explained], bool(before)
+        if explained := explain_blame(report, replace(evidence, previous=previous.get), self._seconds, watch):
+            self.explained = [replace(output, frame=number) for output in explained]
+            self._knew_previous_frame = bool(previous)
 
 
 def _unsteady(report: Report) -> frozenset[str]:
@@ -130,21 +149,24 @@ def _unsteady(report: Report) -> frozenset[str]:
     return frozenset(str(row["tensor"]) for row in (report.repeat or {}).get("unstable", []))
 
 
-def _searched(
+def _search_output(
     unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], deadline_s: float, watch: Watch | None
-) -> tuple[Explained, FaultSearch | None]:
+) -> tuple[ExplainedOutput, FaultSearch | None]:
+    """Searches for faults that explain one output of a unit. Returns the result, and the search for later experiments;
+    None if the board's tensors are not available."""
     case, lacking = _case(unit, name, evidence, board)
     if case is None:
-        return Explained(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
+        return ExplainedOutput(unit.name, unit.op, name, None, f"the board's {lacking} is not available"), None
     search = search_faults(case, deadline_s, watch)
-    return Explained(unit.name, unit.op, name, describe_search(search)), search
+    return ExplainedOutput(unit.name, unit.op, name, describe_search(search)), search
 
 
 def _case(
-    unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], held: bool = False
+    unit: Unit, name: str, evidence: NodeEvidence, board: tuple[Find, Find], on_host: bool = False
 ) -> tuple[Case | None, str]:
-    """Returns the case, or None and the tensor that is not available. held: only of tensors that are on the host."""
-    values = {n: board[held](n) for n in (*unit.inputs, name)}
+    """Returns the case of one output of a unit and "", or None and the name of a tensor that is not available. board:
+    as board_tensors returns it. on_host: use only tensors that are on this host already."""
+    values = {n: board[on_host](n) for n in (*unit.inputs, name)}
     lacking = [n for n, value in values.items() if value is None]
     if lacking:
         return None, lacking[0]
@@ -154,23 +176,25 @@ def _case(
     return Case(evidence.graph, unit, inputs, name, recorded, board[1], evidence.previous), ""
 
 
-def _decided(
-    one: Explained, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
-) -> Explained:
-    if search is None or one.explanation is None or not search.groups:
-        return one
+def _run_experiments(
+    output: ExplainedOutput, search: FaultSearch | None, board: ExperimentBoard, end: float, watch: Watch | None
+) -> ExplainedOutput:
+    """Returns the output with the explanation that experiments on the board confirm. If an experiment cannot be run,
+    the explanation states that it is not confirmed."""
+    if search is None or output.explanation is None or not search.groups:
+        return output
     cost = board.cost(search.case)
     if watch is not None:
         watch(cost or "experiments", 0, 1)
     try:
-        return replace(one, explanation=decide(search, board, end), cost=cost)
+        return replace(output, explanation=decide(search, board, end), cost=cost)
     except LinkError as error:
-        one.explanation.unconfirmed = f"an experiment could not be run: {' '.join(str(error).split())}"
-        return one
+        output.explanation.unconfirmed = f"an experiment could not be run: {' '.join(str(error).split())}"
+        return output
 
 
 def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, Find]) -> Iterator[Case]:
-    """Yields the cases of the nodes that are not blamed, of those ops that are."""
+    """Yields the cases of the nodes that are not blamed, but have the same op as a blamed one."""
     names, ops = {unit.name for unit in blamed}, {unit.op for unit in blamed}
     for unit in units(evidence.graph):
         if unit.op in ops and unit.name not in names:
@@ -183,18 +207,18 @@ def _other_cases(evidence: NodeEvidence, blamed: list[Unit], board: tuple[Find, 
 
 
 def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
-    """Returns two functions from a name to the board's tensor, or None where it is not available. The first pulls it
-    where it must; the second finds only what is on the host already, in the board's recording or with the same digest
-    in another side's, so that a search does not transfer a whole dump."""
+    """Returns two functions that return the board's tensor by name, or None if it is not available. The first pulls the
+    tensor if necessary. The second uses only tensors that are on this host already, in the board's recording or with
+    the same digest in another side's, so that a search does not transfer all tensors."""
     values = board_values(evidence.recordings, evidence.pull)
     if values is None:
         return find_nothing, find_nothing
-    known = values.recording.specs
+    board_specs = values.recording.specs
 
     def find(name: str, get: Callable[[str], Array | None]) -> Array | None:
         if name in evidence.inputs:
             return evidence.inputs[name]
-        spec, value = evidence.graph.tensors.get(name), get(name) if name in known else None
+        spec, value = evidence.graph.tensors.get(name), get(name) if name in board_specs else None
         fits = spec is not None and value is not None and (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype)
         return value if fits else None
 

@@ -1,10 +1,11 @@
-"""Quantization loss as a step of triage: accumulated over frames; on request, one tensor at a time and the what-if."""
+"""Measures the quantization loss for triage: accumulated over all frames, and on request with one tensor quantized at a
+time and with tensors kept in float (the what-if)."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from qverify.onnx_model.graph_view import GraphView
 from qverify.onnx_model.load import load
 from qverify.onnx_model.switched_model import SwitchedModel
 from qverify.report.triage_document import Rung, TensorLoss, WhatIf
+from qverify.session.host_sides import Watch, progress_of_step
 from qverify.session.models import Models
 from qverify.session.triage.float_stages import output_steps
 from qverify.sides.float_file import FloatFile
@@ -25,13 +27,15 @@ from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 from qverify.triage.what_if import what_if
 
-Tell = Callable[[str, int, int], None]
-AGREE = 0.99  # accumulated cosine of a quantized tensor with its float one, for the drawing
+AGREEING_COSINE = 0.99  # of a quantized tensor with the float one over all frames, from which a drawing shows agreement
 
 
 class FloatLosses:
-    """The losses between one float file and the quantized ONNX. rows: set by finish(); ranked, the most sensitive
-    first, after one_at_a_time()."""
+    """The losses between one float file and the quantized ONNX.
+
+    rows: the loss of each tensor, set by finish(), and sorted by one_at_a_time() with the most sensitive first.
+    what_if: the result of keeping tensors in float, None before one_at_a_time(). duration_s: time that one_at_a_time()
+    took."""
 
     def __init__(self, file: FloatFile, models: Models, paths: list[str]):
         assert models.original is not None
@@ -42,7 +46,11 @@ class FloatLosses:
         model = load(models.original, name, os.path.dirname(os.path.abspath(path)), shapes)
         self.paired = pair_float(file.view, GraphView(model, name), self.graph)
         steps = output_steps(self.graph)
-        self._steps = {theirs: steps[mine] for mine, theirs in self.paired.outputs.items() if mine in steps}
+        self._steps = {
+            float_name: steps[graph_name]
+            for graph_name, float_name in self.paired.outputs.items()
+            if graph_name in steps
+        }
         self._losses = Losses(self.paired, file.view, self.graph)
         self._frames: list[dict[str, Array]] = []
         self.rows: list[TensorLoss] = []
@@ -50,8 +58,8 @@ class FloatLosses:
         self.duration_s = 0.0
 
     def add(self, feed: dict[str, Array], quantized: Mapping[str, Array]) -> None:
-        """Adds one frame. feed: inputs of the float file by name. quantized: integer arrays by tensor name of the
-        graph."""
+        """Adds one frame. feed: inputs of the float file, by name. quantized: arrays of stored integers, by the graph's
+        tensor names."""
         self._losses.add(self.file.tensors(feed, [p.tensor for p in self.paired.pairs]), quantized)
         self._frames.append(feed)
 
@@ -59,47 +67,43 @@ class FloatLosses:
         """Sets the rows, after the last frame."""
         self.rows = self._losses.rows()
 
-    def one_at_a_time(self, gate: RungGate, tell: Tell | None = None) -> None:
-        """Sets the rows' `single`, ranks them, and computes the what-if. gate: that of the rung from float."""
+    def one_at_a_time(self, gate: RungGate, watch: Watch | None = None) -> None:
+        """Sets `single` of the rows, sorts them, and computes the what-if. gate: the gate of the rung from float."""
         if not self.rows:
             return
         start = time.perf_counter()
         switched = SwitchedModel(self.file.model, make_switches(self.paired, self.file.view, self.graph))
-        experiment = LossExperiment(switched, self._measured(), self._steps)
-        quantize_one_at_a_time(experiment, self.rows, _named(tell, "one tensor at a time"))
-        self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, _named(tell, "what if"))
+        experiment = LossExperiment(switched, self._choose_frames(), self._steps)
+        quantize_one_at_a_time(experiment, self.rows, progress_of_step(watch, "one tensor at a time"))
+        self.what_if = what_if(experiment, [r.tensor for r in self.rows], gate, progress_of_step(watch, "what if"))
         self.duration_s = time.perf_counter() - start
 
-    def _measured(self) -> list[dict[str, Array]]:
-        """Returns the frames to measure single tensors on: all, or as many as MOST_RUNS allows, chosen so that an
-        output that is loud in any frame is loud in one of them."""
-        most = max(1, MOST_RUNS // (len(self.rows) + 1))
-        if len(self._frames) <= most:
+    def _choose_frames(self) -> list[dict[str, Array]]:
+        """Returns the frames on which single tensors are measured: all, or as many as MOST_RUNS allows. They are chosen
+        so that an output which is loud in any frame is loud in one of them."""
+        max_frames = max(1, MOST_RUNS // (len(self.rows) + 1))
+        if len(self._frames) <= max_frames:
             return self._frames
-        ran = (self.file.run(feed) for feed in self._frames)
-        loud = [{n: _loud(out[n], step) for n, step in self._steps.items() if n in out} for out in ran]
-        return [self._frames[at] for at in loudest_frames(loud, most)]
+        outputs = (self.file.run(feed) for feed in self._frames)
+        loudness = [{n: _loudness(out[n], step) for n, step in self._steps.items() if n in out} for out in outputs]
+        return [self._frames[at] for at in loudest_frames(loudness, max_frames)]
 
     def explain(self, rung: Rung) -> None:
         """Sets kind, evidence and the culprit's neighbourhood of a failed rung from float."""
         rung.kind = loss_kind(self.rows, self.what_if, self.file.view.inputs)
         rung.evidence += loss_evidence(self.rows)
-        known = {row.tensor: row.cosine >= AGREE for row in self.rows}
+        agrees = {row.tensor: row.cosine >= AGREEING_COSINE for row in self.rows}
         inputs, culprits = tuple(self.file.view.inputs), self.culprits(rung.kind)[:1]
-        rung.neighbourhoods = neighbourhoods(pieces(self.file.view, known), inputs, known.get, {}, culprits)
+        rung.neighbourhoods = neighbourhoods(pieces(self.file.view, agrees), inputs, agrees.get, {}, culprits)
 
     def culprits(self, kind: str) -> list[str]:
-        """Returns the tensors that the next step names."""
+        """Returns the names of the tensors that the next step is about. kind: that of the rung."""
         if kind in ("few", "few_clipped") and self.what_if is not None and self.what_if.steps:
             return self.what_if.steps[-1].tensors
         return [row.tensor for row in self.rows[:3] if row.single is not None]
 
 
-def _loud(value: Array, step: OutputStep) -> float:
-    """Returns the largest finite magnitude in quantization steps."""
+def _loudness(value: Array, step: OutputStep) -> float:
+    """Returns the largest finite magnitude of the values, in quantization steps."""
     magnitudes = np.abs(value.astype(np.float64))
     return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes))) / step.size
-
-
-def _named(tell: Tell | None, name: str) -> Callable[[int, int], None] | None:
-    return None if tell is None else lambda done, total: tell(name, done, total)

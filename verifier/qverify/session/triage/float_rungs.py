@@ -1,5 +1,5 @@
-"""The rungs from float: runs every float stage on each frame, compares its outputs with the next stage's, locates
-failures."""
+"""Makes the rungs from float: runs every float stage on each frame, compares its outputs with those of the next stage,
+and locates failures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from qverify.triage.ladder import OutputComparison, RungGate, default_gate
 from qverify.triage.loudness import OutputStep
 from qverify.triage.neighbourhood import neighbourhoods
 
-Note = Callable[[str], None]
+Note = Callable[[str], None]  # receives a line for the notes of the report, or ""
 
 
 class FloatRungs:
-    """The rungs between float stages, and from the last one to the first compiled stage. gates: those the user gave, by
-    `A~B`. note: receives lines for the report. steps: quantization steps of the final outputs, by name."""
+    """The rungs between float stages, and from the last float stage to the first compiled stage. gates: the gates that
+    the user gave, by `A~B`. steps: quantization steps of the final outputs, by name."""
 
     def __init__(
         self,
@@ -36,27 +36,29 @@ class FloatRungs:
         self._first_feed: dict[str, Array] = {}
 
     def add(self, feed: Mapping[str, Array], first: Stage | None, finals: Values | None) -> None:
-        """Adds one frame. first, finals: the first compiled stage, and its final outputs for the same feed."""
+        """Runs the float stages on one frame and compares their outputs. feed: the network's inputs, by name. first,
+        finals: the first compiled stage and its final outputs for the same feed, None without one."""
         self._first_feed = self._first_feed or dict(feed)
-        ran: list[tuple[Stage, Values]] = []
-        for one in self._floats:
-            own_feed, note = feed_network(one.file, feed) if one.file is not None else ({}, "")
+        results: list[tuple[Stage, Values]] = []
+        for stage in self._floats:
+            stage_feed, note = feed_network(stage.file, feed) if stage.file is not None else ({}, "")
             self._note(note)
-            ran.append((one.stage, one.run(own_feed)))
+            results.append((stage.stage, stage.run(stage_feed)))
         if finals is not None and first is not None:
-            ran.append((first, finals))
-        for (a, values), (b, others) in pairwise(ran):
-            self._between(a, b, values, others).add(values, others)
+            results.append((first, finals))
+        for (a, a_values), (b, b_values) in pairwise(results):
+            self._outputs_between(a, b, a_values, b_values).add(a_values, b_values)
 
-    def _between(self, a: Stage, b: Stage, values: Values, others: Values) -> OutputComparison:
+    def _outputs_between(self, a: Stage, b: Stage, a_values: Values, b_values: Values) -> OutputComparison:
+        """Returns the comparison of two neighbouring stages, whose outputs are paired by the first frame's values."""
         if (a.name, b.name) not in self._outputs:
-            shapes: Any = (lambda n: values[n][0].shape, lambda n: others[n][0].shape)
-            names, note = pair_ends(list(values), list(others), shapes, f"outputs of {a.name} and {b.name}")
+            shapes: Any = (lambda n: a_values[n][0].shape, lambda n: b_values[n][0].shape)
+            names, note = pair_ends(list(a_values), list(b_values), shapes, f"outputs of {a.name} and {b.name}")
             self._note(note)
-            wanted = {n: names.get(n, "") for n in values} | {n: n for n in set(others) - set(names.values())}
+            pairs = {n: names.get(n, "") for n in a_values} | {n: n for n in set(b_values) - set(names.values())}
             gate = self._gates.get(f"{a.name}~{b.name}", default_gate(a.kind, b.kind))
             steps = self.steps if a.kind == "float" and b.kind not in ("float", "application") else {}
-            self._outputs[(a.name, b.name)] = OutputComparison(a.name, b.name, gate, wanted, steps=steps)
+            self._outputs[(a.name, b.name)] = OutputComparison(a.name, b.name, gate, pairs, steps=steps)
         return self._outputs[(a.name, b.name)]
 
     def rungs(self) -> dict[tuple[str, str], Rung]:
@@ -68,26 +70,27 @@ class FloatRungs:
         return next(o.gate for (a, _), o in self._outputs.items() if a == name)
 
     def explain(self, rung: Rung) -> None:
-        """Adds to a rung that failed between two float files the first divergence in the second's graph, on the first
-        frame."""
+        """Adds the first divergence on the first frame to a FAILED rung between two float files, in terms of the second
+        file's graph."""
         files = {s.stage.name: s for s in self._floats if s.file is not None}
         if rung.verdict == "FAILED" and rung.a in files and rung.b in files:
-            _divergence(rung, files[rung.a], files[rung.b], self._first_feed)
+            _locate_divergence(rung, files[rung.a], files[rung.b], self._first_feed)
 
 
-def _divergence(rung: Rung, one: FloatStage, other: FloatStage, feed: Mapping[str, Array]) -> None:
-    assert one.file is not None and other.file is not None
-    common = [n for n in one.file.view.producer if n in other.file.view.producer]
-    feeds = [feed_network(f, feed)[0] for f in (one.file, other.file)]
-    tensors = dict(one.file.tensors(feeds[0], common))
-    known = agreeing(tensors, dict(other.file.tensors(feeds[1], common)))
-    parts = pieces(other.file.view, known)
-    forced = forced_pieces(parts, known, tensors | feeds[1], other.file.alone)
-    first = first_divergence(parts, lambda name: known.get(name, True))
+def _locate_divergence(rung: Rung, a: FloatStage, b: FloatStage, feed: Mapping[str, Array]) -> None:
+    """Sets the first divergence, the forced failures and the neighbourhoods of a rung between two float files."""
+    assert a.file is not None and b.file is not None
+    common = [n for n in a.file.view.producer if n in b.file.view.producer]
+    feeds = [feed_network(f, feed)[0] for f in (a.file, b.file)]
+    tensors = dict(a.file.tensors(feeds[0], common))
+    agrees = agreeing(tensors, dict(b.file.tensors(feeds[1], common)))
+    parts = pieces(b.file.view, agrees)
+    forced = forced_pieces(parts, agrees, tensors | feeds[1], b.file.alone)
+    first = first_divergence(parts, lambda name: agrees.get(name, True))
     failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
     names = [*([first.node, *first.also] if first is not None else [])]
     rung.first_divergence = first_of(parts, names)
     rung.kind = "node" if failed else rung.kind
-    rung.forced_failures, rung.forced, rung.not_forced = failed, len(forced), len(known) - len(forced)
+    rung.forced_failures, rung.forced, rung.not_forced = failed, len(forced), len(agrees) - len(forced)
     around = list(dict.fromkeys([*names, *failed]))
-    rung.neighbourhoods = neighbourhoods(parts, tuple(other.file.view.inputs), known.get, forced, around)
+    rung.neighbourhoods = neighbourhoods(parts, tuple(b.file.view.inputs), agrees.get, forced, around)

@@ -1,4 +1,4 @@
-"""Opens and runs the stages before the quantized reference: unchanged ONNX files, or dumped arrays."""
+"""Opens and runs the stages before the quantized reference: ONNX files that are run unchanged, or dumps of arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Values = Mapping[str, tuple[Array, TensorSpec]]  # final outputs by their names 
 
 @dataclass(slots=True)
 class FloatStage:
-    """A stage before the quantized reference. arrays: those of a dump, which has no file to run. path: of the file."""
+    """A stage before the quantized reference. file: the opened ONNX, None for a dump. arrays: the arrays of a dump.
+    path: path of the ONNX."""
 
     stage: Stage
     file: FloatFile | None = None
@@ -34,13 +35,13 @@ class FloatStage:
     path: str = ""
 
     def run(self, feed: Mapping[str, Array]) -> Values:
-        """Returns the final outputs with their specs. feed: arrays by this stage's own input names."""
+        """Returns the final outputs with their specs. feed: arrays by the input names of this stage."""
         values = self.file.run(feed) if self.file is not None else dict(self.arrays or {})
         return {n: (v, real_spec(n, v)) for n, v in values.items()}
 
 
 def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]]) -> FloatStage:
-    """Opens an ONNX file or a dump. shapes: of inputs whose own are dynamic. Raises BadFileError for a damaged file."""
+    """Opens an ONNX file or a dump. shapes: shapes of dynamic inputs. Raises BadFileError for a damaged file."""
     if not original.data:
         return FloatStage(original.stage, arrays=open_array_dump(original.path, "dump").tensors)
     folder = os.path.dirname(os.path.abspath(original.path))
@@ -50,18 +51,19 @@ def open_float_stage(original: SourceStage, shapes: Mapping[str, tuple[int, ...]
 
 
 def feed_network(file: FloatFile, feed: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
-    """Returns the network's inputs under this file's own names, and a note on how they were paired, or ""."""
+    """Returns the network's inputs under the input names of this file, and a note on how they were paired ("" if by
+    equal names). feed: arrays by the network's input names."""
 
     def shape(name: str) -> Any:
         return feed[name].shape
 
     names, note = pair_ends(list(feed), file.view.inputs, (shape, file.view.shape), f"inputs of {file.name}")
-    return {theirs: feed[mine] for mine, theirs in names.items()}, note
+    return {file_name: feed[name] for name, file_name in names.items()}, note
 
 
 def inputs_only(stage: FloatStage) -> Graph:
-    """Returns a graph with inputs only, as prepared_inputs needs it, for a ladder of float files alone. Raises
-    UsageError for a dump, which does not state its inputs."""
+    """Returns a graph that has only the inputs of a float file, as prepared_inputs needs it in a ladder of float files
+    alone. Raises UsageError for a dump, which does not state its inputs."""
     if stage.file is None:
         raise UsageError(
             "the ladder starts with a dump and has no quantized model, so the inputs of the other stages are not known; give an ONNX first"
@@ -72,14 +74,14 @@ def inputs_only(stage: FloatStage) -> Graph:
 
 
 def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> tuple[dict[str, Array], Values]:
-    """Returns the network's inputs as float values, and the final outputs of the first side that computed them, with
-    specs."""
+    """Returns the network's inputs by their original names, and the final outputs, with specs, of the first side that
+    ran. Inputs whose quantization was removed are dequantized to float32."""
     ends = graph.meta.get("stripped", {"inputs": {}, "outputs": {}})
     first = next((ran.recordings[s] for s in ("reference", "simulator", "board") if s in ran.recordings), None)
     tensors = {**prepared.arrays(), **(dict(first.tensors) if first is not None else {})}
     feed: dict[str, Array] = {}
     for name in dict.fromkeys([*graph.inputs, *graph.meta.get("inputs", {})]):
-        if name in tensors and not _raw(graph, name):
+        if name in tensors and not _is_preprocessed(graph, name):
             real = ends["inputs"].get(name, name)
             feed[real] = (
                 graph.spec(name).dequantized(tensors[name]).astype("float32") if real != name else tensors[name]
@@ -90,8 +92,8 @@ def network_values(graph: Graph, prepared: PreparedInputs, ran: SideResults) -> 
 
 
 def output_steps(graph: Graph) -> dict[str, OutputStep]:
-    """Returns the quantization step of each final output, or of the integers it is dequantized from; outputs without a
-    scale are left out."""
+    """Returns the quantization step of each final output, or of the integers from which it is dequantized. Outputs
+    without a scale are left out."""
     ends, makers = graph.meta.get("stripped", {"inputs": {}, "outputs": {}}), graph.producers()
     steps = {}
     for name in graph.network_outputs():
@@ -102,7 +104,7 @@ def output_steps(graph: Graph) -> dict[str, OutputStep]:
     return steps
 
 
-def _raw(graph: Graph, name: str) -> bool:
-    """Tells whether preprocessing nodes read this graph input: bytes of a picture, or its ROI."""
+def _is_preprocessed(graph: Graph, name: str) -> bool:
+    """Returns whether preprocessing nodes read this graph input, which is then the bytes of a picture or its ROI."""
     rows = graph.meta.get("inputs", {})
     return any(name in (row.get("tensor"), row.get("roi")) and name != real for real, row in rows.items())

@@ -1,4 +1,4 @@
-"""The bisection by --build-cmd of a triage whose board runs something else."""
+"""Runs the bisection by --build-cmd of triage on a board that runs something other than qvrt."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from qverify.session.host_sides import HostSides
 from qverify.session.models import Models
 from qverify.session.request import Request
 from qverify.session.runner import runner_for
-from qverify.session.triage.bisect_builds import Tell, add_to_rung, bisect
+from qverify.session.triage.bisect_builds import OnLine, add_to_rung, bisect
 from qverify.session.triage.built_cuts import BuiltCuts
 from qverify.triage.ladder import RungGate
 
 
-def locate(models: Models, failing: Request, rung: Rung, gate: RungGate | None, build: str, tell: Tell) -> None:
-    """Bisects the first failing frame's difference between reference and board, and adds what is found to the rung. The
-    board must not be connected. Raises UsageError where the ONNX cannot be cut."""
+def locate(models: Models, failing: Request, rung: Rung, gate: RungGate | None, build: str, on_line: OnLine) -> None:
+    """Bisects the difference between reference and board in the first failing frame, and adds the result to the rung.
+    The board must not be connected. failing: the request of that frame. build: the user's command. Raises UsageError if
+    the ONNX cannot be cut."""
     runner = runner_for(failing.board, failing.runner)
     assert runner is not None and failing.board is not None
     if models.original is None:
         raise UsageError("--build-cmd needs the quantized ONNX in -m")
     written = WrittenModel(models.original, models.graph.tensors)
-    if strange := sorted({*written.inputs} ^ {*models.graph.inputs}):
+    if unmatched := sorted({*written.inputs} ^ {*models.graph.inputs}):
         raise UsageError(
-            f"--build-cmd: input {strange[0]!r} is not one of both, the quantized ONNX and the compiled model"
+            f"--build-cmd: input {unmatched[0]!r} is not one of both, the quantized ONNX and the compiled model"
         )
     prepared = prepared_inputs(models.graph, failing.inputs)
     reference = HostSides(models).reference().run(prepared)
 
     def open_board(name: str, data: bytes, part: Graph) -> object:
-        return _board(failing, runner, name, data, part)
+        return _connect(failing, runner, name, data, part)
 
     cuts = BuiltCuts(written, models.graph, prepared, reference, build, gate, open_board)
-    add_to_rung(rung, bisect(cuts, models.graph, tell))
+    add_to_rung(rung, bisect(cuts, models.graph, on_line))
 
 
-def _board(request: Request, runner: RunnerChoice | None, name: str, data: bytes, part: Graph) -> object:
+def _connect(request: Request, runner: RunnerChoice | None, name: str, data: bytes, part: Graph) -> object:
     from qverify.sides.runner_board import RunnerBoard
 
     assert runner is not None and request.board is not None

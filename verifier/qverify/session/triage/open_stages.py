@@ -1,5 +1,5 @@
-"""Turns -m and --stages into the stages of the ladder: float files, a vendor's stage, quantized ONNX, model.bin,
-dumps."""
+"""Determines the stages of the ladder from -m and --stages: float files, a vendor's stage, the quantized ONNX,
+model.bin and dumps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from qverify.report.triage_document import Stage
 from qverify.session.models import kind_of
 from qverify.session.runner import runner_for
 
-SIDES = ("simulator", "board")
+STAGE_WORDS = ("simulator", "board")  # words in --stages that are not paths
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStage:
-    """A stage before the quantized reference. data: the bytes of an ONNX file; b"" for a dump at `path`."""
+    """A stage before the quantized reference. path: of the ONNX or the dump. data: the bytes of the ONNX, b"" for a
+    dump."""
 
     stage: Stage
     path: str
@@ -27,7 +28,8 @@ class SourceStage:
 @dataclass(slots=True)
 class StageFiles:
     """The files of the stages. originals: stages before the reference, in order. models: paths that the main job opens.
-    dumps: of another runtime, after the reference. run_sim: whether the simulator is a stage."""
+    dumps: paths of another runtime's dumps, which come after the reference. run_sim: whether the simulator is a
+    stage."""
 
     originals: list[SourceStage] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -38,21 +40,21 @@ class StageFiles:
 def stage_files(
     models: list[str], stages: list[str], run_sim: bool, board: str | None, engine: bool = False
 ) -> StageFiles:
-    """Sorts the files into stages. stages: paths and the words simulator and board, in order; [] for the default order
-    of -m. engine: the last ONNX is run by a reference engine, quantized or not. Raises UsageError for a stage in an
-    impossible place."""
-    paths = [s for s in stages if s not in SIDES] + [m for m in models if m not in stages]
+    """Assigns the files to stages. models: paths of -m. stages: paths and STAGE_WORDS in order; [] for the default
+    order of -m. engine: a reference engine runs the last ONNX, quantized or not. Raises UsageError for a stage in a
+    place where it cannot be."""
+    paths = [s for s in stages if s not in STAGE_WORDS] + [m for m in models if m not in stages]
     if stages and "board" in stages and board is None:
         raise UsageError("--stages names the board, but there is no -b BOARD")
     if stages and board is not None and "board" not in stages:
         raise UsageError("-b is given, but --stages does not name the board; add `board` at its end")
     files = StageFiles(run_sim=("simulator" in stages) if stages else run_sim)
     kinds = {path: _kind(path) for path in paths}
-    wanted = ("quant.onnx", "float.onnx") if engine else ("quant.onnx",)
+    reference_kinds = ("quant.onnx", "float.onnx") if engine else ("quant.onnx",)
     if engine:
         _check_for_engine(kinds, files.run_sim and "simulator" in stages)
         files.run_sim = False
-    quantized = [p for p in paths if kinds[p] in wanted] or [p for p in paths if kinds[p] == "tflite"]
+    quantized = [p for p in paths if kinds[p] in reference_kinds] or [p for p in paths if kinds[p] == "tflite"]
     reference, after_reference = quantized[-1] if quantized else None, False
     for path in paths:
         kind = kinds[path]
@@ -64,14 +66,14 @@ def stage_files(
         elif after_reference and stages:
             raise UsageError(f"--stages: {path} ({kind}) comes after the quantized ONNX {reference}; put it before")
         else:
-            files.originals.append(_original(path, kind, files.originals))
+            files.originals.append(_open_original(path, kind, files.originals))
     if len(files.dumps) > 1:
         raise UsageError(f"--stages: {len(files.dumps)} dumps after the quantized ONNX; give one")
     return files
 
 
 def _check_for_engine(kinds: dict[str, str], simulator: bool) -> None:
-    """Raises UsageError for stages that a reference engine does not give."""
+    """Raises UsageError for stages that cannot be used with a reference engine. simulator: --stages names it."""
     if simulator:
         raise UsageError("--stages names the simulator, which needs an integer graph; --reference-engine gives none")
     if other := next((p for p, kind in kinds.items() if kind in ("model.bin", "tflite")), None):
@@ -83,27 +85,31 @@ def _check_for_engine(kinds: dict[str, str], simulator: bool) -> None:
 def split_board_model(
     models: list[str], board: str | None, runner: tuple[tuple[str, str], ...]
 ) -> tuple[list[str], list[str]]:
-    """Returns the files of -m, and apart the board's own: the last one, of any kind, where a runner drives the board."""
-    driven = len(models) > 1 and runner_for(board, runner) is not None
-    return (models[:-1], models[-1:]) if driven else (models, [])
+    """Returns the files of -m without the board's own model, and that model in a list. It is the last file, of any
+    kind, if the board has a runner; otherwise the list is empty."""
+    has_board_model = len(models) > 1 and runner_for(board, runner) is not None
+    return (models[:-1], models[-1:]) if has_board_model else (models, [])
 
 
 def _kind(path: str) -> str:
+    """Returns the kind of a file of a stage: `dump`, or that of kind_of()."""
     if os.path.isdir(path) or path.endswith(".npz"):
         return "dump"
     return kind_of(path, read_model(path)[: 1 << 31])
 
 
-def _original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
-    word = {"float.onnx": "float", "quant.onnx": "fake-quantized"}.get(kind, "float")
-    same = sum(o.stage.kind == word for o in before)
-    name = word + (str(same + 1) if same else "")
+def _open_original(path: str, kind: str, before: list[SourceStage]) -> SourceStage:
+    """Returns a stage before the reference. Its name is numbered if earlier stages (`before`) are of the same kind."""
+    stage_kind = {"float.onnx": "float", "quant.onnx": "fake-quantized"}.get(kind, "float")
+    earlier = sum(o.stage.kind == stage_kind for o in before)
+    name = stage_kind + (str(earlier + 1) if earlier else "")
     data = b"" if kind == "dump" else read_model(path)
-    return SourceStage(Stage(name, word, os.path.basename(os.path.normpath(path))), path, data)
+    return SourceStage(Stage(name, stage_kind, os.path.basename(os.path.normpath(path))), path, data)
 
 
 def list_stages(files: StageFiles, names: dict[str, str], board: str | None, application: str | None) -> list[Stage]:
-    """Returns the stages of the ladder in order. names: file names of the opened models, by kind."""
+    """Returns the stages of the ladder in order. names: file names of the opened models, by kind. board: its address.
+    application: path of the application's outputs."""
     stages = [o.stage for o in files.originals]
     if file := names.get("quant.onnx", names.get("tflite")):
         stages.append(Stage("reference", "reference", file))

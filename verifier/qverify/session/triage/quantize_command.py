@@ -1,4 +1,4 @@
-"""The command that quantizes anew as triage recommends."""
+"""Composes the command that quantizes the float model again as triage recommends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from qverify.session.triage.triage_request import TriageRequest
 
 
 def quantize_command(stage: FloatStage, tensors: list[str], request: TriageRequest) -> str:
-    """Returns the command that gives these tensors 16 bits; empty where the float file has none of them. stage: of the
-    float ONNX."""
+    """Returns the command that quantizes these tensors to 16 bits; "" if the float file has none of them. stage: the
+    stage of the float ONNX."""
     if stage.file is None:
         return ""
     makers = {o: node.name or node.output[0] for node in stage.file.model.graph.node for o in node.output}

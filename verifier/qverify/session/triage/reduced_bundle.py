@@ -1,4 +1,5 @@
-"""The files of a reduced part besides its models: both outputs, the verdict, and how to reproduce it."""
+"""Writes the files of a reduced part besides its models: the outputs of both sides, the report, and a README on how to
+repeat the difference."""
 
 from __future__ import annotations
 
@@ -11,18 +12,19 @@ from pathlib import Path
 from qverify import __version__
 from qverify.files import writing
 from qverify.plural import count
-from qverify.session.job import Outcome
+from qverify.session.job import JobOutcome
 from qverify.session.npz_file import write_npz
 from qverify.session.request import Request
 
-WORDS = ("runtime", "command")  # of a request that say what runs on its board
+RUNTIME_KEYS = ("runtime", "command")  # options of a request that determine what runs on the board
 
 
 def write_bundle(
-    folder: str, paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]
+    folder: str, paths: list[str], outcome: JobOutcome, request: Request, nodes: int, assumed: list[str]
 ) -> None:
-    """Writes expected.npz, board.npz, report.json and README.md beside the models and inputs.npz. assumed: inputs that
-    the board does not show."""
+    """Writes expected.npz, board.npz, report.json and README.md to the folder, which has the models and inputs.npz
+    already. paths: the models. nodes: number of nodes of the part. assumed: names of inputs that the board does not
+    show, for which the host's values are used."""
     assert outcome.evidence is not None
     sides = outcome.evidence.results.recordings
     for side, file in (("simulator", "expected.npz"), ("board", "board.npz")):
@@ -38,10 +40,11 @@ def write_bundle(
             Path(folder, file).write_text(content, encoding="utf-8")
 
 
-def _readme(paths: list[str], outcome: Outcome, request: Request, nodes: int, assumed: list[str]) -> str:
-    runs = {"runtime": request.reach.get("runtime"), **dict(request.runner)}
-    how = [f"--{'runner' if k == 'command' else k} {shlex.quote(v)}" for k, v in runs.items() if v and k in WORDS]
-    board = " ".join(["-b", shlex.quote(request.board or "local"), *how])
+def _readme(paths: list[str], outcome: JobOutcome, request: Request, nodes: int, assumed: list[str]) -> str:
+    values = {"runtime": request.reach.get("runtime"), **dict(request.runner)}
+    chosen = {k: v for k, v in values.items() if v and k in RUNTIME_KEYS}
+    options = [f"--{'runner' if k == 'command' else k} {shlex.quote(v)}" for k, v in chosen.items()]
+    board = " ".join(["-b", shlex.quote(request.board or "local"), *options])
     names = ",".join(os.path.basename(p) for p in paths)
     blame = outcome.report.blame
     culprit = f"{blame.side} at {blame.node}: {blame.why}" if blame is not None else "no single node is blamed"

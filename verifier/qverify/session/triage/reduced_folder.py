@@ -1,4 +1,4 @@
-"""Where --reduce puts its result: checked before the search, written whole; and the command that builds a part."""
+"""Checks the options of --reduce and --build-cmd before the search, and moves the result into its folder."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from qverify.errors import UsageError
 
 
 def move_whole(folder: str, output: str) -> None:
-    """Copies the folder to its place, whole or not at all. Raises UsageError where it cannot be written."""
-    part = f"{output.rstrip('/')}.part"
+    """Copies the folder to `output`, completely or not at all. Raises UsageError if it cannot be written."""
+    temporary = f"{output.rstrip('/')}.part"
     try:
-        shutil.copytree(folder, part)
-        os.rename(part, output)
+        shutil.copytree(folder, temporary)
+        os.rename(temporary, output)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise UsageError(f"--reduce {output}: cannot be written: {_reason(error)}") from error
     except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def _reason(error: OSError) -> str:
-    """Returns the reason of an error; that of shutil.Error is in a list of (from, to, why)."""
+    """Returns the reason of an error. A shutil.Error contains it in a list of (source, target, reason)."""
     listed = error.args[0] if isinstance(error, shutil.Error) and error.args else None
     return str(listed[0][-1]) if isinstance(listed, list) and listed else error.strerror or str(error)
 
 
 def check_build_command(build: str | None) -> None:
-    """Raises UsageError for a command without {onnx} or {bin}, or with an unclosed quote."""
+    """Raises UsageError for a command without {onnx}, without {bin} or {model}, or with an unclosed quote."""
     if build is None:
         return
     try:
@@ -43,7 +43,7 @@ def check_build_command(build: str | None) -> None:
 
 
 def check_output_folder(output: str) -> None:
-    """Raises UsageError for a folder that exists, or cannot be made."""
+    """Raises UsageError for a folder that exists, or cannot be created."""
     if os.path.lexists(output):
         raise UsageError(f"--reduce {output}: exists already; name a folder that does not")
     above = os.path.dirname(os.path.abspath(output))

@@ -1,4 +1,4 @@
-"""The ladder of triage: opens its stages once, runs them on one frame after another, and judges every rung."""
+"""The ladder of triage: opens its stages once, runs them frame by frame, and judges every rung."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from qverify.report.triage_document import Rung, Stage, Triage
 from qverify.session.drawn_inputs import DrawnInputs
 from qverify.session.host_sides import SideResults, Watch
 from qverify.session.job import Job
+from qverify.session.make_report import make_report
 from qverify.session.many_frames import frame_row
 from qverify.session.models import open_models
 from qverify.session.offline.rejudge import CapturedJob, captured_sides, restore_names
-from qverify.session.report import make_report
 from qverify.session.request import Request
 from qverify.session.run_evidence import RunEvidence
-from qverify.session.triage.application_ends import input_rung, output_rung
+from qverify.session.triage.application_rungs import make_input_rung, make_output_rung
 from qverify.session.triage.board_experiments import BoardExperiments
 from qverify.session.triage.captured_experiments import CapturedExperiments, experiment_rows
 from qverify.session.triage.device_rungs import DeviceRungs, check_dump_shapes, dump_as_side
-from qverify.session.triage.explain_nodes import Blamed, NodeEvidence, simulated_exactly
+from qverify.session.triage.explain_nodes import BlameExplainer, NodeEvidence, simulated_exactly
 from qverify.session.triage.float_losses import FloatLosses
 from qverify.session.triage.float_rungs import FloatRungs
 from qverify.session.triage.float_stages import (
@@ -50,12 +50,17 @@ from qverify.triage.advice import advice
 from qverify.triage.experiments import ExperimentBoard
 from qverify.triage.loudness import quiet_outputs
 
-LOSSY = ("reference", "fake-quantized")  # stages whose rung from the stage before is quantization
+LOSSY_STAGES = (
+    "reference",
+    "fake-quantized",
+)  # kinds of stages whose rung from the stage before shows quantization loss
 RANDOM = "the inputs are random: what quantization costs on real ones is not known (-i)"
 
 
 class Ladder:
-    """The stages, opened once; frame() runs them all on one set of inputs, conclude() judges what was added up."""
+    """The stages of triage. frame() runs all of them on one set of inputs, conclude() judges the results of all frames.
+
+    failing: the request of the first frame whose board fails, None without one."""
 
     def __init__(self, request: TriageRequest, watch: Watch | None = None):
         self.request, self.watch, self.report = request, watch, Triage("INCONCLUSIVE", None, "")
@@ -63,19 +68,20 @@ class Ladder:
         self.board = self.report.board = request.board if capture is None else capture.board
         captured = [] if capture is None else capture.model_paths()
         run_sim = request.run_sim and (capture is None or "simulator" in captured_sides(capture))
-        models, own = split_board_model(request.models, None if capture else self.board, request.runner)
+        models, board_model = split_board_model(request.models, None if capture else self.board, request.runner)
         self.files = stage_files([*captured, *models], request.stages, run_sim, self.board, bool(request.engine.names))
-        self.files.models += own
-        self.job = self._job() if self.files.models else None
+        self.files.models += board_model
+        self.job = self._open_job() if self.files.models else None
         try:
             self._prepare()
         except QVerifyError as error:
-            self.forget(error)
+            self.discard_empty_capture(error)
             self.close()
             raise
 
     def _prepare(self) -> None:
-        """Lists the stages and opens what judges them. Raises UsageError where the request contradicts itself."""
+        """Lists the stages, and opens the objects that collect their results. Raises UsageError if the request
+        contradicts itself."""
         request = self.request
         self.floats = [open_float_stage(o, self._shapes()) for o in self.files.originals]
         if self.job is None and (len(self.floats) < 2 or request.board or self.files.dumps or request.app_output):
@@ -90,20 +96,21 @@ class Ladder:
         self.devices = DeviceRungs(request.gates)
         steps = output_steps(self.job.models.graph) if self.job is not None else {}
         self.from_float = FloatRungs(self.floats, request.gates, self._note, steps)
-        self.ends: dict[str, Rung] = {}  # input, output: of the application
+        self.application_rungs: dict[str, Rung] = {}  # by "input" and "output"
         self.losses = self._open_losses()
-        self._blamed = Blamed(request.explain_s)
-        self.failing: Request | None = None  # of the first frame whose board fails
-        self.fed = DrawnInputs()
+        self._explainer = BlameExplainer(request.explain_s)
+        self.failing: Request | None = None
+        self.drawn_inputs = DrawnInputs()
 
-    def _job(self) -> Job | CapturedJob:
+    def _open_job(self) -> Job | CapturedJob:
+        """Opens the compiled model, or the capture of the request."""
         request = self.request
         if request.capture is not None:
             models = open_models(self.files.models, request.shapes, request.allow_other_model)
             restore_names(models, request.capture)
             return CapturedJob(request.capture, models, self.files.run_sim)
-        alone = bool(self.files.originals or self.files.dumps or request.app_output)
-        wanted = Request(
+        has_other_stages = bool(self.files.originals or self.files.dumps or request.app_output)
+        job_request = Request(
             self.files.models,
             request.board,
             self.files.run_sim,
@@ -115,17 +122,18 @@ class Ladder:
             runner=request.runner,
             capture=request.keep,
         ).with_engine(request.engine)
-        return Job(wanted, 1 if alone else 2)
+        return Job(job_request, 1 if has_other_stages else 2)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes of the network's inputs, for float files with dynamic ones."""
+        """Returns the shapes of the network's inputs, for float files with dynamic inputs."""
         if self.job is None:
             return self.request.shapes
         graph = self.job.models.graph
         return {n: graph.spec(n).shape for n in graph.inputs} | self.request.shapes
 
     def _open_losses(self) -> FloatLosses | None:
-        """Returns the losses of the last float file; None without one, or without a quantized ONNX."""
+        """Returns the object that measures the losses of the last float file; None without a float file or a quantized
+        ONNX."""
         files = [s.file for s in self.floats if s.stage.kind == "float" and s.file is not None]
         if not files or self.job is None or self.job.models.compiled is None or self.job.models.original is None:
             return None
@@ -135,43 +143,45 @@ class Ladder:
         return losses
 
     def _check_gates(self) -> None:
-        known = {f"{a}~{b}" for a, b in self._neighbours()}
+        """Raises UsageError for a gate of a rung that does not exist, or one that would relax simulator ~ board."""
+        rungs = {f"{a}~{b}" for a, b in self._neighbours()}
         for gate in self.request.gates:
-            if gate not in known:
-                raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(known)) or 'none'}")
-        bits = self.request.gates.get("simulator~board")
-        if bits is not None and bits.kind != "exact" and not self.request.relax_board:
+            if gate not in rungs:
+                raise UsageError(f"--gate {gate}: no such rung; there are {', '.join(sorted(rungs)) or 'none'}")
+        board_gate = self.request.gates.get("simulator~board")
+        if board_gate is not None and board_gate.kind != "exact" and not self.request.relax_board:
             raise UsageError(
                 "--gate simulator~board: both run the same model.bin, so their bytes must be equal; --relax-board allows another gate"
             )
 
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Returns the pairs of stages to compare. What another runtime gave is compared with the reference."""
-        other = ("dump", "board") if isinstance(self.job, Job) and self.job.foreign else ("dump",)
-        chain = [s.name for s in self.report.stages if s.kind not in other]
-        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other)]
+        """Returns the pairs of stages to compare. Results of another runtime are compared with the reference."""
+        other_runtimes = ("dump", "board") if isinstance(self.job, Job) and self.job.has_runner else ("dump",)
+        chain = [s.name for s in self.report.stages if s.kind not in other_runtimes]
+        return [*pairwise(chain), *(("reference", s.name) for s in self.report.stages if s.kind in other_runtimes)]
 
     def close(self) -> None:
-        """Closes the connection to the board; marks a capture that end_capture did not end as cut off."""
+        """Closes the connection to the board, and marks a capture that finish_capture did not finish as cut off."""
         if self.job is not None:
             self.job.close()
 
-    def end_capture(self) -> None:
-        """Ends the capture, once every frame was run or entered by not_run."""
-        if isinstance(self.job, Job) and (why := self.job.keep_capture()):
+    def finish_capture(self) -> None:
+        """Finishes the capture, if there is one, once every frame was run or recorded as not run."""
+        if isinstance(self.job, Job) and (why := self.job.finish_capture_without_report()):
             self._note(f"WARNING: capture {self.request.keep} is incomplete: {why}")
 
-    def forget(self, error: QVerifyError | LinkError) -> None:
-        """Removes the empty capture of a run that ended by a mistake."""
+    def discard_empty_capture(self, error: QVerifyError | LinkError) -> None:
+        """Removes the capture if it is empty and the run ended because of a user's mistake."""
         if isinstance(self.job, Job):
-            self.job.forget(error)
+            self.job.discard_empty_capture(error)
 
-    def not_run(self, number: int, source: str, why: str) -> None:
-        """Enters a frame that could not be prepared into the capture."""
+    def record_not_run(self, number: int, source: str, why: str) -> None:
+        """Adds a frame that could not be prepared to the capture, if there is one."""
         if isinstance(self.job, Job):
-            self.job.not_run(number, source, why)
+            self.job.record_not_run(number, source, why)
 
     def _note(self, *lines: str) -> None:
+        """Adds lines to the notes of the report, each once; "" is left out."""
         self.report.notes += [n for n in dict.fromkeys(lines) if n and n not in self.report.notes]
 
     def frame(self, inputs: InputRequest, source: str, number: int) -> None:
@@ -188,7 +198,7 @@ class Ladder:
         graph, request = job.models.graph, self.request
         prepared = job.prepared(inputs, number)
         ran, pull, unreached = job.record(prepared, self.watch)
-        if unreached and isinstance(job, Job):  # the next frame would only wait for the same
+        if unreached and isinstance(job, Job):  # later frames would only wait for the same timeout
             self._note(unreached)
             job.request = replace(job.request, board=None)
         if isinstance(job, Job):
@@ -202,18 +212,18 @@ class Ladder:
             report = make_report(
                 job.models, prepared, ran, Options(frame=number, drawings=request.drawings), pull, located
             )
-            self.fed.add(report, frame_row(number, source, report))
-            times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # before anything is concluded
+            self.drawn_inputs.add(report, frame_row(number, source, report))
+            times = max(request.repeat, 2 if report.verdict == "FAILED" else 1)  # twice before a failure is explained
             job.repeat(report, RunEvidence(prepared, ran, pull), times, self.watch)
             self.devices.add(report, located, graph)
             if isinstance(job, Job) and any(p.b == "board" and p.verdict == "FAILED" for p in report.pairs):
                 self.failing = self.failing or replace(job.request, inputs=inputs, capture=None)
             exact, board = simulated_exactly(located), _experiments(job, number)
             evidence = NodeEvidence(ran.recordings, graph, prepared.arrays(), pull, board=board, exact=exact)
-            self._blamed.frame(report, evidence, number, self.watch)
-            self.report.explained = list(self._blamed.explained)
+            self._explainer.frame(report, evidence, number, self.watch)
+            self.report.explained = list(self._explainer.explained)
             if isinstance(job, Job):
-                job.keep_experiments(experiment_rows(self._blamed.explained, number))
+                job.keep_experiments(experiment_rows(self._explainer.explained, number))
             self._add_run(report)
         else:
             self.report.models = list(job.models.rows)
@@ -224,15 +234,15 @@ class Ladder:
         self.from_float.add(feed, first, finals)
         self._add_losses(feed, prepared, ran)
         if request.app_input is not None:
-            self.ends["input"] = input_rung(graph, prepared, inputs, request.app_input)
+            self.application_rungs["input"] = make_input_rung(graph, prepared, inputs, request.app_input)
         if request.app_output is not None:
             device = [s for s in self.report.stages if s.kind in ("reference", "simulator", "board")][-1]
             gate = request.gates.get(f"{device.name}~application")
-            self.ends["output"] = output_rung(graph, ran, device, request.app_output, gate)
-        job.refresh(ran)
+            self.application_rungs["output"] = make_output_rung(graph, ran, device, request.app_output, gate)
+        job.disconnect_if_broken(ran)
 
     def _add_run(self, report: Report) -> None:
-        """Takes models, notes, caveats and timings of a frame's report."""
+        """Adds models, notes, caveats and timings of a frame's report to the report of triage."""
         self.report.take_run(report)
         self._note(*report.notes, *report.caveats)
         self.report.caveats = list(dict.fromkeys([*self.report.caveats, *report.caveats]))
@@ -241,13 +251,14 @@ class Ladder:
             self.report.timings[name] = self.report.timings.get(name, 0.0) + seconds
 
     def _add_mistakes(self, graph: Graph, prepared: PreparedInputs) -> None:
-        """Takes what is surely wrong with a frame's inputs, where no report of it says so."""
-        for one in find_likely_mistakes(graph, prepared):
-            self.report.caveats += [one.said] if one.said not in self.report.caveats else []
-            self.report.drafts |= {one.input: one.draft} if one.draft else {}
+        """Adds the likely mistakes in a frame's inputs, for a frame without a report of the main job that states
+        them."""
+        for mistake in find_likely_mistakes(graph, prepared):
+            self.report.caveats += [mistake.said] if mistake.said not in self.report.caveats else []
+            self.report.drafts |= {mistake.input: mistake.draft} if mistake.draft else {}
 
     def add_draft(self, error: QVerifyError) -> None:
-        """Takes the draft of a description that would have prepared a frame, where the error has one."""
+        """Adds the draft of an input description that an error proposes to the report, if it proposes one."""
         if isinstance(error, UndescribedError) and error.draft:
             self.report.drafts[error.input] = error.draft
 
@@ -269,8 +280,8 @@ class Ladder:
         last frame."""
         report, stages = self.report, {s.name: s for s in self.report.stages}
         judged = self.devices.rungs() | self.from_float.rungs()
-        if "output" in self.ends:
-            judged[(self.ends["output"].a, "application")] = self.ends["output"]
+        if "output" in self.application_rungs:
+            judged[(self.application_rungs["output"].a, "application")] = self.application_rungs["output"]
         nothing = {k: Rung(*k, "", "INCONCLUSIVE", "coverage", "nothing was compared") for k in self._neighbours()}
         report.rungs = [judged.get(key, none) for key, none in nothing.items()]
         for rung in report.rungs:
@@ -278,14 +289,17 @@ class Ladder:
                 rung.caveats.append(f"{rung.a} ~ {rung.b} judged by {rung.gate} (--gate)")
         self._explain(report.rungs, stages)
         report.quiet = quiet_outputs([row for rung in report.rungs for row in rung.outputs], report.losses)
-        report.rungs = [*([self.ends["input"]] if "input" in self.ends else []), *report.rungs]
+        report.rungs = [
+            *([self.application_rungs["input"]] if "input" in self.application_rungs else []),
+            *report.rungs,
+        ]
         for rung in report.rungs:
             if rung.verdict != "PASSED":
                 culprits = self.losses.culprits(rung.kind) if self.losses is not None else []
-                rung.next_step = advice(_room(stages, rung), rung.kind, culprits, rung.why)
-                if rung.kind in ("few", "few_clipped", "weights") and _room(stages, rung) == "quantized":
+                rung.next_step = advice(_advice_key(stages, rung), rung.kind, culprits, rung.why)
+                if rung.kind in ("few", "few_clipped", "weights") and _advice_key(stages, rung) == "quantized":
                     rung.next_step += self._quantize_command(culprits)
-        report.verdict, report.input_drawings = worst([r.verdict for r in report.rungs]), self.fed.worst()
+        report.verdict, report.input_drawings = worst([r.verdict for r in report.rungs]), self.drawn_inputs.worst()
         bad = next((r for r in report.rungs if r.verdict == report.verdict != "PASSED"), None)
         if bad is not None:
             report.broken = f"{bad.a} ~ {bad.b}" if bad.verdict == "FAILED" else None
@@ -294,21 +308,22 @@ class Ladder:
         return report
 
     def _quantize_command(self, tensors: list[str]) -> str:
+        """Returns `: COMMAND`, to end a next step with, or ""."""
         floats = [s for s in self.floats if s.stage.kind == "float"]
         command = quantize_command(floats[-1], tensors, self.request) if floats else ""
         return f": {command}" if command else ""
 
     def _explain(self, rungs: list[Rung], stages: Mapping[str, Stage]) -> None:
-        """Adds evidence to the rungs from float; the other rungs have theirs already."""
+        """Adds evidence and losses to the rungs from float; the other rungs have their evidence already."""
         for rung in rungs:
             self.from_float.explain(rung)
         for rung in rungs:
-            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _room(stages, rung) == "quantized":
+            if RANDOM in self.report.unknown and rung.verdict == "FAILED" and _advice_key(stages, rung) == "quantized":
                 rung.verdict, rung.kind = "INCONCLUSIVE", "random"
         if self.losses is None:
             return
         self.losses.finish()
-        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY]
+        lossy = [r for r in rungs if r.verdict == "FAILED" and stages[r.b].kind in LOSSY_STAGES]
         if self.request.loss == "always" or (lossy and self.request.loss == "auto"):
             last = [s.stage.name for s in self.floats if s.stage.kind == "float"][-1]
             self.losses.one_at_a_time(self.from_float.gate_below(last), self.watch)
@@ -318,6 +333,7 @@ class Ladder:
         self.report.losses, self.report.what_if = self.losses.rows, self.losses.what_if
 
     def _list_unknown(self, kinds: set[str]) -> None:
+        """Adds to the report what triage cannot know without further stages. kinds: the kinds of its stages."""
         unknown = []
         if "float" not in kinds:
             unknown.append(
@@ -334,16 +350,17 @@ class Ladder:
 
 
 def _experiments(job: Job | CapturedJob, number: int) -> ExperimentBoard | None:
-    """Returns what experiments run on: the connected board, or what the capture of one keeps of them."""
+    """Returns the board for experiments: the connected one, or that of the capture if it has experiments of this frame;
+    None without any. number: of the frame."""
     if isinstance(job, CapturedJob):
         rows = job.capture.frames[number].get("experiments", [])
         return CapturedExperiments(job.capture.folder, rows) if rows else None
-    board = job.connected()
+    board = job.connected_board()
     return None if board is None else BoardExperiments(board)
 
 
-def _room(stages: Mapping[str, Stage], rung: Rung) -> str:
-    """Returns the stage that the rung judges, by the name that triage/advice.py uses."""
+def _advice_key(stages: Mapping[str, Stage], rung: Rung) -> str:
+    """Returns the key by which triage/advice.py finds its advice: the kind of stage that the rung judges."""
     if rung.a == "inputs":
         return "inputs"
     kind = stages[rung.b].kind

@@ -1,4 +1,4 @@
-"""Parts of a .tflite as files of their own, for a reduction."""
+"""Cuts parts out of a .tflite, each as a file of its own, for a reduction."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from qverify.tflite_model.read_tflite import read_tflite
 
 @dataclass(frozen=True, slots=True)
 class TflitePart:
-    """Some operators of a .tflite. data: their own file. inputs: the values it is fed, by its own names of the tensors.
-    operators: how many it has."""
+    """A part of a .tflite. data: the bytes of its file. inputs: its input values, by the names of the tensors in that
+    file. operators: number of its operators."""
 
     data: bytes
     inputs: dict[str, Array]
     operators: int
 
 
-def has_operators(alone: TfliteAlone, given: Iterable[str], made: Sequence[str]) -> bool:
+def has_operators(alone: TfliteAlone, inputs: Iterable[str], outputs: Sequence[str]) -> bool:
     """Returns whether operators of the file lie between these tensors of the graph."""
-    return bool(operators_between(alone.converted.model, _indices(alone, given), list(_indices(alone, made))))
+    return bool(operators_between(alone.converted.model, _indices(alone, inputs), list(_indices(alone, outputs))))
 
 
-def tflite_part(alone: TfliteAlone, given: Mapping[str, Array], made: Sequence[str]) -> TflitePart:
-    """Returns the operators between tensors of the graph as a file of their own. given: values by the graph's names."""
+def tflite_part(alone: TfliteAlone, values: Mapping[str, Array], outputs: Sequence[str]) -> TflitePart:
+    """Returns the operators between tensors of the graph as a file of their own. values: the input values by the
+    graph's names. outputs: names in the graph."""
     model, tensors = alone.converted.model, alone.converted.tensors
-    by_index = {int(tensors[n]["tfl"]): n for n in given}
-    wanted = list(dict.fromkeys(_indices(alone, made)))
-    operators = operators_between(model, set(by_index), wanted)
+    name_of_index = {int(tensors[n]["tfl"]): n for n in values}
+    output_indices = list(dict.fromkeys(_indices(alone, outputs)))
+    operators = operators_between(model, set(name_of_index), output_indices)
     read = {i for o in operators for i in o.inputs}
-    fed = [i for i in by_index if i in read]
-    data, index = cut(alone.data, model, operators, fed, wanted)
-    own = convert(read_tflite(data, "part.tflite")).tensors
-    names = {int(entry["tfl"]): name for name, entry in reversed(own.items())}
+    input_indices = [i for i in name_of_index if i in read]
+    data, new_index = cut(alone.data, model, operators, input_indices, output_indices)
+    part_tensors = convert(read_tflite(data, "part.tflite")).tensors
+    part_names = {int(entry["tfl"]): name for name, entry in reversed(part_tensors.items())}
     inputs = {}
-    for i in fed:
-        name, other = by_index[i], names[index[i]]
-        inputs[other] = as_in_onnx(own[other], as_in_file(tensors[name], given[name]))
+    for i in input_indices:
+        name, part_name = name_of_index[i], part_names[new_index[i]]
+        inputs[part_name] = as_in_onnx(part_tensors[part_name], as_in_file(tensors[name], values[name]))
     return TflitePart(data, inputs, len(operators))
 
 
 def _indices(alone: TfliteAlone, names: Iterable[str]) -> dict[int, None]:
+    """Returns the indices of the named tensors in the .tflite, in order."""
     return {int(alone.converted.tensors[n]["tfl"]): None for n in names}

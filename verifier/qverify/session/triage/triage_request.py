@@ -1,4 +1,4 @@
-"""What one triage was asked to do."""
+"""The request for triage."""
 
 from __future__ import annotations
 
@@ -7,20 +7,37 @@ from typing import Literal
 
 from qverify.capture.reader import Capture
 from qverify.inputs.sources import InputRequest
-from qverify.session.request import Engine
+from qverify.session.request import RequestedEngine
 from qverify.triage.ladder import RungGate
 
 
 @dataclass(frozen=True, slots=True)
 class TriageRequest:
-    """What to triage, and how. gates: by `A~B`. loss: when to quantize tensors one at a time. app_input, app_output:
-    what the application fed and got (of one frame). explain_s: seconds for testing known faults at a blamed node of the
-    board. repeat: runs of the board on the same inputs; at least two where it fails. relax_board: allows a gate of
-    simulator ~ board other than equal bits.
-    capture: takes the place of its models, its inputs and its board; models are then files beside it. keep: a folder in
-    which everything the run saw is kept. build: a command that makes the runner's model of {onnx}, to locate what fails.
-    drawings: tensors that differ and inputs are drawn, for a page. engine: runs the last ONNX as the reference, without a
-    simulator."""
+    """The options of one run of triage.
+
+    Attributes:
+        models: paths of -m; with a capture, further files.
+        stages: the stages in order, paths and STAGE_WORDS; [] for the default order of -m.
+        board: address of the board, None without one.
+        run_sim: run the simulator.
+        inputs: the inputs.
+        gates: the gates that the user gave, by `A~B`.
+        app_input, app_output: paths of what the application fed and read, for one frame.
+        loss: when to measure the loss of tensors quantized one at a time.
+        deadline_s: time limit of each reply of the board.
+        shapes: shapes of dynamic inputs, by name.
+        allow_other_model: accept a model.bin that was compiled from another ONNX.
+        reach: options of the board's address that were given separately.
+        runner: what runs on the board, as in Request.
+        explain_s: seconds for testing known faults at the nodes where the board is blamed.
+        repeat: number of runs of the board on the same inputs; it runs at least twice if it fails.
+        relax_board: allow a gate of simulator ~ board other than equal bits.
+        capture: an opened capture, which replaces models, inputs and board; None to run a board.
+        keep: folder for a capture of this run, None for none.
+        build: command that builds the runner's {model} from {onnx}, to locate the failing node by bisection.
+        drawings: draw the inputs, and the tensors that differ.
+        engine: the engine that runs the last ONNX as the reference; there is then no simulator.
+    """
 
     models: list[str]
     _: KW_ONLY
@@ -36,7 +53,7 @@ class TriageRequest:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     allow_other_model: bool = False
     reach: dict[str, str] = field(default_factory=dict)
-    runner: tuple[tuple[str, str], ...] = ()  # what runs on the board, as for Request
+    runner: tuple[tuple[str, str], ...] = ()
     explain_s: float = 20.0
     repeat: int = 1
     relax_board: bool = False
@@ -44,4 +61,4 @@ class TriageRequest:
     keep: str | None = None
     build: str | None = None
     drawings: bool = False
-    engine: Engine = field(default_factory=Engine)
+    engine: RequestedEngine = field(default_factory=RequestedEngine)

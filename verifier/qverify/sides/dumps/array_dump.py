@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from qverify.errors import BadFileError
-from qverify.files import json_of, read_regular
+from qverify.files import parse_json, read_regular
 from qverify.printable import printable
 from qverify.tensors.recording import Array, Recording, State, Tensors
 from qverify.tensors.spec import TensorSpec
@@ -33,7 +33,7 @@ def _manifest(path: str) -> dict[str, Any] | None:
     manifest = os.path.join(path, "manifest.json")
     if not os.path.lexists(manifest):
         return None
-    content = json_of(read_regular(manifest, MOST_TEXT, follow=True), manifest)
+    content = parse_json(read_regular(manifest, MOST_TEXT, follow=True), manifest)
     tensors, inputs = (content.get("tensors"), content.get("inputs", [])) if isinstance(content, dict) else (None, None)
     if not isinstance(tensors, dict) or not isinstance(inputs, list):
         raise BadFileError(f"{manifest}: not a manifest of qverify infer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from qverify import profiles
-from qverify.capture.layouts import side_of
+from qverify.capture.layouts import read_side
 from qverify.capture.reader import is_capture
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph
@@ -31,7 +31,7 @@ def open_dump(
     """Returns the dump at `path`. profile: "" to recognise the format by its content. graph: of -m, and the hash of its
     model.bin. Raises UsageError where two formats are possible, BadFileError for a dump that cannot be read."""
     if not profile and is_capture(path):
-        return side_of(path, asked.side, asked.frame, "dump")
+        return read_side(path, asked.side, asked.frame, "dump")
     if not profile and graph is not None and (raw := _raw(path)):
         return read_board_dump(raw, graph, model_sha256)
     if not profile and graph is not None and is_qvrt_dump(path):

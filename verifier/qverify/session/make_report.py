@@ -1,4 +1,4 @@
-"""Makes one report of the recordings of all sides: the comparison, and what a reader must know besides."""
+"""Makes one report from the recordings of all sides: the comparison, and notes on inputs, models and the host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def make_report(
     pull: Pull | None = None,
     located: list[Located] | None = None,
 ) -> Report:
-    """Returns the report of all sides' recordings. pull: requests tensors from the board. located: as for judge_all."""
+    """Judges the recordings of all sides and returns the report. pull: fetches tensors from the board; None if they
+    cannot be fetched. located: as for judge_all."""
     report = judge_all(
         ran.recordings,
         models.graph,
@@ -57,6 +58,7 @@ def make_report(
 
 
 def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: SideResults) -> None:
+    """Adds inputs, models, sides that did not run, notes, caveats and timings to a report."""
     report.inputs = [
         {"name": i.spec.name, "source": printable(i.source), "sha256": i.sha256, "seed": i.seed}
         for i in prepared.inputs
@@ -92,7 +94,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
 
 
 def _describe_canary(canary: dict[str, Any]) -> list[str]:
-    """Returns what the reader is told about this host's onnxruntime."""
+    """Returns the warning about this host's onnxruntime; [] if it computes the known values of the canary."""
     from qverify.onnx_model.canary import MIXED
 
     failing, distrusted = canary.get("failing", []), canary.get("distrusted", [])

@@ -1,4 +1,4 @@
-"""The options that describe the bytes of an input, the same on every command of `qverify inputs`."""
+"""The options that describe the bytes of an input, which every command of `qverify inputs` has."""
 
 from __future__ import annotations
 
@@ -40,16 +40,19 @@ CHOICES = {
 }
 
 
-def describing(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options; the command gets them as `wanted` (Description, None where none was given) and `name`."""
+def description_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options. The command receives them as `description` (a Description, None if nothing describes the input)
+    and `name` (of the input)."""
 
     @wraps(command)
     def wrapper(toml: str | None, model: str | None, name: str | None, **others: Any) -> int:
-        from qverify.session.inputs.merge_descriptions import description
+        from qverify.session.inputs.merge_descriptions import merge_descriptions
 
         values = {key: others.pop(key) for key in [k.replace("-", "_") for k in CHOICES]}
-        wanted, input_name = description({k: v for k, v in values.items() if v is not None}, toml, model, name)
-        return command(wanted=wanted, name=input_name, **others)
+        description, input_name = merge_descriptions(
+            {k: v for k, v in values.items() if v is not None}, toml, model, name
+        )
+        return command(description=description, name=input_name, **others)
 
     for key, text in reversed(CHOICES.items()):
         wrapper = click.option(f"--{key}", help=text)(wrapper)

@@ -1,4 +1,4 @@
-"""Prints the frames of a run one by one, above the line of progress."""
+"""Prints a line for each frame of a run, above the line of progress."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from qverify.renderers.view import View
 
 
-class FramesShown:
-    """Is called with every frame's row of the report. total: how many frames there are, 0 where that is not known.
-    silent: stdout is for a report alone."""
+class FramePrinter:
+    """A function that receives the row of each frame and prints it. total: number of frames, 0 if it is not known.
+    silent: print nothing, because a report goes to stdout."""
 
     def __init__(self, live: LiveProgress, view: View, total: int, silent: bool):
         self._live, self._view, self._total, self._silent = live, view, total, silent
@@ -23,4 +23,4 @@ class FramesShown:
         self._verdicts.append(row["verdict"])
         if not self._silent and self._view.detail != "quiet":
             self._live.say(frame_lines.line(row, self._view))
-        self._live.about(frame_lines.progress(self._verdicts, self._total))
+        self._live.set_prefix(frame_lines.progress(self._verdicts, self._total))

@@ -1,4 +1,5 @@
-"""The application's rungs at the ends of the ladder: the bytes it fed, and the outputs it read."""
+"""Makes the rungs of the user's application at the ends of the ladder: the input bytes that it fed to the board, and
+the outputs that it read."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.triage.ladder import OutputComparison, RungGate, default_gate
 
 
-def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
-    """Returns the rung that compares the raw bytes the application fed (a file at `path`) with those prepared from
+def make_input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, path: str) -> Rung:
+    """Returns the rung that compares the input bytes of the application (a file at `path`) with those prepared from
     -i."""
-    got = prepared_inputs(graph, replace(request, files=path))
-    differ = [a.spec.name for a, b in zip(prepared.inputs, got.inputs, strict=True) if a.data != b.data]
+    application = prepared_inputs(graph, replace(request, files=path))
+    differ = [a.spec.name for a, b in zip(prepared.inputs, application.inputs, strict=True) if a.data != b.data]
     why = f"{', '.join(differ)}: the bytes differ from those prepared from -i" if differ else ""
     return Rung(
         "inputs",
@@ -30,16 +31,16 @@ def input_rung(graph: Graph, prepared: PreparedInputs, request: InputRequest, pa
     )
 
 
-def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
-    """Returns the rung that compares the arrays at `path`, named after the outputs, with the outputs of the stage
-    before. Raises UsageError where the file contains none of them, or there is no stage to compare with."""
-    own, theirs = ran.recordings.get(device.name), dump_as_side(path, graph)
-    if own is None:
+def make_output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: RungGate | None) -> Rung:
+    """Returns the rung that compares the arrays at `path`, which are named after the outputs, with the outputs of the
+    stage `device`. Raises UsageError if the file contains none of the outputs, or that stage did not run."""
+    device_side, application = ran.recordings.get(device.name), dump_as_side(path, graph)
+    if device_side is None:
         raise UsageError(
             "--app-output: there is no side to compare it with; give a quantized ONNX, model.bin or -b BOARD"
         )
-    wanted = [n for n in graph.network_outputs() if n in theirs.tensors]
-    if not wanted:
+    present = [n for n in graph.network_outputs() if n in application.tensors]
+    if not present:
         raise UsageError(
             f"--app-output {path}: contains none of the outputs {list(graph.network_outputs())}; its arrays must be named after them"
         )
@@ -50,7 +51,7 @@ def output_rung(graph: Graph, ran: SideResults, device: Stage, path: str, gate: 
         {n: n for n in graph.network_outputs()},
     )
     outputs.add(
-        {n: (own.tensors[n], graph.spec(n)) for n in graph.network_outputs() if n in own.tensors},
-        {n: (theirs.tensors[n], theirs.specs[n]) for n in wanted},
+        {n: (device_side.tensors[n], graph.spec(n)) for n in graph.network_outputs() if n in device_side.tensors},
+        {n: (application.tensors[n], application.specs[n]) for n in present},
     )
     return outputs.rung()

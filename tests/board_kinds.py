@@ -152,9 +152,9 @@ def _machine(link: str) -> Iterator[Place]:
     ssh = f"ssh://root@127.0.0.1:{running.port}?host_key={built.host_key}&identity={built.identity}&ask=never"
 
     def there(command: str) -> str:
-        from qverify_agents.connect import shell_of
+        from qverify_agents.connect import open_board_shell
 
-        with shell_of(ssh, 30) as (run, _):
+        with open_board_shell(ssh, 30) as (run, _):
             return run(command).out.decode(errors="replace")
 
     def reboot() -> None:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qverify_agents.capabilities import ALL
+from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkTimeout
 from qverify_agents.protocol import frames, messages
@@ -119,7 +119,7 @@ class ScriptedLink:
 
 
 def opened(agent: ScriptedAgent, deadline_s: float = 60.0, **traits: Any) -> Agent:
-    return Agent(ScriptedLink(agent, **traits), ALL, deadline_s)
+    return Agent(ScriptedLink(agent, **traits), ALL_FEATURES, deadline_s)
 
 
 def kinds(agent: ScriptedAgent, but: Sequence[int] = (frames.HELLO,)) -> list[int]:

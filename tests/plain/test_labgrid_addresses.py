@@ -11,7 +11,7 @@ from qverify_agents.boards.labgrid import CLASSES, HeldPlace, _address, coordina
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable, LinkError
-from qverify_agents.inventory import broken, resolve
+from qverify_agents.inventory import read_broken_entries, resolve
 
 SSH = {"name": "net", "cls": "NetworkService", "params": {"address": "10.0.0.5", "username": "root", "port": 22}}
 TTY = {"name": "tty", "cls": "NetworkSerialPort", "params": {"host": "lab1", "port": 4001, "speed": 921600}}
@@ -113,7 +113,7 @@ def test_a_clone_does_not_choose_the_program_that_speaks_with_labgrid(tmp_path: 
     monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "labgrid:desk?labgrid_python=./evil"\n')
-    assert "labgrid_python would run commands that this folder chooses" in str(broken()["desk"])
+    assert "labgrid_python would run commands that this folder chooses" in str(read_broken_entries()["desk"])
     with pytest.raises(LinkError, match="labgrid_python would run commands that this folder chooses"):
         resolve("desk")
 

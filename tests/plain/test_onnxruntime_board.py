@@ -11,7 +11,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.models import open_models
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import find_runtime
 from qverify_agents.errors import BadAddress
 
 from tests.unsigned_weights import write_unsigned_example
@@ -168,8 +168,8 @@ def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
 def test_an_inventory_names_the_runtime(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local"\nruntime = "onnxruntime"\nthreads = "2"\n')
-    assert runtime_of("desk", {}) == "onnxruntime" and runtime_of("local", {}) == ""
-    assert runtime_of("finals:desk", {}) == "onnxruntime"
+    assert find_runtime("desk", {}) == "onnxruntime" and find_runtime("local", {}) == ""
+    assert find_runtime("finals:desk", {}) == "onnxruntime"
 
 
 @pytest.mark.parametrize("line", ['runtime = "onnxruntime"\npython = "./evil"', 'runtime = "./evil"'])
@@ -178,10 +178,10 @@ def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, 
     (tmp_path / "boards.toml").write_text(f'[boards.desk]\nuri = "local"\n{line}\n')
     if "python" in line:
         with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
-            runtime_of("desk", {})
+            find_runtime("desk", {})
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local?runtime=./evil"\n')
     with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
-        runtime_of("desk", {})
+        find_runtime("desk", {})
 
 
 def test_a_soak_compares_it_with_its_own_first_run(digits, capsys):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from qverify_agents.capabilities import ALL
+from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkTimeout, ProtocolError
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
@@ -136,8 +136,8 @@ def test_an_answer_that_is_an_error(replies: list[Reply], error: type[Exception]
     [
         (["finals", "digests", "flying"], {"finals", "digests"}),
         ([], set()),
-        (None, ALL),
-        ("finals", ALL),
+        (None, ALL_FEATURES),
+        ("finals", ALL_FEATURES),
     ],
 )
 def test_what_a_board_offers(features: Any, offered: set[str]) -> None:
@@ -149,7 +149,7 @@ def test_what_a_board_offers(features: Any, offered: set[str]) -> None:
 @pytest.mark.parametrize(("owner", "payload"), [("", b""), ("Ann #12", messages.text("Ann #12"))])
 def test_who_asks(owner: str, payload: bytes) -> None:
     script = ScriptedAgent()
-    with Agent(ScriptedLink(script), ALL, 60, owner) as agent:
+    with Agent(ScriptedLink(script), ALL_FEATURES, 60, owner) as agent:
         assert agent.ask_again()["protocol"] == 1
     assert [(f.type, f.payload) for f in script.asked] == [(frames.HELLO, payload)] * 2
 
@@ -163,13 +163,13 @@ OURS = messages.text('{"protocol": 1, "lock": "held", "uptime_s": 51}')
 def test_a_board_that_another_holds() -> None:
     link = ScriptedLink(ScriptedAgent({frames.HELLO: says((frames.HELLO, BUSY))}))
     with pytest.raises(BoardBusy, match="the board is in use by Ann"):
-        Agent(link, ALL, 60)
+        Agent(link, ALL_FEATURES, 60)
     assert link.closed == 1 and len(link.agent.asked) == 1
 
 
 def test_a_board_is_waited_for() -> None:
     script = ScriptedAgent({frames.HELLO: in_turn(says((frames.HELLO, BUSY)), says((frames.HELLO, OURS)))})
-    with Agent(ScriptedLink(script), ALL, 60, wait_s=30) as agent:
+    with Agent(ScriptedLink(script), ALL_FEATURES, 60, wait_s=30) as agent:
         assert agent.hello == {"protocol": 1, "lock": "held", "uptime_s": 51}
     assert len(script.asked) == 2
 
@@ -177,14 +177,14 @@ def test_a_board_is_waited_for() -> None:
 def test_a_board_is_waited_for_no_longer_than_was_said() -> None:
     script = ScriptedAgent({frames.HELLO: says((frames.HELLO, BUSY))})
     with pytest.raises(BoardBusy):
-        Agent(ScriptedLink(script), ALL, 60, wait_s=0.05)
+        Agent(ScriptedLink(script), ALL_FEATURES, 60, wait_s=0.05)
     assert len(script.asked) >= 2
 
 
 def test_a_link_is_closed_where_nothing_can_be_asked_over_it() -> None:
     link = ScriptedLink(ScriptedAgent(), ends=0)
     with pytest.raises(LinkClosed, match="the board was unplugged"):
-        Agent(link, ALL, 60)
+        Agent(link, ALL_FEATURES, 60)
     assert link.closed == 1
 
 

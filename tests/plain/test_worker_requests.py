@@ -17,7 +17,7 @@ from qverify_agents.errors import AgentError, BadAddress, LinkError
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import FrameReader, frame_bytes
-from qverify_agents.worker import packed_worker
+from qverify_agents.worker import pack_worker
 
 BOARD = "local?runtime=onnxruntime"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -172,6 +172,6 @@ def test_options_belong_to_their_runtime():
 
 
 def test_the_packed_worker_has_the_same_bytes_each_time():
-    before = packed_worker()
-    packed_worker.cache_clear()
-    assert packed_worker() == before
+    before = pack_worker()
+    pack_worker.cache_clear()
+    assert pack_worker() == before

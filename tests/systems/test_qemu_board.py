@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify_agents.connect import connect, shell_of
+from qverify_agents.connect import connect, open_board_shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine, run_folders
 from qverify_agents.emulation.image import Image, image
@@ -83,7 +83,7 @@ def test_a_console_that_swallows_bytes_is_refused(digits, capsys):
 def test_a_bundle_run_by_hand_on_a_board(board, digits, tmp_path, capsys):
     """busybox and nothing else; the bundle lies where nothing may be executed."""
     assert main(["pack", "-m", str(digits / "digits_quant.onnx"), "-o", str(tmp_path / "b"), "--arch", "aarch64"]) == 0
-    with shell_of("qemu:arm64", 60) as (run_there, _):
+    with open_board_shell("qemu:arm64", 60) as (run_there, _):
         for path in sorted((tmp_path / "b").rglob("*")):
             name = path.relative_to(tmp_path)
             if path.is_dir() or "host" in path.parts:
@@ -246,7 +246,7 @@ def test_a_board_whose_network_no_snapshot_restores_always_boots(tmp_path):
 
 
 def test_a_full_and_a_noexec_folder_are_said(board):
-    with shell_of("qemu:arm64", 30) as (run_there, _):
+    with open_board_shell("qemu:arm64", 30) as (run_there, _):
         run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")
         with pytest.raises(BoardUnreachable, match=r"cannot be written to /small/full/bin: .*No space left"):
             connect("qemu:arm64?cache=/small/full", 30)

@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from qverify_agents.address import Address, merged
+from qverify_agents.address import Address, add_options
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkClosed, LinkError, NotOnThisHost
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.option_values import COORDINATOR
 from qverify_agents.printable import one_line
 from qverify_agents.process_stream import ProcessStream
@@ -74,7 +74,9 @@ class HeldPlace:
                 taken = f"place {self.name} of the labgrid at {self.coordinator}"
                 self.address = replace(self.address, place=taken)
             own_options = {k: v for k, v in address.options.items() if k not in OPTIONS}
-            self.uri = merged(f"{self.address.scheme}://{self.address.rest}", {**own_options, **self.address.options})
+            self.uri = add_options(
+                f"{self.address.scheme}://{self.address.rest}", {**own_options, **self.address.options}
+            )
         except BaseException:
             self.close()
             raise
@@ -104,7 +106,7 @@ class HolderProcess:
     be started."""
 
     def __init__(self, where: str, python: str):
-        if why := why_not_here(f"-b {where}", "labgrid runs on Linux"):
+        if why := explain_if_not_linux(f"-b {where}", "labgrid runs on Linux"):
             raise NotOnThisHost(why)
         self._where, self._python, self._rest, self._asked = where, python, bytearray(), False
         self._stream = ProcessStream([python, *_flags(python), str(_program())])

@@ -8,9 +8,9 @@ from pathlib import Path
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
-from qverify_agents.worker import is_worker, own_python, runtime_words, worker_file
+from qverify_agents.worker import is_worker, local_python, runtime_arguments, write_worker_file
 
 OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 
@@ -20,11 +20,13 @@ def plainer(address: Address) -> Address:
     changes of your own, or onnxruntime or litert, by this Python or the one of option python. BoardUnreachable where it
     cannot be started, NotOnThisHost without a program of one's own elsewhere than on Linux, BadAddress beside a fault."""
     if is_worker(address):
-        if why := why_not_here("-b local", "qverify's worker runs on Linux"):
+        if why := explain_if_not_linux("-b local", "qverify's worker runs on Linux"):
             raise NotOnThisHost(why)
-        return Address("exec", argv=(*own_python(address), "-I", str(worker_file()), *runtime_words(address)))
+        return Address(
+            "exec", argv=(*local_python(address), "-I", str(write_worker_file()), *runtime_arguments(address))
+        )
     faulty = "fault" in address.options
-    why = why_not_here("-b local", "the runtime that comes with qverify runs on Linux")
+    why = explain_if_not_linux("-b local", "the runtime that comes with qverify runs on Linux")
     if why and "runtime" not in address.options:
         raise NotOnThisHost(why)
     path = Path() if why else runtime_path(host_architecture(), faulty)

@@ -11,7 +11,7 @@ from qverify_agents.emulation.image import Image, image
 from qverify_agents.emulation.machine import RunningMachine, running, start, stop
 from qverify_agents.emulation.python_board import with_python
 from qverify_agents.errors import BadAddress, NotOnThisHost
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.worker import MODULES, is_worker
 
 OPTIONS: frozenset[str] = frozenset({"link", "mirror", "root"})
@@ -48,7 +48,7 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 def check_host(architecture: str) -> None:
     """Raises NotOnThisHost where emulated boards cannot be run: their images are made by apt, their machines found in
     /proc."""
-    if why := why_not_here(f"-b qemu:{architecture}", "emulated boards are run on Linux only"):
+    if why := explain_if_not_linux(f"-b qemu:{architecture}", "emulated boards are run on Linux only"):
         raise NotOnThisHost(why)
 
 

@@ -7,9 +7,9 @@ from qverify_agents.binaries import MACHINES, runtime_path
 from qverify_agents.emulation.python_root import command, kept_roots
 from qverify_agents.emulation.user_mode import QEMU, emulator
 from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
-from qverify_agents.worker import is_worker, python_words, runtime_words, worker_file
+from qverify_agents.worker import is_worker, named_python, runtime_arguments, write_worker_file
 
 OPTIONS: frozenset[str] = WORKER_OPTIONS
 
@@ -26,7 +26,7 @@ def plainer(address: Address) -> Address:
     """Returns the address that starts the runtime under the emulator. Raises BoardUnreachable without one, NotOnThisHost
     elsewhere than on Linux."""
     architecture = architecture_of(address)
-    if why := why_not_here(f"-b qemu-user:{architecture}", "QEMU's user mode exists on Linux only"):
+    if why := explain_if_not_linux(f"-b qemu-user:{architecture}", "QEMU's user mode exists on Linux only"):
         raise NotOnThisHost(why)
     program = emulator(architecture)
     if program is None:
@@ -34,8 +34,8 @@ def plainer(address: Address) -> Address:
             f"-b qemu-user:{architecture}: no qemu-{QEMU[architecture]} on this machine; install qemu-user-static"
         )
     if is_worker(address):
-        python = python_words(address) or _kept_python(architecture, program)
-        return Address("exec", argv=(*python, "-I", str(worker_file()), *runtime_words(address)))
+        python = named_python(address) or _kept_python(architecture, program)
+        return Address("exec", argv=(*python, "-I", str(write_worker_file()), *runtime_arguments(address)))
     faulty = "fault" in address.options
     argv = (program, str(runtime_path(architecture, faulty)))
     return Address("exec", argv=argv, environment={"QVRT_FAULT": address.options["fault"]} if faulty else {})

@@ -18,15 +18,15 @@ AGENT_S, ECHO_S = (
 
 
 class ConsoleLink:
-    """A Link to the agent on a console's terminal. said_before: what the console printed before."""
+    """A Link to the agent on a console's terminal. output_before: what the console printed before."""
 
     piece_bytes = 3000
     patience_s = 1.5
     packs = True
     ahead = 0
 
-    def __init__(self, port: Port, where: str, said_before: str = ""):
-        self._port, self._where, self._tail, self.said_before = port, where, b"", said_before
+    def __init__(self, port: Port, where: str, output_before: str = ""):
+        self._port, self._where, self._tail, self.output_before = port, where, b"", output_before
         self._unanswered, self._answers = 0, True  # readings in a row that ended without what they waited for
         self._over = self._back = self._closed = False  # the agent has ended; the shell has the terminal again
 

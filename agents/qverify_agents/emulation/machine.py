@@ -20,7 +20,7 @@ from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.emulation.monitor import Monitor
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
-from qverify_agents.process_group import KILL, own_group
+from qverify_agents.process_group import KILL, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
 _OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
@@ -128,7 +128,7 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
             stdout=log,
             stderr=log,
             cwd=folder,
-            **own_group(KILL if ends_with_us else 0),
+            **new_group_arguments(KILL if ends_with_us else 0),
         )
 
 

@@ -13,7 +13,7 @@ from qverify_agents.address import Address
 from qverify_agents.capabilities import CommandResult, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
-from qverify_agents.inventory import nearest
+from qverify_agents.inventory import suggest_board
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on
 from qverify_agents.printable import first_reason
@@ -155,7 +155,7 @@ def _socket(settings: HostSettings, address: Address, deadline: Deadline, depth:
         raise BoardUnreachable(f"{settings.alias}: {settings.host!r} is not a host name: {error}") from error
     except socket.gaierror as error:
         known = "" if settings.alias == settings.host else f" ({settings.host})"
-        near = nearest(settings.alias)
+        near = suggest_board(settings.alias)
         meant = f"; did you mean -b {near}?" if near else "; qverify boards list shows the boards that have names"
         raise BoardUnreachable(f"{settings.alias}: no such host{known}: {error.strerror}{meant}") from error
     except TimeoutError:

@@ -248,7 +248,7 @@ class Conversation:
         """Returns printable lines received between frames, such as a console's kernel messages, after the lines shown
         before the agent was started."""
         text = bytes(self._reader.between).decode(errors="replace")
-        text = f"{getattr(self._link, 'said_before', '')}\n{text}"
+        text = f"{getattr(self._link, 'output_before', '')}\n{text}"
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
         return [line[:200] for line in lines if len(line) > 3 and "\ufffd" not in line]
 

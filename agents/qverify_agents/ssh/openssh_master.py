@@ -18,7 +18,7 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.file_lock import lock_file
 from qverify_agents.printable import last_line
-from qverify_agents.process_group import own_group
+from qverify_agents.process_group import new_group_arguments
 
 HAS_MASTER = sys.platform != "win32"
 PREFIX = "qverify-ssh-"
@@ -81,7 +81,7 @@ class Master:
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 # Ctrl-C must not reach it, for the board's agents end first; on SIGTERM ssh removes its socket
-                **own_group(signal.SIGTERM),
+                **new_group_arguments(signal.SIGTERM),
             )
 
     def connect(self, where: str, deadline: Deadline) -> None:

@@ -100,9 +100,9 @@ def _entries(folder: str) -> Sequence[Any]:
 def board_names() -> list[str]:
     """Returns the names in the inventory, and the addresses that need no further words."""
     from qverify_agents.errors import LinkError
-    from qverify_agents.inventory import boards
+    from qverify_agents.inventory import read_boards
 
     try:
-        return [*boards(), *KINDS]
+        return [*read_boards(), *KINDS]
     except LinkError:  # a broken inventory; the command itself says what is wrong with it
         return list(KINDS)

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.link_estimates import COMMON, Rate, estimate_rate
 
 from qverify.errors import UsageError
@@ -48,7 +48,7 @@ def plan(
     """Returns one row per link. boards: addresses, or none for the common links. machine: whose agent is counted; None:
     the one that the address states, or else ASSUMED, which the row then names. bytes_per_s: speed instead of the
     assumed one. UsageError for an unknown machine, and elsewhere than on Linux, where no run can be rehearsed."""
-    if why := why_not_here(
+    if why := explain_if_not_linux(
         "plan", "the run is rehearsed with the board's program, which runs on Linux", "a Linux host"
     ):
         raise UsageError(why)

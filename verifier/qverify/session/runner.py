@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qverify_agents.inventory import runner_of
+from qverify_agents.inventory import find_runner
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import json_of, read_regular
@@ -52,7 +52,7 @@ def runner_for(board: str | None, given: tuple[tuple[str, str], ...]) -> RunnerC
         if given:
             raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
         return None
-    where, listed = runner_of(board)
+    where, listed = find_runner(board)
     keys = {key for key, _ in given}
     if keys & {"runtime", "command"}:  # another runner: the options of the listed one are not for it
         listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))

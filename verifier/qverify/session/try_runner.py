@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qverify_agents.command_board import CommandBoard, CommandLine
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import find_runtime
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
@@ -46,7 +46,7 @@ def try_runner(request: Request, tell: Tell) -> Tried:
 def _describe_none(request: Request) -> str:
     """Returns why there is no runner to try: what the board runs, as far as its address tells."""
     board = request.board or ""
-    runtime = runtime_of(board, request.reach or {}) if board else ""
+    runtime = find_runtime(board, request.reach or {}) if board else ""
     known = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
     return f"{board}: {known}; wanted a board with a runner in boards.toml, or --runner COMMAND"
 

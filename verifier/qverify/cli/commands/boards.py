@@ -38,7 +38,7 @@ command.add_command(release_stale)
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
-    from qverify_agents.inventory import OURS, boards, broken
+    from qverify_agents.inventory import QVRT, read_boards, read_broken_entries
 
     from qverify.renderers import board_table
 
@@ -46,17 +46,17 @@ def list() -> int:
         [
             b.name,
             b.uri,
-            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else OURS,
+            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else QVRT,
             _join_tags(b.tags),
             b.file,
         ]
-        for b in boards().values()
+        for b in read_boards().values()
     ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
     rows += [
-        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
+        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", QVRT, f"console {m.console}", f"pid {m.pid}"] for m in up
     ]
-    wrong = broken()
+    wrong = read_broken_entries()
     if rows or not wrong:
         click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
     for error in wrong.values():
@@ -69,9 +69,9 @@ def list() -> int:
 @link_options(30.0)
 def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.errors import LinkError
-    from qverify_agents.inventory import boards, broken
+    from qverify_agents.inventory import read_boards, read_broken_entries
 
-    worst, wanted = 0, names or (*boards(), *broken())
+    worst, wanted = 0, names or (*read_boards(), *read_broken_entries())
     if not wanted:
         raise click.UsageError("no names given, and no boards.toml")
     for name in wanted:
@@ -125,14 +125,14 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
 @click.option("--force", is_flag=True, help="even if it is in use")
 def down(name: str, force: bool) -> int:
     from qverify_agents.emulation.machine import running, stop, sweep
-    from qverify_agents.power import refuse_used
+    from qverify_agents.power import raise_if_in_use
 
     kind = _require_emulated(name)
     with _lock(kind):
         swept, machine = sweep(kind), running(kind)
         if machine is not None:
             if not force:
-                refuse_used(name)
+                raise_if_in_use(name)
             stop(machine)
     left = "was not up; remains of a killed qverify were removed" if swept else "is not up"
     click.echo(f"{name} {'is down' if machine is not None else left}")
@@ -198,13 +198,13 @@ def console(name: str, wait: str) -> int:
 @click.argument("name")
 @link_options(30.0)
 def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
-    from qverify_agents.connect import shell_of
+    from qverify_agents.connect import open_board_shell
 
-    with shell_of(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, deadline_s, reach) as (run, deployed):
         if not deployed.name:
             click.echo(f"no agent is on {name}, so it is not locked")
             return 0
-        done = run(deployed.agent("lock break"))
+        done = run(deployed.command_line("lock break"))
     click.echo(one_line((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
@@ -216,12 +216,12 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     """Removes agents and contents; BoardBusy while the board is in use."""
     import shlex
 
-    from qverify_agents.connect import shell_of
+    from qverify_agents.connect import open_board_shell
     from qverify_agents.errors import BoardBusy, BoardUnreachable
 
-    with shell_of(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, deadline_s, reach) as (run, deployed):
         folder = shlex.quote(deployed.folder)
-        lock = run(deployed.agent("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
+        lock = run(deployed.command_line("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
         if '"state": "busy"' in lock:
             raise BoardBusy(f"{name} is in use: {lock[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
@@ -237,9 +237,9 @@ def _resolve(name: str) -> Address:
     BadAddress where several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
-    from qverify_agents.inventory import ANY, resolve
+    from qverify_agents.inventory import ANY_RUNTIME, resolve
 
-    fitting = resolve(name, ANY)
+    fitting = resolve(name, ANY_RUNTIME)
     if len(fitting) > 1:
         raise BadAddress(f"{name}: matches {len(fitting)} boards, wanted one; choose from `qverify boards list`")
     return parse(fitting[0])
@@ -293,7 +293,7 @@ def _join_tags(tags: dict[str, str]) -> str:
 
 def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     from qverify_agents.connect import connect
-    from qverify_agents.inventory import ANY
+    from qverify_agents.inventory import ANY_RUNTIME
 
-    with connect(name, deadline_s, reach, runs=ANY) as agent:
+    with connect(name, deadline_s, reach, runs=ANY_RUNTIME) as agent:
         return agent.hello

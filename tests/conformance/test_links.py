@@ -189,11 +189,11 @@ def test_the_runtime_reads_and_makes_the_same_frames(vector: dict[str, str]) -> 
 def test_garbage_never_ends_the_agent_badly(seed: int) -> None:
     noise = random.Random(seed).randbytes(200_000)
     if seed % 2:
-        from qverify_agents.protocol.frames import frame_bytes
+        from qverify_agents.protocol.frames import encode_frame
 
         chance = random.Random(seed)
         noise = b"".join(
-            frame_bytes(chance.randrange(16), i, chance.randbytes(chance.randrange(120))) for i in range(500)
+            encode_frame(chance.randrange(16), i, chance.randbytes(chance.randrange(120))) for i in range(500)
         )
     done = subprocess.run(
         [str(runtime_path(host_architecture())), "agent"], input=noise, capture_output=True, timeout=20, check=False

@@ -139,4 +139,4 @@ def test_a_keep_alive_ends_with_its_object(monkeypatch: pytest.MonkeyPatch) -> N
     del board
     thread.join(30)
     assert not thread.is_alive()
-    assert conversation.RECONNECTS == 3
+    assert conversation.MAX_RECONNECTS == 3

@@ -143,7 +143,9 @@ def test_an_answer_lost_among_requests_sent_ahead(bad: Handler, place: int) -> N
     assert script.contents[A] == data
 
 
-@pytest.mark.parametrize("reply", [(frames.ERROR, struct.pack("<i", -12) + messages.text("full")), (frames.PING, b"")])
+@pytest.mark.parametrize(
+    "reply", [(frames.ERROR, struct.pack("<i", -12) + messages.encode_text("full")), (frames.PING, b"")]
+)
 def test_an_answer_to_one_sent_ahead_that_is_an_error(reply: Reply) -> None:
     script = ScriptedAgent()
     script.handlers[frames.PUT] = in_turn(script.honest, says(reply), script.honest)

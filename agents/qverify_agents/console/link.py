@@ -5,7 +5,7 @@ from __future__ import annotations
 from qverify_agents.console.line import Port
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout, ProtocolError
-from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, frame_bytes
+from qverify_agents.protocol.frames import AGAIN, BYE, HELLO, FrameReader, encode_frame
 from qverify_agents.protocol.messages import read_hello
 
 # Printed before the agent, after it, and when the shell has the terminal again.
@@ -67,7 +67,7 @@ class ConsoleLink:
         self._closed, deadline = True, Deadline(6.0 if self._unanswered < LOST else FAREWELL_S, self._where)
         try:
             if not self._over:
-                self._port.write(frame_bytes(BYE, 0, b""), deadline)
+                self._port.write(encode_frame(BYE, 0, b""), deadline)
             while not self._back:
                 self._taken(min(0.3, deadline.left()))
         except LinkError:
@@ -98,7 +98,7 @@ def agent_there(port: Port, deadline: Deadline) -> dict[str, object] | None:
 
 def _harmless_hello() -> bytes:
     """Returns a HELLO frame without bytes that a terminal takes for a line end or an interrupt."""
-    numbered = (frame_bytes(HELLO, number, b"") for number in range(1, 1000))
+    numbered = (encode_frame(HELLO, number, b"") for number in range(1, 1000))
     return next(frame for frame in numbered if not set(frame) & set(b"\r\n\x03\x04\x11\x13\x1a\x1c"))
 
 

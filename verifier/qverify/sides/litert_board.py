@@ -143,7 +143,7 @@ class LiteRtBoard(Board):
         """Returns what ties the .tflite to the quantized ONNX, where nodes ran, and how a delegate was made to show every
         tensor."""
         lines = [] if self._alone else [TIED]
-        said = said_of(self._agent.said)
+        said = said_of(self._agent.done_text)
         placed = placement_of(said)
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())

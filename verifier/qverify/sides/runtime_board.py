@@ -113,7 +113,7 @@ class RuntimeBoard(Board):
     def placement(self) -> Counter[str]:
         """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
         does not say."""
-        return placement_of(said_of(self._agent.said))
+        return placement_of(said_of(self._agent.done_text))
 
     def notes(self) -> list[str]:
         """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""

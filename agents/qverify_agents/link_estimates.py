@@ -54,7 +54,7 @@ class Rate:
         if not self.name.startswith("serial"):
             return size
         text = 4 * (size + 2) // 3
-        return text + text // upload.CHARACTERS + -(-size // upload.PIECE) * PIECE_OVERHEAD_BYTES
+        return text + text // upload.LINE_CHARACTERS + -(-size // upload.PIECE_BYTES) * PIECE_OVERHEAD_BYTES
 
 
 def _frame_options(link: type[ProcessStream] | type[SshStream] | type[ConsoleLink]) -> str:

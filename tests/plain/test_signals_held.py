@@ -41,7 +41,7 @@ STARTERS: dict[str, Callable[[Path], Any]] = {
     "the user's command of triage": lambda _: run_whole(["/bin/sh", "-c", SLEEP], 60),
     "an agent": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP]),
     "an agent by threads": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP], threads=True),
-    "a ProxyCommand": lambda _: ProxyCommand.started(SLEEP),
+    "a ProxyCommand": lambda _: ProxyCommand.start(SLEEP),
     "another engine": _engine,
     "another interpreter": _interpreter,
 }

@@ -58,7 +58,7 @@ def test_a_run_gives_events_digests_and_values(agent):
         assert event.digest == xxhash.xxh64_hexdigest(value.tobytes())
         assert agent.get(event.tensor, 24) == value.tobytes()
     assert agent.get_range("z", 24, 8, 4) == (2 * (X + 1)).tobytes()[8:12]
-    assert agent.said == '{"nodes_by_provider": {"CPUExecutionProvider": 2}}'
+    assert agent.done_text == '{"nodes_by_provider": {"CPUExecutionProvider": 2}}'
     assert [e.tensor for e in agent.run(of, [x], nodes=["z"], digests=False)] == ["z"]
     assert "onnxruntime" in agent.hello["version"] and agent.capabilities >= {"per_node", "inject"}
 

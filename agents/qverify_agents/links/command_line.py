@@ -1,5 +1,5 @@
-"""shell: a board's shell, reached by a command of this machine (`podman exec -i NAME /bin/sh -c`); the link of
-containers."""
+"""The link `shell`: a board's shell that a command of this machine reaches, such as `podman exec -i NAME /bin/sh -c`. Used
+by containers."""
 
 from __future__ import annotations
 

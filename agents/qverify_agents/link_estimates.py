@@ -10,7 +10,7 @@ from qverify_agents.binaries import MACHINES, host_architecture, runtime_path
 from qverify_agents.boards import qemu_user
 from qverify_agents.console import upload
 from qverify_agents.console.link import ConsoleLink
-from qverify_agents.emulation.image import kind_of
+from qverify_agents.emulation.image import find_kind
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve, resolve_wrapped
 from qverify_agents.links.ssh import SshStream
@@ -93,9 +93,9 @@ def _known_architecture(address: Address) -> str:
     if "arch" in address.options:
         return MACHINES[address.options["arch"]]
     if address.scheme == "qemu-user":
-        return qemu_user.architecture_of(address)
+        return qemu_user.parse_architecture(address)
     if address.scheme == "qemu":
-        kind_of(address.rest)
+        find_kind(address.rest)
         return MACHINES[address.rest]
     if "platform" in address.options:
         return MACHINES.get(address.options["platform"].split("/")[1], "")

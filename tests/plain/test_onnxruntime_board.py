@@ -153,7 +153,7 @@ def test_the_first_run_of_the_main_job_tells_the_times_of_its_nodes(digits, tmp_
 
 
 def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
-    from qverify_worker.runtimes.onnxruntime import _times
+    from qverify_worker.runtimes.onnxruntime import _times_by_run
 
     def event(name: str, at: int, took: int) -> dict:
         return {"cat": "Node", "name": f"{name}_kernel_time", "ts": at, "dur": took, "args": {"node_index": name}}
@@ -161,7 +161,7 @@ def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
     first = [event("Transpose", 0, 5), event("qverify.1.7_token_2", 5, 10), event("qverify.0.3", 15, 1)]
     second = [event("Transpose", 100, 2), event("qverify.1.7_token_2", 105, 20), event("qverify.0.3", 130, 2)]
     other = [{"cat": "Session", "name": "model_run", "ts": 0, "dur": 99}, "noise", event("qverify.9.1", 140, 4)]
-    found = _times([*second, *other, *first], ["a", "b"])
+    found = _times_by_run([*second, *other, *first], ["a", "b"])
     assert found == [pytest.approx({"b": 15e-6, "a": 1e-6}), pytest.approx({"b": 22e-6, "a": 2e-6})]
 
 

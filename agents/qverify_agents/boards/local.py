@@ -1,4 +1,4 @@
-"""local: a runtime of this machine as a subprocess: the one that comes with qverify, one of your own, or onnxruntime or LiteRT."""
+"""local: a runtime of this machine as a subprocess: that of qverify, one built by the user, onnxruntime or LiteRT."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 
 
 def plainer(address: Address) -> Address:
-    """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
-    changes of your own, or onnxruntime or litert, by this Python or the one of option python. BoardUnreachable where it
-    cannot be started, NotOnThisHost without a program of one's own elsewhere than on Linux, BadAddress beside a fault."""
+    """Returns the address that starts the runtime. Option `runtime`: path of a qvrt that was built from board_runtime/ with
+    changes; or onnxruntime or litert, run by this Python or that of option `python`. Raises BoardUnreachable if there is
+    no such program, NotOnThisHost for the other runtimes on systems other than Linux, BadAddress for a path together with
+    a fault."""
     if is_worker(address):
         if why := explain_if_not_linux("-b local", "qverify's worker runs on Linux"):
             raise NotOnThisHost(why)

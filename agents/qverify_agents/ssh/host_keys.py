@@ -82,7 +82,11 @@ class HostKeys:
     def _format_unknown(self, kind: str, blob: bytes) -> str:
         file = self._files[0]
         short = kind.removeprefix("ssh-").partition("-")[0]
-        scan = f", or: ssh-keyscan -t {short} {self._scan_arguments} >> {shlex.quote(file)}" if self._scan_arguments else ""
+        scan = (
+            f", or: ssh-keyscan -t {short} {self._scan_arguments} >> {shlex.quote(file)}"
+            if self._scan_arguments
+            else ""
+        )
         return (
             f"{self._target}: host key {fingerprint(blob)} ({kind}) is unknown. If that is the board's, give "
             f"--accept-new-host-key once (writes {file}){scan}"

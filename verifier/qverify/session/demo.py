@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 
 from qverify import example
 from qverify.compare.options import Options
@@ -59,7 +59,7 @@ class Verification:
 
 def verifications() -> list[Verification]:
     """Returns the runs that this machine can do; that of the emulated board where its emulator is installed."""
-    arm = [Verification(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
+    arm = [Verification(EMULATED, "verify it on an emulated board, 64-bit ARM")] if find_emulator("aarch64") else []
     return [
         Verification("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
         *arm,

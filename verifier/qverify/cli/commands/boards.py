@@ -99,14 +99,14 @@ def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 @click.option("--cold", is_flag=True, help="boot even if there is a snapshot")
 def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.deadline import Deadline
-    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.image import ensure_image
     from qverify_agents.emulation.machine import keep, running, start
 
     kind = _require_emulated(name)
     with _lock(kind):
         machine = running(kind)
         if machine is None:
-            built = image(kind, mirror, lambda text: click.echo(text, err=True))
+            built = ensure_image(kind, mirror, lambda text: click.echo(text, err=True))
             machine = start(
                 built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console
             )
@@ -247,13 +247,13 @@ def _resolve(name: str) -> Address:
 
 def _require_emulated(name: str) -> str:
     from qverify_agents.boards.qemu_system import check_host
-    from qverify_agents.emulation.image import kind_of
+    from qverify_agents.emulation.image import find_kind
     from qverify_agents.errors import BadAddress
 
     address = _resolve(name)
     if address.scheme != "qemu":
         raise BadAddress(f"{name}: not an emulated board; wanted qemu:arm64 ..., or the name of one in boards.toml")
-    kind_of(address.rest)
+    find_kind(address.rest)
     check_host(address.rest)
     return address.rest
 
@@ -261,21 +261,21 @@ def _require_emulated(name: str) -> str:
 def _find_ssh(name: str, kind: str) -> Address:
     """Returns the ssh address of an emulated board. BoardUnreachable where it is not up."""
     from qverify_agents.boards.qemu_system import ssh_address
-    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.image import ensure_image
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
     machine = running(kind)
     if machine is None:
         raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")
-    return ssh_address(image(kind), machine)
+    return ssh_address(ensure_image(kind), machine)
 
 
 def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
     """Returns a lock among all processes that start or stop this board."""
-    from qverify_agents.emulation.run_folders import alone
+    from qverify_agents.emulation.run_folders import hold_lock
 
-    return alone(
+    return hold_lock(
         kind, lambda: click.echo(f"qemu:{kind}: another qverify is starting or stopping it; waiting", err=True)
     )
 

@@ -11,8 +11,9 @@ ALL_FEATURES = frozenset({"finals", "per_node", "inject", "digests"})
 
 
 class Link(Protocol):
-    """A byte stream to an agent. `read` returns at least one byte, or b"" if the other end has closed the stream; `read`
-    and `write` raise LinkTimeout at the deadline. `why_closed` returns the reason as a phrase for an error message.
+    """A byte stream to an agent. `read` returns at least one byte, or b"" if the other end has closed the stream;
+    `read` and `write` raise LinkTimeout at the deadline. `why_closed` returns the reason as a phrase for an error
+    message.
 
     Attributes:
         piece_bytes: the most bytes of a content that one frame carries.
@@ -34,8 +35,8 @@ class Link(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command that has ended. status: its exit status, or -1 if a signal whose number is not known ended
-    it. out, err: its standard output and standard error."""
+    """The result of a command that has ended. status: its exit status, or -1 if a signal whose number is not known
+    ended it. out, err: its standard output and standard error."""
 
     status: int
     out: bytes

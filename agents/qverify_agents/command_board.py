@@ -1,5 +1,5 @@
-"""A board on which commands run. Contents are sent by hash through the agent, which holds the board's lock. Each command
-runs in a session and a folder of its own, and nothing of it is left behind (supervise.sh)."""
+"""A board on which commands run. Contents are sent by hash through the agent, which holds the board's lock. Each
+command runs in a session and a folder of its own, and nothing of it is left behind (supervise.sh)."""
 
 from __future__ import annotations
 

@@ -27,9 +27,8 @@ from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import is_worker
 
 LINK_FAULT_OPTIONS = frozenset({"link_fault", "link_seed", "link_probability"})
-DEPLOY_OPTIONS = frozenset(
-    {"arch", "cache", "memory", "wait", "lock", "quota"}
-)  # options of deploy.py and of the locks
+# Options of deploy.py and of the locks.
+DEPLOY_OPTIONS = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from qverify_agents.errors import LinkTimeout
 
 
 class ThreadTimeLimit:
-    """A time limit for all work with boards in one thread, whatever the deadlines of its single steps are. Ends `seconds`
-    from now; from then on LinkTimeout is raised with the text `why`."""
+    """A time limit for all work with boards in one thread, whatever the deadlines of its single steps are. Ends
+    `seconds` from now; from then on LinkTimeout is raised with the text `why`."""
 
     def __init__(self, seconds: float, why: str):
         self._end, self._why = time.monotonic() + seconds, why
@@ -43,11 +43,11 @@ def apply_time_limit(limit: ThreadTimeLimit) -> Iterator[None]:
 
 
 class Deadline:
-    """A deadline `seconds` from now. For the error message, `what` names the operation, and `longer` the option that
-    gives it more time."""
+    """A deadline `seconds` from now. For the error message, `operation` names what takes so long, and `longer` the
+    option that gives it more time."""
 
-    def __init__(self, seconds: float, what: str = "the board", longer: str = "--timeout"):
-        self._end, self._seconds, self._what, self._longer = time.monotonic() + seconds, seconds, what, longer
+    def __init__(self, seconds: float, operation: str = "the board", longer: str = "--timeout"):
+        self._end, self._seconds, self._what, self._longer = time.monotonic() + seconds, seconds, operation, longer
 
     def left(self) -> float:
         """Returns the seconds left. Raises LinkTimeout if there are none."""

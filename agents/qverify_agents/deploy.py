@@ -1,5 +1,5 @@
-"""Copies the agent to a board that has no more than a POSIX shell: one command inspects the board, and a second one writes
-the agent if it is missing. The agent's file is checked by its hash."""
+"""Copies the agent to a board that has no more than a POSIX shell: one command inspects the board, and a second one
+writes the agent if it is missing. The agent's file is checked by its hash."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ IDLE_S = 900  # seconds after which an agent that receives nothing ends and rele
 STORE_LIMIT = 2 << 30  # bytes of all contents that are kept on the board
 MAX_TRIES = 3  # runs of a script whose text or output the link may have damaged
 PUSH_FAILED_STATUS = 9  # exit status of PUSH_SCRIPT if the board cannot store or run the file
-# Prints facts of the board, and the folder for the agent and the store: the first one that can be written to and executed
-# from. The last candidates are in shared folders; a folder there must belong to this user and not be a symbolic link.
+# Prints facts of the board, and the folder for the agent and the store: the first one that can be written to and
+# executed from. The last candidates are in shared folders; a folder there must belong to this user and not be a
+# symbolic link.
 LOOK_SCRIPT = r"""
 umask 077; export LC_ALL=C
 say() { printf 'qverify:%s=%s\n' "$1" "$2"; }
@@ -101,7 +102,8 @@ class DeployedAgent:
     runtime: tuple[str, ...] = ()
 
     def command_line(self, words: str) -> str:
-        """Returns the command line that runs the agent with these arguments (`lock show`, `lock break`) on the board."""
+        """Returns the command line that runs the agent with these arguments (`lock show`, `lock break`) on the
+        board."""
         return f"{shlex.quote(f'{self.folder}/bin/{self.name}')} {words} {shlex.quote(f'--path={self.lock}')}"
 
 
@@ -173,14 +175,13 @@ def find_agent(shell: Shell, where: str, deadline: Deadline, address: Address) -
 
 
 def _inspect_board(shell: Shell, where: str, deadline: Deadline, cache: str, names: list[str]) -> dict[str, str]:
-    """Returns the facts that LOOK_SCRIPT prints: machine, user, dir (the folder for the agent), and if an agent is there,
-    its file name as `agent` (one of `names`) or `other`. Raises BoardUnreachable if there is no folder."""
+    """Returns the facts that LOOK_SCRIPT prints: machine, user, dir (the folder for the agent), and if an agent is
+    there, its file name as `agent` (one of `names`) or `other`. Raises BoardUnreachable if there is no folder."""
     quoted_cache = '"$HOME"' + shlex.quote(cache[1:]) if cache.startswith("~/") else shlex.quote(cache)
     script = LOOK_SCRIPT.replace("@CACHE@", quoted_cache).replace("@NAMES@", " ".join(names))
     for _ in range(MAX_TRIES):  # a noisy console may have damaged the command or its output
-        result = shell.run(
-            "sh -s", deadline, script.encode()
-        )  # not as an argument: csh refuses line ends between quotes
+        # Not as an argument of sh, because csh refuses line ends between quotes.
+        result = shell.run("sh -s", deadline, script.encode())
         answers = _parse_answers(result.out)
         if "machine" in answers and ("dir" in answers or "why" in answers):
             break

@@ -17,9 +17,10 @@ class FaultyLink:
 
     Args:
         inner: the link that is damaged.
-        kind: drop (the end of the data is lost), flip (one bit is inverted), insert (random bytes are inserted), duplicate
-            (the data arrives twice), reorder (the second part arrives first), stall (nothing passes any more), half-close
-            (the agent reads the end of its input, or the host reads the end of the agent's output) or disconnect.
+        kind: drop (the end of the data is lost), flip (one bit is inverted), insert (random bytes are inserted),
+            duplicate (the data arrives twice), reorder (the second part arrives first), stall (nothing passes any
+            more), half-close (the agent reads the end of its input, or the host reads the end of the agent's output) or
+            disconnect.
         seed: seed of the random numbers.
         probability: probability of a fault for each write and each read.
         after_bytes: number of bytes that pass before the first fault.

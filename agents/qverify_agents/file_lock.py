@@ -1,5 +1,5 @@
-"""A lock on an open file among the processes of this host: flock, or msvcrt on Windows. The operating system releases it
-in whatever way its holder ends."""
+"""A lock on an open file among the processes of this host: flock, or msvcrt on Windows. The operating system releases
+it in whatever way its holder ends."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ else:
         return True
 
     def unlock_file(descriptor: int) -> None:
-        """Releases the lock at once. Closing the descriptor might not: a process that another thread is just starting has a
-        copy of it until it runs its program."""
+        """Releases the lock at once. Closing the descriptor might not: a process that another thread is just starting
+        has a copy of it until it runs its program."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-# Flags of os.open for a lock file: read and write, made if it is missing, and not a symbolic link if the system has those.
+# Flags of os.open for a lock file: read and write, made if it is missing, and not a symbolic link if the system has
+# those.
 LOCK_FLAGS = (
     os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 )

@@ -1,5 +1,5 @@
-"""The lock of a board among the processes of this host: a lock on one file per board, which the operating system releases
-in whatever way its holder ends. Against other hosts, the board's own lock (PROTOCOL.md) is used."""
+"""The lock of a board among the processes of this host: a lock on one file per board, which the operating system
+releases in whatever way its holder ends. Against other hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class HostLock:
         self._write(json.dumps({"owner": owner, "since": time.time()}).encode())
 
     def _write(self, content: bytes) -> None:
-        """Replaces the file's content by a single write, padded with spaces. The file is not truncated, because ext4 then
-        flushes it to the disk when it is closed, which takes milliseconds."""
+        """Replaces the file's content by a single write, padded with spaces. The file is not truncated, because ext4
+        then flushes it to the disk when it is closed, which takes milliseconds."""
         size = os.fstat(self._file).st_size
         os.lseek(self._file, 0, os.SEEK_SET)
         os.write(self._file, content.ljust(size))

@@ -20,11 +20,8 @@ from qverify_agents.this_user import home
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import RUNTIMES
 
-HOST_COMMANDS = (
-    "reset",
-    "power_cycle",
-    "power",
-)  # keys with command lines of this host; power is the earlier name of power_cycle
+# Keys with command lines of this host; power is the earlier name of power_cycle.
+HOST_COMMANDS = ("reset", "power_cycle", "power")
 KEYS = {"uri", "tags", "runner", "profile", *HOST_COMMANDS, "reset_wait", "host_key", "user", "cache", "arch"} | set(
     WORKER_OPTIONS
 )
@@ -79,8 +76,8 @@ class BrokenEntry:
 
 
 def inventory_files() -> list[Path]:
-    """Returns the paths of the inventory files, nearest first: that of QVERIFY_BOARDS alone, or the project's, the user's
-    and the system's, which need not exist. Raises BadAddress if QVERIFY_BOARDS names no file."""
+    """Returns the paths of the inventory files, nearest first: that of QVERIFY_BOARDS alone, or the project's, the
+    user's and the system's, which need not exist. Raises BadAddress if QVERIFY_BOARDS names no file."""
     if named_file := os.environ.get("QVERIFY_BOARDS"):
         if not Path(named_file).is_file():
             raise BadAddress(f"QVERIFY_BOARDS={named_file}: no such file")
@@ -90,8 +87,8 @@ def inventory_files() -> list[Path]:
 
 
 def read_boards() -> dict[str, InventoryEntry]:
-    """Returns the usable boards by name, without the entries of read_broken_entries(). Raises BadAddress for a file that
-    cannot be read."""
+    """Returns the usable boards by name, without the entries of read_broken_entries(). Raises BadAddress for a file
+    that cannot be read."""
     return {name: entry for name, entry in _read_entries().items() if isinstance(entry, InventoryEntry)}
 
 
@@ -116,8 +113,8 @@ def _read_entries() -> dict[str, InventoryEntry | BrokenEntry]:
 
 
 def resolve_wrapped(text: str) -> str:
-    """Returns the address of a wrapped board, such as `desk` in `finals:desk`; the first one if tags match several boards.
-    Raises BadAddress for a board of the inventory that wraps itself."""
+    """Returns the address of a wrapped board, such as `desk` in `finals:desk`; the first one if tags match several
+    boards. Raises BadAddress for a board of the inventory that wraps itself."""
     if not text:
         return "local"
     address, names = resolve(text)[0], [text.partition("?")[0]]
@@ -287,7 +284,8 @@ def find_runner(text: str) -> tuple[str, RunnerOptions]:
 
 
 def find_entry(text: str) -> InventoryEntry | None:
-    """Returns the board of the inventory that -b names, or None for an address and for tags that match several boards."""
+    """Returns the board of the inventory that -b names, or None for an address and for tags that match several
+    boards."""
     matches = _match_boards(text) or []
     return matches[0] if len(matches) == 1 else None
 
@@ -311,7 +309,7 @@ def _match_boards(text: str) -> list[InventoryEntry] | None:
     if not matches:
         known_tags = sorted({f"{k}={v}" for b in read_boards().values() for k, v in b.tags.items()})
         raise BadAddress(
-            f"-b {text}: no board with these tags; known tags: {', '.join(known_tags) or 'none (no read_boards.toml found)'}"
+            f"-b {text}: no board with these tags; known tags: {', '.join(known_tags) or 'none (no boards.toml found)'}"
         )
     return matches
 

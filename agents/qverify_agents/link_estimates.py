@@ -1,5 +1,5 @@
-"""Estimates of link rates, for predictions before a board is contacted: assumptions, or the speed of a serial line; nothing
-is measured."""
+"""Estimates of link rates, for predictions before a board is contacted: assumptions, or the speed of a serial line;
+nothing is measured."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class RunningCommand(Link, Protocol):
 
 
 def run_to_end(stream: RunningCommand, deadline: Deadline, stdin: bytes) -> CommandResult:
-    """Sends the command this standard input, reads its output to the end and closes the stream. Raises LinkClosed if the
-    output is longer than MAX_OUTPUT_BYTES."""
+    """Sends the command this standard input, reads its output to the end and closes the stream. Raises LinkClosed if
+    the output is longer than MAX_OUTPUT_BYTES."""
     try:
         with contextlib.suppress(LinkClosed):  # the command ended before it had read everything; its status shows why
             stream.write(stdin, deadline)

@@ -16,8 +16,8 @@ ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """The requirement on the value of an option. words: its description for an error message. fits: returns whether a text
-    meets it."""
+    """The requirement on the value of an option. words: its description for an error message. fits: returns whether a
+    text meets it."""
 
     words: str
     fits: Callable[[str], bool]

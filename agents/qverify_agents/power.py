@@ -1,5 +1,5 @@
-"""Resets a board: an emulated one through QEMU's monitor, a place of labgrid by its power port, any other by the command of
-its inventory entry. Also resets a board that hangs during a run."""
+"""Resets a board: an emulated one through QEMU's monitor, a place of labgrid by its power port, any other by the
+command of its inventory entry. Also resets a board that hangs during a run."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def reset_board(name: str, deadline_s: float, force: bool = False, options: Mapp
 def _reset_place(
     name: str, place: HeldPlace, deadline_s: float, force: bool, options: Mapping[str, str] | None
 ) -> float:
-    """Resets the board of an acquired place by the command of its inventory entry, or else by the power driver that labgrid
-    finds for the place. Returns the seconds until the board answered again."""
+    """Resets the board of an acquired place by the command of its inventory entry, or else by the power driver that
+    labgrid finds for the place. Returns the seconds until the board answered again."""
     start, deadline = time.monotonic(), Deadline(deadline_s, name)
     uptime_before_s = _read_uptime_s(place.uri, deadline, force, options)
     board = find_entry(name)
@@ -77,8 +77,8 @@ def raise_if_in_use(name: str) -> None:
 
 
 def _read_uptime_s(name: str, deadline: Deadline, force: bool, options: Mapping[str, str] | None) -> float | None:
-    """Returns the board's uptime in seconds, or None if it does not answer, as a board that needs a reset may not. Raises
-    BoardBusy if it is in use, unless `force` is set."""
+    """Returns the board's uptime in seconds, or None if it does not answer, as a board that needs a reset may not.
+    Raises BoardBusy if it is in use, unless `force` is set."""
     try:
         with connect(name, min(ATTEMPT_S, deadline.left()), options, runs=ANY_RUNTIME) as agent:
             return _reported_uptime_s(agent)
@@ -98,10 +98,10 @@ def _reported_uptime_s(agent: Agent) -> float | None:
 
 
 def reset_hanging_board(name: str, uptime_before_s: float | None, options: Mapping[str, str] | None = None) -> str:
-    """Resets a board that hangs, by the commands of its inventory entry: by `reset`, and by `power_cycle` if there is no
-    `reset` or the board does not answer after it. uptime_before_s: the uptime before the reset, or None if it is not known.
-    Returns one line on what was done, or "" if the entry has no command. Raises BoardUnreachable if the board does not
-    answer again."""
+    """Resets a board that hangs, by the commands of its inventory entry: by `reset`, and by `power_cycle` if there is
+    no `reset` or the board does not answer after it. uptime_before_s: the uptime before the reset, or None if it is not
+    known. Returns one line on what was done, or "" if the entry has no command. Raises BoardUnreachable if the board
+    does not answer again."""
     board = find_entry(name)
     commands = (
         [(kind, command) for kind, command in (("reset", board.reset), ("power cycle", board.power)) if command]
@@ -128,8 +128,8 @@ def reset_hanging_board(name: str, uptime_before_s: float | None, options: Mappi
 def _wait_until_answering(
     name: str, deadline: Deadline, uptime_before_s: float | None, start: float, options: Mapping[str, str] | None
 ) -> str:
-    """Waits until the board has restarted. If it answers without a restart, because the command resets only a part of it
-    such as the accelerator, returns a remark on that, otherwise "". Raises BoardUnreachable if the board does not
+    """Waits until the board has restarted. If it answers without a restart, because the command resets only a part of
+    it such as the accelerator, returns a remark on that, otherwise "". Raises BoardUnreachable if the board does not
     answer."""
     try:
         _wait_until_restarted(name, deadline, uptime_before_s, start, options)
@@ -173,9 +173,9 @@ def _run_or_raise(
 
 
 def _run_program(words: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> tuple[int, bytes]:
-    """Runs a program and returns its exit status and the end of its output. If it does not end in time (TimeoutExpired) or
-    the wait is interrupted, its whole process group is killed. Processes that a program leaves behind when it ends keep
-    running."""
+    """Runs a program and returns its exit status and the end of its output. If it does not end in time (TimeoutExpired)
+    or the wait is interrupted, its whole process group is killed. Processes that a program leaves behind when it ends
+    keep running."""
     with tempfile.TemporaryFile() as output:  # not a pipe: processes that the program leaves behind would keep it open
         process = None
         try:

@@ -1,5 +1,5 @@
-"""The pipes to a subprocess, read and written within a time limit: by one selector for both, or by a thread for each where
-the system cannot wait for pipes (Windows)."""
+"""The pipes to a subprocess, read and written within a time limit: by one selector for both, or by a thread for each
+where the system cannot wait for pipes (Windows)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ THREAD_END_S = 1.0  # seconds to wait for a thread, whose pipe a process outside
 
 
 class WaitedPipes:
-    """Both pipes, waited for by one selector. The argument `seconds_left` of the methods returns the seconds left for the
-    call, or raises an exception if there are none."""
+    """Both pipes, waited for by one selector. The argument `seconds_left` of the methods returns the seconds left for
+    the call, or raises an exception if there are none."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]):
         self._pipes, self._received = (stdin, stdout), b""
@@ -66,8 +66,8 @@ class WaitedPipes:
 
 
 class ThreadedPipes:
-    """Like WaitedPipes, but with a thread for each pipe. Only that thread reads or writes and closes the pipe: on Windows,
-    closing a pipe that another thread waits for blocks."""
+    """Like WaitedPipes, but with a thread for each pipe. Only that thread reads or writes and closes the pipe: on
+    Windows, closing a pipe that another thread waits for blocks."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]):
         self._stdin, self._stdout, self._received, self._ended = stdin, stdout, b"", False
@@ -119,8 +119,8 @@ class ThreadedPipes:
         return b""
 
     def write(self, data: bytes, seconds_left: Callable[[], float]) -> None:
-        """Writes all data and reads what arrives meanwhile. If the time runs out, the thread still writes the rest before
-        any later data. Raises OSError if the process has closed its end."""
+        """Writes all data and reads what arrives meanwhile. If the time runs out, the thread still writes the rest
+        before any later data. Raises OSError if the process has closed its end."""
         self._wait_for_writer(seconds_left)
         self._idle.clear()
         self._to_write.put(bytes(data))

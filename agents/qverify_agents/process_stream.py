@@ -1,4 +1,5 @@
-"""A byte stream to the standard input and output of a subprocess. Closing it ends the process and all that it started."""
+"""A byte stream to the standard input and output of a subprocess. Closing it ends the process and all that it
+started."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from qverify_agents.signals_held import signals_held
 
 
 class ProcessStream:
-    """A Link (capabilities.py) to a subprocess. Raises BoardUnreachable if the program cannot be started, LinkClosed if it
-    is used after close()."""
+    """A Link (capabilities.py) to a subprocess. Raises BoardUnreachable if the program cannot be started, LinkClosed if
+    it is used after close()."""
 
     piece_bytes = 1_000_000
     patience_s = 4.0
@@ -87,7 +88,8 @@ class ProcessStream:
         return status
 
     def errors(self, last: bool = False) -> bytes:
-        """Returns the first 2000 bytes of the process' standard error, or with `last` the last 2000; b"" after close()."""
+        """Returns the first 2000 bytes of the process' standard error, or with `last` the last 2000; b"" after
+        close()."""
         if not self._open:
             return b""
         return self._errors.text(last, ended=self._process.poll() is not None)
@@ -117,8 +119,8 @@ class ProcessStream:
 
 
 class StderrExcerpt:
-    """The start and the end of a process' standard error. A thread reads it, so that a process that writes more than the
-    pipe can hold is never blocked."""
+    """The start and the end of a process' standard error. A thread reads it, so that a process that writes more than
+    the pipe can hold is never blocked."""
 
     MAX_BYTES = 2000  # of the start, and of the end
 

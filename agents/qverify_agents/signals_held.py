@@ -1,4 +1,5 @@
-"""Holds signals back while a process is started: an exception raised between its start and the return of Popen would lose it."""
+"""Holds signals back while a process is started: an exception raised between its start and the return of Popen would
+lose it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ ENDING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIG
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """A context in which no handler of the signals that end a command (Ctrl-C, SIGTERM, SIGHUP, SIGALRM) runs: those that
-    arrive are handled as it is left. Enter it inside the `try` that ends what is started in it:
+    """A context in which no handler of the signals that end a command (Ctrl-C, SIGTERM, SIGHUP, SIGALRM) runs: those
+    that arrive are handled as it is left. Enter it inside the `try` that ends what is started in it:
 
         process = None
         try:
@@ -24,8 +25,8 @@ def signals_held() -> Iterator[None]:
         except BaseException:
             if process is not None: ...
 
-    Handlers run in the main thread only; in any other thread it does nothing. The signals are not masked, for the process
-    that is started would inherit that."""
+    Handlers run in the main thread only; in any other thread it does nothing. The signals are not masked, for the
+    process that is started would inherit that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -22,8 +22,8 @@ OnLine = Callable[[str], None]
 
 
 class RunningCommandLine:
-    """A command line that was started on a board. supervise.sh reports its progress in marks, lines of output with a token
-    that no other command knows.
+    """A command line that was started on a board. supervise.sh reports its progress in marks, lines of output with a
+    token that no other command knows.
 
     Args:
         stream: the link to supervise.sh.
@@ -52,8 +52,8 @@ class RunningCommandLine:
         self.seconds = 0.0
 
     def begin(self) -> str:
-        """Waits until the run's folder is ready. Returns the hash of a content that has changed on the board, or "" if none
-        has. Raises LinkError if the board cannot make the folder."""
+        """Waits until the run's folder is ready. Returns the hash of a content that has changed on the board, or "" if
+        none has. Raises LinkError if the board cannot make the folder."""
         while "began" not in self.marks:
             data = self._read()
             self._unparsed += data
@@ -136,8 +136,8 @@ class RunningCommandLine:
         return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
 
     def fetch(self, archive: IO[bytes], deadline: Deadline) -> int:
-        """Writes a tar archive of the command's files to `archive` and returns its size in bytes. The board then removes
-        the run's folder. Raises LinkError, also if the archive is larger than MAX_FILES_BYTES."""
+        """Writes a tar archive of the command's files to `archive` and returns its size in bytes. The board then
+        removes the run's folder. Raises LinkError, also if the archive is larger than MAX_FILES_BYTES."""
         if (announced := self.number("bytes") or 0) > MAX_FILES_BYTES:
             raise LinkClosed(f"the command left files of {announced} bytes, at most {MAX_FILES_BYTES} are fetched")
         self._stream.write(b"pull\n", deadline)

@@ -1,4 +1,5 @@
-"""The agent for runtimes with Python bindings (agents/qverify_worker): packs it into one file, and builds its command line."""
+"""The agent for runtimes with Python bindings (agents/qverify_worker): packs it into one file, and builds its command
+line."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def named_python(address: Address) -> list[str]:
 
 
 def local_python(address: Address) -> list[str]:
-    """Returns the command of the Python to use on this machine: the one that the address names, else the running one."""
+    """Returns the command of the Python to use on this machine: the one that the address names, else the running
+    one."""
     return named_python(address) or [sys.executable]
 
 

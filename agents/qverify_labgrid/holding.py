@@ -1,5 +1,5 @@
-"""Acquires a place of labgrid for the program at the other end of the standard input, and releases it when that input ends.
-The program sends one request, a line of JSON; each answer is a line of JSON, too.
+"""Acquires a place of labgrid for the program at the other end of the standard input, and releases it when that input
+ends. The program sends one request, a line of JSON; each answer is a line of JSON, too.
 
 {"do": "hold", "coordinator", "identity", "records", "place" or "tags", "classes", "wait_s"} is answered by {"held",
 "identity", "own", "resources"}, and at the end of the input by {"released"}. {"do": "sweep", "coordinator", "identity",
@@ -23,7 +23,8 @@ MAX_REQUEST_BYTES = 1 << 16
 
 
 class Answers:
-    """Writes answers to the standard output. From its construction on, all that labgrid prints goes to standard error."""
+    """Writes answers to the standard output. From its construction on, all that labgrid prints goes to standard
+    error."""
 
     def __init__(self) -> None:
         self._file = os.dup(1)

@@ -1,4 +1,5 @@
-"""Finds places of a labgrid coordinator by name or tags, reserves, acquires and releases them, under an identity of its own."""
+"""Finds places of a labgrid coordinator by name or tags, reserves, acquires and releases them, under an identity of its
+own."""
 
 from __future__ import annotations
 
@@ -65,9 +66,9 @@ class Places:
         return cls(session, coordinator, identity, user_identity, ended)
 
     async def take(self, name: str, tags: dict[str, str], classes: list[str], wait_s: float) -> dict[str, Any] | None:
-        """Acquires the place of this name, or else one with these tags, that has a resource of one of these classes, and
-        returns its description. Waits at most wait_s seconds for it. Returns None if the input ends meanwhile. Raises
-        Refused."""
+        """Acquires the place of this name, or else one with these tags, that has a resource of one of these classes,
+        and returns its description. Waits at most wait_s seconds for it. Returns None if the input ends meanwhile.
+        Raises Refused."""
         give_up_at = time.monotonic() + wait_s
         failures: dict[str, str] = {}
         while not self._ended.is_set():
@@ -94,8 +95,8 @@ class Places:
         return None
 
     async def _borrow(self, place: Any, classes: list[str]) -> dict[str, Any]:
-        """Returns the description of a place that this user has acquired with labgrid's own tools. It is used for the run
-        and stays acquired afterwards."""
+        """Returns the description of a place that this user has acquired with labgrid's own tools. It is used for the
+        run and stays acquired afterwards."""
         reason = self._explain_unfit(place, classes)
         if reason:
             raise Refused("unreachable", f"{place.name}: {reason}")
@@ -148,7 +149,8 @@ class Places:
         return f"it has no {' or '.join(classes)}, only {', '.join(available)}"
 
     async def _reserve(self, filters: dict[str, str], give_up_at: float) -> str | None:
-        """Reserves a place and returns its name; None if none is free before give_up_at, "" if the input ends meanwhile."""
+        """Reserves a place and returns its name; None if none is free before give_up_at, "" if the input ends
+        meanwhile."""
         reservation_filter = messages.Reservation.Filter(filter=filters)
         answer = await self._call(
             "CreateReservation", messages.CreateReservationRequest(filters={"main": reservation_filter}, prio=0.0)
@@ -168,8 +170,8 @@ class Places:
         return str(reservation.allocations["main"])
 
     async def _acquire(self, name: str, classes: list[str]) -> str:
-        """Acquires a reserved place. Returns "" if it is acquired and a resource of these classes is available, otherwise the
-        reason of the failure."""
+        """Acquires a reserved place. Returns "" if it is acquired and a resource of these classes is available,
+        otherwise the reason of the failure."""
         self._maybe_acquired.add(name)
         try:
             await self._session.stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=CALL_S)
@@ -226,8 +228,8 @@ class Places:
             await self._cancel(self._tokens.pop())
 
     async def release_all_of(self, identity: str) -> list[str]:
-        """Releases all places and reservations of another identity and returns the names of the places. Raises Refused if the
-        coordinator refuses it."""
+        """Releases all places and reservations of another identity and returns the names of the places. Raises Refused
+        if the coordinator refuses it."""
         names = [place.name for place in self._session.places.values() if place.acquired == identity]
         for name in names:
             await self._call("ReleasePlace", messages.ReleasePlaceRequest(placename=name, fromuser=identity))
@@ -241,8 +243,8 @@ class Places:
         await self._session.close()
 
     async def _release_place(self, name: str) -> bool:
-        """Releases a place only if this process holds it: a coordinator that was restarted may have given it to somebody
-        else. Returns whether it is released."""
+        """Releases a place only if this process holds it: a coordinator that was restarted may have given it to
+        somebody else. Returns whether it is released."""
         request = messages.ReleasePlaceRequest(placename=name, fromuser=self.identity)
         try:
             await self._session.stub.ReleasePlace(request, timeout=CALL_S)

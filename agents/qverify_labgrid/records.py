@@ -1,5 +1,5 @@
-"""A record file for each process that holds a place, locked as long as that process lives. labgrid has no leases; by the
-record, the place of a process that was killed can be found and released."""
+"""A record file for each process that holds a place, locked as long as that process lives. labgrid has no leases; by
+the record, the place of a process that was killed can be found and released."""
 
 from __future__ import annotations
 

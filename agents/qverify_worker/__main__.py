@@ -1,5 +1,5 @@
-"""The commands of the worker. `agent`: serves the protocol on standard input and output. `sha256 FILE`: prints the hash of a
-file, as the C agent does."""
+"""The commands of the worker. `agent`: serves the protocol on standard input and output. `sha256 FILE`: prints the hash
+of a file, as the C agent does."""
 
 from __future__ import annotations
 

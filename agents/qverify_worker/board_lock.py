@@ -1,4 +1,5 @@
-"""The advisory lock of a board (PROTOCOL.md, One board, one user), with the same file and content as that of the C agent."""
+"""The advisory lock of a board (PROTOCOL.md, One board, one user), with the same file and content as that of the C
+agent."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ MAX_BYTES = 511  # of the lock file
 
 
 class BoardLock:
-    """The lock. path: the lock file, or "auto" for qverify.lock in the first of FOLDERS where it can be opened; "" takes no
-    lock."""
+    """The lock. path: the lock file, or "auto" for qverify.lock in the first of FOLDERS where it can be opened; ""
+    takes no lock."""
 
     def __init__(self, path: str):
         self._path, self._descriptor, self._owner, self._since = path, -1, "", 0
 
     def take(self, owner: str) -> tuple[str, dict[str, object]]:
-        """Takes the lock for the owner. Returns "none" (no lock is used), "held" (by this agent) or "busy", and with "busy" the
-        content of the lock file, which describes the holder."""
+        """Takes the lock for the owner. Returns "none" (no lock is used), "held" (by this agent) or "busy", and with
+        "busy" the content of the lock file, which describes the holder."""
         if not self._path or not owner:
             return ("held" if self._descriptor >= 0 else "none"), {}
         for _ in range(3):

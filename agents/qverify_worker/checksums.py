@@ -36,8 +36,8 @@ def _table_as_list() -> list[int]:
 
 @cache
 def _row_shift_tables() -> list[list[int]]:
-    """Returns four tables, one for each byte of the register: the register after ROW_BYTES zero bytes, for each value of that
-    byte."""
+    """Returns four tables, one for each byte of the register: the register after ROW_BYTES zero bytes, for each value
+    of that byte."""
     table, shifted = _table(), []
     for byte in range(4):
         register = np.arange(256, dtype=np.uint32) << np.uint32(8 * byte)
@@ -89,11 +89,11 @@ def xxh64(data: bytes | memoryview) -> int:
 def xxh64_in_python(data: bytes | memoryview) -> int:
     """Returns the same as xxh64() without the package xxhash, at 10 to 20 MB/s on a fast machine."""
     length = len(data)
-    whole, value = length // 32 * 32, P5
-    if whole:
-        value = _merge_stripes(data[:whole])
+    stripes_end, value = length // 32 * 32, P5
+    if stripes_end:
+        value = _merge_stripes(data[:stripes_end])
     value = (value + length) & MASK
-    at = whole
+    at = stripes_end
     while at + 8 <= length:
         (word,) = struct.unpack_from("<Q", data, at)
         value = (_rotate_left(value ^ _mix_into_lane(0, word), 27) * P1 + P4) & MASK
@@ -112,8 +112,13 @@ def xxh64_in_python(data: bytes | memoryview) -> int:
 def _merge_stripes(data: bytes | memoryview) -> int:
     """Processes whole stripes of 32 bytes in four lanes and returns the lanes merged into one value."""
     a, b, c, d = (P1 + P2) & MASK, P2, 0, -P1 & MASK
-    for one, two, three, four in struct.iter_unpack("<4Q", data):
-        a, b, c, d = _mix_into_lane(a, one), _mix_into_lane(b, two), _mix_into_lane(c, three), _mix_into_lane(d, four)
+    for word_a, word_b, word_c, word_d in struct.iter_unpack("<4Q", data):
+        a, b, c, d = (
+            _mix_into_lane(a, word_a),
+            _mix_into_lane(b, word_b),
+            _mix_into_lane(c, word_c),
+            _mix_into_lane(d, word_d),
+        )
     value = (_rotate_left(a, 1) + _rotate_left(b, 7) + _rotate_left(c, 12) + _rotate_left(d, 18)) & MASK
     for lane in (a, b, c, d):
         value = ((value ^ _mix_into_lane(0, lane)) * P1 + P4) & MASK

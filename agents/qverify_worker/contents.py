@@ -14,8 +14,8 @@ Pieces = dict[str, bytearray]
 
 
 class Contents:
-    """The contents of a board. folder: the folder in which they are kept, or None for memory. limit_bytes: the most bytes of
-    all contents. The least recently used ones are removed first, never those that this connection uses."""
+    """The contents of a board. folder: the folder in which they are kept, or None for memory. limit_bytes: the most
+    bytes of all contents. The least recently used ones are removed first, never those that this connection uses."""
 
     def __init__(self, folder: Path | None, limit_bytes: int):
         self._folder, self._limit = folder, limit_bytes
@@ -52,7 +52,8 @@ class Contents:
         return self._append_piece(sha256, total, piece)
 
     def _drop_wrong_size(self, sha256: str, total: int) -> None:
-        """Removes a complete file of this content that has another size, after a power failure or a change by a command."""
+        """Removes a complete file of this content that has another size, after a power failure or a change by a
+        command."""
         if self._folder is None:
             return
         path = self._folder / sha256
@@ -98,8 +99,8 @@ class Contents:
             raise RequestError(NO_SPACE, f"{path.parent}: {error.strerror}") from error
 
     def _make_room(self, size: int) -> None:
-        """Removes the least recently used contents until `size` more bytes are within the limit. Raises RequestError if that
-        is not enough."""
+        """Removes the least recently used contents until `size` more bytes are within the limit. Raises RequestError if
+        that is not enough."""
         if self._folder is None:
             used = sum(map(len, self._whole.values()))
         else:

@@ -29,8 +29,8 @@ MAX_DATA_BYTES, MAX_HASHES, MAX_EVENTS, MAX_OPEN_MODELS = (1 << 20) - 16, 4096, 
 
 @dataclass
 class LastRun:
-    """The last run. sequence: number of its request, None after HELLO. done: payload of its DONE. events: payloads of its
-    NODEs. values: its outputs by name."""
+    """The last run. sequence: number of its request, None after HELLO. done: payload of its DONE. events: payloads of
+    its NODEs. values: its outputs by name."""
 
     sequence: int | None = None
     done: bytes = b""
@@ -39,8 +39,8 @@ class LastRun:
 
 
 class AgentServer:
-    """The agent's end of one connection. runtime_module: a module of runtimes/. node_limit_s: seconds after which a run that
-    has not ended ends the process."""
+    """The agent's end of one connection. runtime_module: a module of runtimes/. node_limit_s: seconds after which a run
+    that has not ended ends the process."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class AgentServer:
         except MemoryError:
             self._fail(frame, -5, "the board has too little memory")
 
-    def _fail(self, frame: Frame, status: int, why: str) -> None:
-        self._link.send(wire.ERROR, frame.sequence, struct.pack("<i", status) + wire.encode_text(why))
+    def _fail(self, frame: Frame, status: int, reason: str) -> None:
+        self._link.send(wire.ERROR, frame.sequence, struct.pack("<i", status) + wire.encode_text(reason))
 
     def _hello(self, frame: Frame, payload: Reader) -> None:
         owner = payload.text() if frame.payload else ""
@@ -165,7 +165,7 @@ class AgentServer:
             raise RequestError(UNSUPPORTED, f"{self._runtime_module.NAME} cannot replace a tensor within a run")
         payload.end()
         model = self._open_model(sha256)
-        inputs = decode_inputs(model, [self._contents.read(one) for one in contents])
+        inputs = decode_inputs(model, [self._contents.read(sha256_of_input) for sha256_of_input in contents])
         return model, flags, max(repeat, 1), inputs, names
 
     def _open_model(self, sha256: str) -> Model:
@@ -227,8 +227,8 @@ def _encode_value(value: Array) -> bytes:
 
 
 class _ProcessTimeLimit:
-    """A context that ends the process if its body takes longer than `seconds`; 0 for no limit. A library that hangs cannot be
-    interrupted in any other way."""
+    """A context that ends the process if its body takes longer than `seconds`; 0 for no limit. A library that hangs
+    cannot be interrupted in any other way."""
 
     def __init__(self, seconds: float):
         self._timer = threading.Timer(seconds, self._end) if seconds > 0 else None

@@ -33,8 +33,8 @@ class EndOfInput(Exception):
 
 
 class Wire:
-    """Reads requests from one descriptor and writes answers to another. idle_s: seconds without input after which EndOfInput
-    is raised, 0 for never."""
+    """Reads requests from one descriptor and writes answers to another. idle_s: seconds without input after which
+    EndOfInput is raised, 0 for never."""
 
     def __init__(self, source: int, sink: int, idle_s: float = 0.0):
         self._source, self._sink, self._idle_s = source, sink, idle_s
@@ -51,7 +51,8 @@ class Wire:
                 self._read_bytes()
 
     def _take_frame(self) -> tuple[Frame | None, bool]:
-        """Returns the first complete frame of the buffer, or None and whether the buffer must be searched again at once."""
+        """Returns the first complete frame of the buffer, or None and whether the buffer must be searched again at
+        once."""
         if not self._find_header():
             return None, False
         header = bytes(self._buffer[:HEADER_BYTES])

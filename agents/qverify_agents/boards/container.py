@@ -1,5 +1,5 @@
-"""docker:IMAGE and podman:IMAGE: a container as a board. It is created for the run, its shell is reached by `exec`, and it is
-removed in whatever way the run ends."""
+"""docker:IMAGE and podman:IMAGE: a container as a board. It is created for the run, its shell is reached by `exec`, and
+it is removed in whatever way the run ends."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from qverify_agents.process_stream import ProcessStream
 OPTIONS: frozenset[str] = frozenset({"engine", "platform", "memory_limit"})
 ENGINES = ("docker", "podman")
 READY = b"qverify-container-up"
-HOLD_SCRIPT = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"  # keeps the container until its standard input ends, as it does when qverify is killed
+# Keeps the container running until its standard input ends, which it also does when qverify is killed.
+HOLD_SCRIPT = f"trap 'exit 0' TERM INT; echo {READY.decode()}; read -r _"
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """Starts the container and returns its address and a function that removes it. Options of the address: engine, docker or
-    podman (default: the scheme's, or else the one that is installed); platform, such as linux/arm64; memory_limit, such
-    as 256m."""
+    """Starts the container and returns its address and a function that removes it. Options of the address: engine,
+    docker or podman (default: the scheme's, or else the one that is installed); platform, such as linux/arm64;
+    memory_limit, such as 256m."""
     if not re.fullmatch(r"[A-Za-z0-9][\w./:@-]*", address.rest):
         raise BadAddress(f"-b {address.scheme}:{address.rest}: wanted {address.scheme}:IMAGE")
     engine = _choose_engine(address)

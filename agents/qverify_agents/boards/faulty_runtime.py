@@ -45,15 +45,15 @@ def plainer(address: Address) -> Address:
     faults = address.options.get("fault", "")
     wrong_fault = next((fault for fault in faults.split("|") if not _is_valid(fault)), None)
     if wrong_fault is not None:
-        got = f", got {one_line(wrong_fault)!r}{_suggest_kind(wrong_fault)}" if wrong_fault else ""
-        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{got}; kinds: {' '.join(KINDS)}")
+        received = f", got {one_line(wrong_fault)!r}{_suggest_kind(wrong_fault)}" if wrong_fault else ""
+        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{received}; kinds: {' '.join(KINDS)}")
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
 
 
 def struck_nodes(uri: str) -> list[str]:
-    """Returns the names of the nodes in which a board given with -b has faults. Returns [] for a wrong address, about which
-    connecting raises the error."""
+    """Returns the names of the nodes in which a board given with -b has faults. Returns [] for a wrong address, about
+    which connecting raises the error."""
     try:
         addresses = [parse(fault) for fault in resolve(uri)]
     except BadAddress:

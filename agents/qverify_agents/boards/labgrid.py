@@ -1,6 +1,6 @@
-"""labgrid:PLACE and labgrid:TAG=VALUE,...: a place of a labgrid coordinator, acquired for the run and reached by the SSH
-address or serial line that labgrid states for it. labgrid itself runs in a process of its own (qverify_labgrid), which
-releases the place when this process ends, in whatever way."""
+"""labgrid:PLACE and labgrid:TAG=VALUE,...: a place of a labgrid coordinator, acquired for the run and reached by the
+SSH address or serial line that labgrid states for it. labgrid itself runs in a process of its own (qverify_labgrid),
+which releases the place when this process ends, in whatever way."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """Acquires the place and returns the address of its board, by ssh or serial line, and a function that releases it. Option
-    wait: seconds to wait for a place that is in use. Raises BadAddress, BoardBusy, BoardUnreachable or NotOnThisHost."""
+    """Acquires the place and returns the address of its board, by ssh or serial line, and a function that releases it.
+    Option wait: seconds to wait for a place that is in use. Raises BadAddress, BoardBusy, BoardUnreachable or
+    NotOnThisHost."""
     place = HeldPlace(address, deadline)
     return place.address, place.close
 
@@ -89,15 +90,15 @@ class HeldPlace:
             raise
 
     def client(self, *words: str) -> tuple[list[str], dict[str, str]]:
-        """Returns the command line that runs labgrid's own client on this place with these arguments, and the environment
-        variables that make it act as the holder."""
+        """Returns the command line that runs labgrid's own client on this place with these arguments, and the
+        environment variables that make it act as the holder."""
         host, _, user = self.identity.partition("/")
         program = [self._python, *_python_flags(self._python), "-m", "labgrid.remote.client"]
         return [*program, "-x", self.coordinator, "-p", self.name, *words], {"LG_HOSTNAME": host, "LG_USERNAME": user}
 
     def close(self) -> None:
-        """Releases the place, even if the process that acquired it was killed. If the coordinator cannot be reached, a later
-        run on this host releases it."""
+        """Releases the place, even if the process that acquired it was killed. If the coordinator cannot be reached, a
+        later run on this host releases it."""
         with self._lock:
             if self._released:
                 return
@@ -109,8 +110,8 @@ class HeldPlace:
 
 
 class HolderProcess:
-    """The process that communicates with labgrid. Raises NotOnThisHost on systems other than Linux, BoardUnreachable if it
-    cannot be started."""
+    """The process that communicates with labgrid. Raises NotOnThisHost on systems other than Linux, BoardUnreachable if
+    it cannot be started."""
 
     def __init__(self, where: str, python: str):
         if why := explain_if_not_linux(f"-b {where}", "labgrid runs on Linux"):
@@ -170,8 +171,8 @@ class HolderProcess:
 
 
 def release_stale(coordinator: str, python: str = "") -> list[tuple[str, str]]:
-    """Releases the places that ended processes of this host still hold at a coordinator. Returns (place, holder's name) for
-    each. Raises LinkError."""
+    """Releases the places that ended processes of this host still hold at a coordinator. Returns (place, holder's name)
+    for each. Raises LinkError."""
     holder = HolderProcess(f"labgrid: ({coordinator})", python or find_python(Address("labgrid")))
     try:
         deadline = Deadline(60.0, f"the coordinator {coordinator}")
@@ -208,7 +209,8 @@ def find_coordinator(address: Address) -> str:
 
 
 def find_python(address: Address) -> str:
-    """Returns the command of the Python that has labgrid: from the address, from QVERIFY_LABGRID_PYTHON, or this one."""
+    """Returns the command of the Python that has labgrid: from the address, from QVERIFY_LABGRID_PYTHON, or this
+    one."""
     return address.options.get("labgrid_python") or os.environ.get("QVERIFY_LABGRID_PYTHON") or sys.executable
 
 
@@ -241,8 +243,8 @@ def _parse_place(address: Address) -> tuple[str, dict[str, str]]:
 
 
 def _choose_address(where: str, place: str, resources: object, classes: Sequence[str], requested: Address) -> Address:
-    """Returns the address for the place's resource of the first of these classes that it has. Raises BadAddress if it has
-    several or none of them, BoardUnreachable if no link can open the resource."""
+    """Returns the address for the place's resource of the first of these classes that it has. Raises BadAddress if it
+    has several or none of them, BoardUnreachable if no link can open the resource."""
     available = (
         [resource for resource in resources if isinstance(resource, dict)] if isinstance(resources, list) else []
     )
@@ -282,8 +284,8 @@ def _serial_address(subject: str, resource: dict[str, Any], requested: Address) 
 
 
 def _host_and_port(subject: str, resource: dict[str, Any], key: str) -> tuple[str, int]:
-    """Returns the host, in brackets if it is an IPv6 address, and the port of a resource. Raises BoardUnreachable if they
-    are not valid."""
+    """Returns the host, in brackets if it is an IPv6 address, and the port of a resource. Raises BoardUnreachable if
+    they are not valid."""
     params = resource.get("params")
     if not isinstance(params, dict):
         params = resource["params"] = {}

@@ -16,10 +16,10 @@ OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 
 
 def plainer(address: Address) -> Address:
-    """Returns the address that starts the runtime. Option `runtime`: path of a qvrt that was built from board_runtime/ with
-    changes; or onnxruntime or litert, run by this Python or that of option `python`. Raises BoardUnreachable if there is
-    no such program, NotOnThisHost for the other runtimes on systems other than Linux, BadAddress for a path together with
-    a fault."""
+    """Returns the address that starts the runtime. Option `runtime`: path of a qvrt that was built from board_runtime/
+    with changes; or onnxruntime or litert, run by this Python or that of option `python`. Raises BoardUnreachable if
+    there is no such program, NotOnThisHost for the other runtimes on systems other than Linux, BadAddress for a path
+    together with a fault."""
     if is_worker(address):
         if why := explain_if_not_linux("-b local", "qverify's worker runs on Linux"):
             raise NotOnThisHost(why)

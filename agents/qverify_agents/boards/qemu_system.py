@@ -18,9 +18,10 @@ OPTIONS: frozenset[str] = frozenset({"link", "mirror", "root"})
 
 
 def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None]]:
-    """Starts the board, unless it runs, and returns its address for a link and a function that stops it if it was started
-    here. With ?link=serial the address is its console. A runtime that needs Python and ?root=DIR (a folder of
-    scripts/arm_reference) always get a new machine with that Python. Raises NotOnThisHost on systems other than Linux."""
+    """Starts the board, unless it runs, and returns its address for a link and a function that stops it if it was
+    started here. With ?link=serial the address is its console. A runtime that needs Python and ?root=DIR (a folder of
+    scripts/arm_reference) always get a new machine with that Python. Raises NotOnThisHost on systems other than
+    Linux."""
     check_host(address.rest)
     built, link = ensure_image(address.rest, address.options.get("mirror")), address.options.get("link", "ssh")
     if link == "serial" and built.kind.no_console:
@@ -46,8 +47,8 @@ def up(address: Address, deadline: Deadline) -> tuple[Address, Callable[[], None
 
 
 def check_host(architecture: str) -> None:
-    """Raises NotOnThisHost on systems other than Linux: the images of emulated boards are built with apt, and their processes
-    are found in /proc."""
+    """Raises NotOnThisHost on systems other than Linux: the images of emulated boards are built with apt, and their
+    processes are found in /proc."""
     if why := explain_if_not_linux(f"-b qemu:{architecture}", "emulated boards are run on Linux only"):
         raise NotOnThisHost(why)
 

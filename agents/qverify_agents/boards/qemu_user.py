@@ -1,4 +1,5 @@
-"""qemu-user:ARCH: the runtime of another architecture, or onnxruntime or LiteRT for ARM, under QEMU's user-mode emulation."""
+"""qemu-user:ARCH: the runtime of another architecture, or onnxruntime or LiteRT for ARM, under QEMU's user-mode
+emulation."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 def cksum(data: bytes) -> int:
     """Returns POSIX cksum: CRC-32 (polynomial 04C11DB7, most significant bit first) of the bytes and their number."""
-    length, more = len(data), bytearray()
+    length, length_bytes = len(data), bytearray()
     while length:
-        more.append(length & 255)
+        length_bytes.append(length & 255)
         length >>= 8
-    return _forward_crc(bytes(data) + bytes(more))
+    return _forward_crc(bytes(data) + bytes(length_bytes))
 
 
 _MIRROR = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))

@@ -84,8 +84,8 @@ class ConsoleLine:
         self.read_until_silent(deadline)
 
     def run_command(self, command: str, deadline: Deadline, seconds: float = ANSWER_S) -> tuple[int, bytes]:
-        """Runs a command and returns its exit status and output. Types it again if the wire damaged it, so every command
-        must be idempotent. seconds: limit of one attempt. Raises LinkTimeout."""
+        """Runs a command and returns its exit status and output. Types it again if the wire damaged it, so every
+        command must be idempotent. seconds: limit of one attempt. Raises LinkTimeout."""
         for _ in range(MAX_TRIES):
             try:
                 status, out = self._run_once(command, deadline.part(seconds))

@@ -17,7 +17,8 @@ ECHO_GAP_S = 0.15  # without a byte, after which any other output of the line ha
 
 
 class ConsoleLink:
-    """A Link to the agent on the terminal of a console. output_before: what the console printed before the agent started."""
+    """A Link to the agent on the terminal of a console. output_before: what the console printed before the agent
+    started."""
 
     piece_bytes = 3000
     patience_s = 1.5
@@ -74,8 +75,8 @@ class ConsoleLink:
 
 
 def find_running_agent(port: Port, deadline: Deadline) -> dict[str, object] | None:
-    """Returns the HELLO of an agent that already uses the line, or None. A shell is recognized at once, because it echoes
-    what is sent."""
+    """Returns the HELLO of an agent that already uses the line, or None. A shell is recognized at once, because it
+    echoes what is sent."""
     reader, agent_deadline = FrameReader(), deadline.part(AGENT_ANSWER_S)
     has_received, request = False, _harmless_hello()
     try:

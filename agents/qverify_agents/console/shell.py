@@ -1,4 +1,5 @@
-"""A serial console as a Shell: logs in, types command lines, finds their output between marks, and sends bytes as text."""
+"""A serial console as a Shell: logs in, types command lines, finds their output between marks, and sends bytes as
+text."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ MAX_LOG_CHARACTERS = 1 << 16
 
 
 class ConsoleShell:
-    """A Shell (capabilities.py) on a serial console. prompt, login, password: regular expressions for the prompts that the
-    console shows. user: the user who logs in; the password is read from QVERIFY_SERIAL_PASSWORD and appears in no log."""
+    """A Shell (capabilities.py) on a serial console. prompt, login, password: regular expressions for the prompts that
+    the console shows. user: the user who logs in; the password is read from QVERIFY_SERIAL_PASSWORD and appears in no
+    log."""
 
     def __init__(
         self,
@@ -52,8 +54,8 @@ class ConsoleShell:
         self._log = ""  # what the console printed before and during the login, perhaps a boot log
 
     def log_in(self, deadline: Deadline) -> None:
-        """Logs in and waits for a shell that answers. Raises BoardUnreachable with the last line that the console showed if
-        none does."""
+        """Logs in and waits for a shell that answers. Raises BoardUnreachable with the last line that the console
+        showed if none does."""
         self._shown = ""
         try:
             if self._reach_prompt(deadline):
@@ -135,8 +137,8 @@ class ConsoleShell:
         return CommandResult(status, out, out if status else b"")
 
     def start(self, command: str, deadline: Deadline) -> ConsoleLink:
-        """Starts a command on the terminal, which is made raw before anything is sent, because a frame may contain Ctrl-C.
-        The terminal's settings are restored in whatever way the command ends."""
+        """Starts a command on the terminal, which is made raw before anything is sent, because a frame may contain
+        Ctrl-C. The terminal's settings are restored in whatever way the command ends."""
         with self._note_timeout():
             return self._start(command.removeprefix("exec "), deadline)
 

@@ -1,5 +1,5 @@
-"""Sends bytes to a board through its console: as text, in pieces. A program of the board checks each piece, and a damaged
-piece alone is sent again."""
+"""Sends bytes to a board through its console: as text, in pieces. A program of the board checks each piece, and a
+damaged piece alone is sent again."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ FILE, LINK, FOLDER, DEVICE = 0o100000, 0o120000, 0o040000, 0o020000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """An entry of an archive. kind: FILE, LINK, FOLDER or DEVICE (a character device). mode: permission bits. data: content
-    of a file, or target of a link. device: major and minor number of a device."""
+    """An entry of an archive. kind: FILE, LINK, FOLDER or DEVICE (a character device). mode: permission bits. data:
+    content of a file, or target of a link. device: major and minor number of a device."""
 
     kind: int
     mode: int

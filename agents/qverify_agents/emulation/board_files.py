@@ -125,8 +125,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def unpack_packages(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, ArchiveEntry], bytes, dict[str, bytes]]:
-    """Returns the board's files from these packages, the kernel, and the kernel's modules by name. Raises BoardUnreachable
-    if there is no kernel or no busybox."""
+    """Returns the board's files from these packages, the kernel, and the kernel's modules by name. Raises
+    BoardUnreachable if there is no kernel or no busybox."""
     entries: dict[str, ArchiveEntry] = {}
     kernel, modules = b"", dict[str, bytes]()
     for package, path in debs.items():
@@ -149,8 +149,8 @@ def _is_library(name: str) -> bool:
 
 
 def select_modules(compressed: dict[str, bytes]) -> dict[str, ArchiveEntry]:
-    """Returns the modules of MODULES and their dependencies as files, and the file modules.order, which lists them in the
-    order in which to load them. compressed: all modules of the kernel."""
+    """Returns the modules of MODULES and their dependencies as files, and the file modules.order, which lists them in
+    the order in which to load them. compressed: all modules of the kernel."""
     entries: dict[str, ArchiveEntry] = {}
 
     def add(name: str) -> None:

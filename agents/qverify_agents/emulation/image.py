@@ -1,5 +1,5 @@
-"""Builds the kernel and initramfs of an emulated board from a distribution's kernel, busybox and dropbear, and keys of its
-own. The same packages and keys give the same bytes."""
+"""Builds the kernel and initramfs of an emulated board from a distribution's kernel, busybox and dropbear, and keys of
+its own. The same packages and keys give the same bytes."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def boards_folder() -> Path:
 
 
 def ensure_image(architecture: str, mirror: str | None = None, say: Callable[[str], None] = lambda _: None) -> Image:
-    """Returns the image from the cache, or builds it (about half a minute); only one process builds at a time. mirror: a
-    Debian archive, None for that of this machine's apt. say: called with a line on the progress."""
+    """Returns the image from the cache, or builds it (about half a minute); only one process builds at a time. mirror:
+    a Debian archive, None for that of this machine's apt. say: called with a line on the progress."""
     kind = find_kind(architecture)
     folder = boards_folder() / f"{architecture}-{RECIPE}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -26,8 +26,8 @@ from qverify_agents.signals_held import signals_held
 _STARTED_HERE: dict[
     int, tuple[subprocess.Popen[bytes], int]
 ] = {}  # by process id: the process, and the descriptor that owns its folder
-# A restore takes about a second. A snapshot from which no machine has answered after RESTORE_S seconds, or after this share
-# of the time left if that is longer (on a busy host with a long --timeout), is damaged.
+# A restore takes about a second. A snapshot from which no machine has answered after RESTORE_S seconds, or after this
+# share of the time left if that is longer (on a busy host with a long --timeout), is damaged.
 RESTORE_S, RESTORE_SHARE = 30.0, 0.25
 LOG_BEGINNING = "char device redirected"  # beginning of qemu's log, which is no error
 MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
@@ -107,8 +107,8 @@ def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = Fal
 
 
 def _start_once(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
-    """Starts a machine, if `warm` from the snapshot. Otherwise boots it and saves the snapshot, unless this kind of machine
-    cannot be restored. Raises BoardUnreachable if it does not answer."""
+    """Starts a machine, if `warm` from the snapshot. Otherwise boots it and saves the snapshot, unless this kind of
+    machine cannot be restored. Raises BoardUnreachable if it does not answer."""
     start = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
     port, process = _free_port(), None
@@ -149,8 +149,8 @@ def _launch(command: list[str], folder: Path, ends_with_us: bool) -> subprocess.
 def _wait_until_ready(
     process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path | None, warm: bool
 ) -> str:
-    """Waits until the machine accepts SSH connections, saves a snapshot if a path for it is given, and returns the path of
-    the console's pty."""
+    """Waits until the machine accepts SSH connections, saves a snapshot if a path for it is given, and returns the path
+    of the console's pty."""
     if not warm:
         _wait_for_boot(process, folder, limit)
     _wait_for_ssh(port, limit, lambda: _check_process(process, folder))
@@ -162,8 +162,8 @@ def _wait_until_ready(
 
 
 def keep(machine: RunningMachine) -> None:
-    """Writes the state file by which later commands find the machine. From then on, its folder no longer belongs to this
-    process."""
+    """Writes the state file by which later commands find the machine. From then on, its folder no longer belongs to
+    this process."""
     path = state_file(machine.architecture)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
@@ -216,8 +216,8 @@ def stop(machine: RunningMachine) -> None:
 
 
 def _qemu_command(image: Image, folder: Path, port: int) -> list[str]:
-    """Returns qemu's command line. qemu runs in the folder, so that most files are named without it: in most options a comma
-    in the path would end the name."""
+    """Returns qemu's command line. qemu runs in the folder, so that most files are named without it: in most options a
+    comma in the path would end the name."""
     s390x = image.architecture == "s390x"
     kernel_option = " init_on_free=1" if image.python else ""  # free memory is zero, and a snapshot omits zeros
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
@@ -293,8 +293,8 @@ def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Dea
 
 
 def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> None:
-    """Waits for the banner of the SSH server: qemu itself accepts connections long before the board does. check: raises an
-    error if qemu has ended."""
+    """Waits for the banner of the SSH server: qemu itself accepts connections long before the board does. check: raises
+    an error if qemu has ended."""
     while True:
         check()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as connection:

@@ -16,7 +16,8 @@ from qverify_agents.errors import BoardUnreachable
 
 
 class Monitor:
-    """A connection to QEMU's monitor. Every method raises BoardUnreachable if qemu refuses a command or does not answer."""
+    """A connection to QEMU's monitor. Every method raises BoardUnreachable if qemu refuses a command or does not
+    answer."""
 
     _socket: socket.socket
     _file: BufferedRWPair
@@ -66,8 +67,8 @@ class Monitor:
 
 
 def _connect(connection: socket.socket, path: Path) -> None:
-    """Connects to the socket with a path of any length. As the name of a socket has at most 108 bytes, its folder is named
-    by a descriptor."""
+    """Connects to the socket with a path of any length. As the name of a socket has at most 108 bytes, its folder is
+    named by a descriptor."""
     if sys.platform != "linux":
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)

@@ -17,8 +17,8 @@ PAUSES_S = (2.0, 10.0)  # before fetching the package lists again
 
 
 class Packages:
-    """The packages of one architecture. architecture: Debian's name of it. mirror: address of an archive, or None for that of
-    this machine's apt. Every method raises BoardUnreachable if apt fails."""
+    """The packages of one architecture. architecture: Debian's name of it. mirror: address of an archive, or None for
+    that of this machine's apt. Every method raises BoardUnreachable if apt fails."""
 
     def __init__(self, folder: Path, architecture: str, suite: str, mirror: str | None = None):
         if shutil.which("apt-get") is None:
@@ -59,8 +59,8 @@ class Packages:
         return result.stdout
 
     def update(self) -> None:
-        """Fetches the package lists. Tries again if the archive does not answer, because apt's own retries do not cover every
-        case."""
+        """Fetches the package lists. Tries again if the archive does not answer, because apt's own retries do not cover
+        every case."""
         for pause in PAUSES_S:
             try:
                 self._update()
@@ -122,8 +122,8 @@ class Packages:
 
 
 def find_own_mirror() -> str:
-    """Returns the address of the first Debian main archive in this machine's apt configuration. Raises BoardUnreachable if
-    there is none."""
+    """Returns the address of the first Debian main archive in this machine's apt configuration. Raises BoardUnreachable
+    if there is none."""
     result = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
         capture_output=True,

@@ -21,9 +21,9 @@ ALIGNMENT = 4  # in bytes, which the kernel requires of a further archive
 
 
 def add_python(image: Image, runtime: str, packages: Sequence[str], root: str = "") -> Image:
-    """Returns the image with a Python, building its initramfs if it does not exist. packages: the Python must have one of
-    these; any Python if there are none. root: root folder of the Python, or "" for the newest one in the cache. Raises
-    BoardUnreachable if there is no such Python."""
+    """Returns the image with a Python, building its initramfs if it does not exist. packages: the Python must have one
+    of these; any Python if there are none. root: root folder of the Python, or "" for the newest one in the cache.
+    Raises BoardUnreachable if there is no such Python."""
     folder = _find_root(image.architecture, runtime, packages, root)
     with open(image.folder / "lock", "ab") as lock:
         lock_file(lock.fileno(), wait=True)

@@ -1,5 +1,5 @@
-"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels. QEMU's user mode
-runs it."""
+"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels. QEMU's user
+mode runs it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def make_python_root(
 
 
 def find_python_roots() -> list[Path]:
-    """Returns the folders of make_python_root in this user's cache (arm_reference/VERSION), the oldest version first."""
+    """Returns the folders of make_python_root in this user's cache (arm_reference/VERSION), the oldest version
+    first."""
     folders = (cache_folder() / "arm_reference").glob("*/usr/bin/python3")
     return sorted((p.parents[2] for p in folders), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
@@ -136,8 +137,9 @@ def _install_wheels(root: Path, version: str, packages: list[str]) -> None:
 
 
 def _write_own_files(root: Path) -> None:
-    """Writes files that hide those of the host under the emulator's option -L. Without them the emulator shows the host's
-    /proc/cpuinfo, in which onnxruntime looks for ARM cores; if there are none, it crashes with a null pointer."""
+    """Writes files that hide those of the host under the emulator's option -L. Without them the emulator shows the
+    host's /proc/cpuinfo, in which onnxruntime looks for ARM cores; if there are none, it crashes with a null
+    pointer."""
     text = {
         "proc/cpuinfo": "".join(CPUINFO.format(number=number) for number in range(2)),
         "sys/devices/system/cpu/possible": "0-1\n",

@@ -19,8 +19,8 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
 
 
 def build_rootfs(architecture: str, mirror: str | None = None) -> bytes:
-    """Returns the file system as a tar archive whose bytes depend only on the package. architecture: the runtime's name of
-    it. Raises BoardUnreachable."""
+    """Returns the file system as a tar archive whose bytes depend only on the package. architecture: the runtime's name
+    of it. Raises BoardUnreachable."""
     if architecture not in DEBIAN:
         raise BoardUnreachable(f"no container image for {architecture}; wanted one of {', '.join(DEBIAN)}")
     with tempfile.TemporaryDirectory(prefix="qverify-rootfs-") as folder:

@@ -28,8 +28,8 @@ def root() -> Path:
 
 @contextlib.contextmanager
 def hold_lock(name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """A context that has a lock of this name among the processes of this user. on_wait: called if another process has it
-    and must be waited for."""
+    """A context that has a lock of this name among the processes of this user. on_wait: called if another process has
+    it and must be waited for."""
     with open(root() / f"{name}.lock", "wb") as lock:
         if not lock_file(lock.fileno()):
             on_wait()
@@ -38,8 +38,8 @@ def hold_lock(name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator
 
 
 def make(architecture: str) -> tuple[Path, int]:
-    """Makes a folder and returns it with the descriptor that owns it. When the descriptor is closed or this process ends,
-    the folder has no owner."""
+    """Makes a folder and returns it with the descriptor that owns it. When the descriptor is closed or this process
+    ends, the folder has no owner."""
     with hold_lock("folders"):
         folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
         folder.mkdir(mode=0o700)
@@ -90,6 +90,6 @@ def _end(folder: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process_id, KILL)
     end = time.monotonic() + END_S
-    while any(runs_in(one, folder) for one in machines) and time.monotonic() < end:
+    while any(runs_in(process_id, folder) for process_id in machines) and time.monotonic() < end:
         time.sleep(0.02)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""The link `shell`: a board's shell that a command of this machine reaches, such as `podman exec -i NAME /bin/sh -c`. Used
-by containers."""
+"""The link `shell`: a board's shell that a command of this machine reaches, such as `podman exec -i NAME /bin/sh -c`.
+Used by containers."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def _check_login(shell: CommandShell, where: str, deadline: Deadline) -> Command
 
 
 def _pin_host_key(folder: str, kind: str, blob: bytes) -> list[str]:
-    """Returns options by which ssh accepts only the host key of the inventory. They must come before other options, as ssh
-    uses the first one of each kind."""
+    """Returns options by which ssh accepts only the host key of the inventory. They must come before other options, as
+    ssh uses the first one of each kind."""
     Path(folder, "known_hosts").write_bytes(f"{ALIAS} {kind} {base64.b64encode(blob).decode()}\n".encode())
     return [
         *("-o", f"HostKeyAlias={ALIAS}", "-o", f"UserKnownHostsFile={_quote_option_value(f'{folder}/known_hosts')}"),

@@ -1,5 +1,5 @@
-"""The link `serial`: a board's console, or a UART that its agent alone uses (?mode=direct), at any address that pyserial
-can open."""
+"""The link `serial`: a board's console, or a UART that its agent alone uses (?mode=direct), at any address that
+pyserial can open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ OPTIONS = frozenset(
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
-    """Logs in at the console and returns its shell, through which connect.py starts the agent. Not used with mode=direct."""
+    """Logs in at the console and returns its shell, through which connect.py starts the agent. Not used with
+    mode=direct."""
     options = address.options
     port = SerialPort(address)
     shell = SerialShell(
@@ -63,9 +64,9 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console/line.py) over pyserial, locked against other programs of this host. If another program has it open,
-    waits as long as the option `wait` of the address allows and then raises BoardBusy. Raises BoardUnreachable if it
-    cannot be opened."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host. If another program has it
+    open, waits as long as the option `wait` of the address allows and then raises BoardBusy. Raises BoardUnreachable if
+    it cannot be opened."""
 
     def __init__(self, address: Address):
         self._where = address.rest

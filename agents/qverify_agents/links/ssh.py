@@ -1,5 +1,5 @@
-"""The link `ssh`: a board's shell by paramiko, tuned for speed: no Nagle delay, AES-GCM first, and slices that do not stall
-at a small window."""
+"""The link `ssh`: a board's shell by paramiko, tuned for speed: no Nagle delay, AES-GCM first, and slices that do not
+stall at a small window."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 class _HungUpBeforeLogin(BoardUnreachable):
-    """Raised if an SSH server ended the connection before it answered a login, as a busy one does (MaxStartups of OpenSSH).
-    The next connection may succeed."""
+    """Raised if an SSH server ended the connection before it answered a login, as a busy one does (MaxStartups of
+    OpenSSH). The next connection may succeed."""
 
 
 def _connect(target: str, address: Address, deadline: Deadline, depth: int, jump_transport: Any = None) -> Any:
-    """Connects to a host, logs in and returns the transport. depth: number of jump hosts so far, 0 for the board itself.
-    jump_transport: the transport to the jump host through which to connect."""
+    """Connects to a host, logs in and returns the transport. depth: number of jump hosts so far, 0 for the board
+    itself. jump_transport: the transport to the jump host through which to connect."""
     if depth > MAX_HOPS:
         raise BoardUnreachable(f"{target}: more than {MAX_HOPS} jump hosts")
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
@@ -184,8 +184,8 @@ def _format_target(settings: HostSettings) -> str:
 
 
 def _open_channel_through(transport: Any, settings: HostSettings, hop: str, deadline: Deadline) -> Any:
-    """Returns a channel through a jump host's transport to the host and port of the settings. hop: name of the jump host.
-    If the jump host cannot reach them, closes the transport and raises BoardUnreachable."""
+    """Returns a channel through a jump host's transport to the host and port of the settings. hop: name of the jump
+    host. If the jump host cannot reach them, closes the transport and raises BoardUnreachable."""
     import paramiko
 
     destination = (settings.host, settings.port)
@@ -307,8 +307,8 @@ class SshStream:
         return bytes(self._errors[:2000])
 
     def why_closed(self) -> str:
-        """Returns how the agent ended, with its exit status if that has arrived and the first line of its standard error,
-        or that the connection is lost."""
+        """Returns how the agent ended, with its exit status if that has arrived and the first line of its standard
+        error, or that the connection is lost."""
         end = time.monotonic() + 1.0
         while not self._channel.status_event.wait(0.05) and time.monotonic() < end:
             pass

@@ -20,8 +20,8 @@ class Agent(Conversation):
     """A connected agent.
 
     Attributes:
-        kept: whether every tensor of the last run can be fetched; if not, only the final outputs and the tensors that the
-            run named can.
+        kept: whether every tensor of the last run can be fetched; if not, only the final outputs and the tensors that
+            the run named can.
         done_text: the text of the last run's DONE, "" for a run of qvrt that succeeded.
         place: name of the board that was chosen if the address matches several, otherwise "".
     """
@@ -40,8 +40,8 @@ class Agent(Conversation):
 
     @in_turn
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Sends the part of a content that the board does not have. If the part that it has proves damaged, sends the whole
-        content once more. progress: called with the bytes stored so far and the total."""
+        """Sends the part of a content that the board does not have. If the part that it has proves damaged, sends the
+        whole content once more. progress: called with the bytes stored so far and the total."""
         present = self.have([sha256])[sha256]
         self.counters["cached_bytes"] += min(present, len(data))
         try:
@@ -74,8 +74,8 @@ class Agent(Conversation):
                 raise ProtocolError(f"PUT: the board has {present} of {len(data)} bytes and accepts no more")
 
     def _encode_pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields (message type, payload) of PUT or PUT_PACKED from `start` to the end. On a link that sends requests ahead,
-        packing stops after the first piece that does not become smaller."""
+        """Yields (message type, payload) of PUT or PUT_PACKED from `start` to the end. On a link that sends requests
+        ahead, packing stops after the first piece that does not become smaller."""
         pack, view = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
         for at in range(start, max(len(data), 1), self._link.piece_bytes):
             piece = view[at : at + self._link.piece_bytes]
@@ -110,9 +110,10 @@ class Agent(Conversation):
             digests: whether the events contain digests.
             repeat: number of iterations.
             injected: by tensor, the content hash of the dense bytes that replace it once its node has run.
-            names: the model's tensors in their order in model.bin. If given, an event of another tensor is refused, and a
-                slow link sends several events in one frame.
-            events: the tensors that one iteration reports, in running order. If given, other events raise Contradiction.
+            names: the model's tensors in their order in model.bin. If given, an event of another tensor is refused, and
+                a slow link sends several events in one frame.
+            events: the tensors that one iteration reports, in running order. If given, other events raise
+                Contradiction.
         """
         all_nodes = nodes == "all"
         flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if all_nodes else 0)
@@ -130,16 +131,16 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes, on inputs given as content hashes of their dense bytes by tensor, and returns the events.
-        names, events: as for run()."""
+        """Runs only these nodes, on inputs given as content hashes of their dense bytes by tensor, and returns the
+        events. names, events: as for run()."""
         ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
         return self._collect_events(frames.UNIT, messages.encode_unit(model, nodes, inputs), None, names, ledger)
 
     def _collect_events(
         self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """Sends RUN or UNIT and returns all events of the run, each once, in order. Requests lost events again. names: the
-        model's tensors in their order in model.bin, or () if NODES is not used."""
+        """Sends RUN or UNIT and returns all events of the run, each once, in order. Requests lost events again. names:
+        the model's tensors in their order in model.bin, or () if NODES is not used."""
 
         def add(index: int, event: NodeEvent, requested: bool = False) -> tuple[bool, bool]:
             fresh, first = ledger.add(index, event, self.generation, requested)

@@ -1,5 +1,5 @@
-"""Sends requests over a link and receives their answers (PROTOCOL.md). Sends a request again if it or its answer was lost
-or damaged, and opens the link again if it was lost."""
+"""Sends requests over a link and receives their answers (PROTOCOL.md). Sends a request again if it or its answer was
+lost or damaged, and opens the link again if it was lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Conversation:
         hello: the agent's last answer to HELLO.
         capabilities: features that this board offers.
         generation: number of times that a lost link was opened again.
-        counters: bytes sent and received, bytes of contents that the board already had, requests, and requests sent again.
+        counters: bytes sent and received, bytes of contents that the board already had, requests, and requests sent
+            again.
         shared: whether others may reach the board, too; PING is then sent while no call runs.
         turn: the lock that each call takes while it runs.
     """
@@ -60,9 +61,8 @@ class Conversation:
         self._close_actions: list[Callable[[], None]] = [at_close] if at_close is not None else []
         self._link, self._deadline_s = link, deadline_s
         self._owner, self._reopen, self.generation = owner, reopen, 0
-        self._time_bound: tuple[float, str] | None = (
-            None  # end by time.monotonic(), and the option that gives more time
-        )
+        # Set by bounded(): the end by time.monotonic(), and the option that gives more time.
+        self._time_bound: tuple[float, str] | None = None
         self._fatal_error: BoardBusy | LinkClosed | LinkTimeout | None = None
         self.shared = reopen is not None
         self._reader, self._sequence = frames.FrameReader(), secrets.randbelow(1 << 31)
@@ -84,8 +84,8 @@ class Conversation:
         return self._link.packs
 
     def _take_board(self, wait_s: float) -> dict[str, Any]:
-        """Sends HELLO until this connection has locked the board, and returns the answer. Raises BoardBusy, which names the
-        holder, after wait_s seconds."""
+        """Sends HELLO until this connection has locked the board, and returns the answer. Raises BoardBusy, which names
+        the holder, after wait_s seconds."""
         give_up_at = time.monotonic() + wait_s
         while True:
             hello = messages.read_hello(
@@ -109,8 +109,8 @@ class Conversation:
         self.counters["bytes_sent"] += len(data)
 
     def _receive_answer(self, sequence: int, deadline: Deadline, patience_s: float) -> frames.Frame | None:
-        """Returns the next frame that answers request `sequence`, or None if it must be sent again: a frame was damaged, or
-        none arrived within patience_s."""
+        """Returns the next frame that answers request `sequence`, or None if it must be sent again: a frame was
+        damaged, or none arrived within patience_s."""
         damaged_before, answer_deadline = self._reader.damaged, deadline.part(patience_s)
         while True:
             frame = self._reader.next()
@@ -133,8 +133,8 @@ class Conversation:
 
     def _request(self, kind: int, payload: bytes, answer_type: int, on_node: OnFrame | None = None) -> bytes:
         """Sends a request and returns the payload of its answer. NODE and NODES frames before the answer are passed to
-        on_node, which returns whether they were new and whether to cancel the run. Once the link is lost for good or the
-        agent does not answer, every further call raises the same error at once."""
+        on_node, which returns whether they were new and whether to cancel the run. Once the link is lost for good or
+        the agent does not answer, every further call raises the same error at once."""
         if self._fatal_error is not None:
             raise type(self._fatal_error)(str(self._fatal_error))
         try:
@@ -153,8 +153,8 @@ class Conversation:
         return self._request(kind, payload, answer_type, on_node)
 
     def _reconnect(self, lost: LinkClosed) -> None:
-        """Opens a new link after one was lost, at most MAX_RECONNECTS times. If that fails, raises the reason, now and at
-        every further call."""
+        """Opens a new link after one was lost, at most MAX_RECONNECTS times. If that fails, raises the reason, now and
+        at every further call."""
         self._fatal_error = lost  # also for calls after a Ctrl-C during the attempt
         if self._reopen is None or self.generation >= MAX_RECONNECTS:
             raise lost
@@ -170,8 +170,9 @@ class Conversation:
             raise self._fatal_error from error
 
     def _request_ahead(self, requests: Iterable[tuple[int, bytes]], answer_type: int) -> Iterator[bytes]:
-        """Yields the payloads of the answers in order. Sends as many requests as the link allows before earlier ones are
-        answered. After an error, sends the unanswered requests again one by one, as each may safely arrive twice."""
+        """Yields the payloads of the answers in order. Sends as many requests as the link allows before earlier ones
+        are answered. After an error, sends the unanswered requests again one by one, as each may safely arrive
+        twice."""
         unanswered: deque[tuple[int | None, int, bytes]] = deque()
         for kind, payload in requests:
             unanswered.append((self._send_ahead(kind, payload), kind, payload))
@@ -181,8 +182,8 @@ class Conversation:
             yield self._take_oldest_answer(unanswered, answer_type)
 
     def _send_ahead(self, kind: int, payload: bytes) -> int | None:
-        """Sends a request and returns its sequence number, or None if it cannot be sent or the link does not send requests
-        ahead."""
+        """Sends a request and returns its sequence number, or None if it cannot be sent or the link does not send
+        requests ahead."""
         if self._fatal_error is not None or self._link.ahead == 0:
             return None
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
@@ -242,16 +243,16 @@ class Conversation:
             else:
                 raise ProtocolError(f"the agent answered with message {frame.type}, wanted {answer_type}")
 
-    def _new_deadline(self, what: str = "the agent") -> Deadline:
+    def _new_deadline(self, operation: str = "the agent") -> Deadline:
         seconds_left = self._time_bound[0] - time.monotonic() if self._time_bound is not None else math.inf
         if self._time_bound is None or seconds_left >= self._deadline_s:
-            return Deadline(self._deadline_s, what)
-        return Deadline(max(0.0, seconds_left), what, self._time_bound[1])
+            return Deadline(self._deadline_s, operation)
+        return Deadline(max(0.0, seconds_left), operation, self._time_bound[1])
 
     @contextlib.contextmanager
     def bounded(self, seconds: float, longer: str) -> Iterator[None]:
-        """A context whose calls end at the latest `seconds` from now, by LinkTimeout. An agent that did not answer until
-        then may be called again afterwards. longer: the option that gives more time, for the message."""
+        """A context whose calls end at the latest `seconds` from now, by LinkTimeout. An agent that did not answer
+        until then may be called again afterwards. longer: the option that gives more time, for the message."""
         outer_bound, end, error_before = self._time_bound, time.monotonic() + seconds, self._fatal_error
         self._time_bound = (end, longer) if outer_bound is None or end < outer_bound[0] else outer_bound
         try:

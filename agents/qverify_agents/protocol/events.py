@@ -39,21 +39,21 @@ class Events:
         return min(MAX_EVENTS, max(self.repeat, 1) * len(tensors)) if tensors or self.wanted is not None else MAX_EVENTS
 
     def add(self, index: int, event: NodeEvent, connection: int, requested: bool = False) -> tuple[bool, bool]:
-        """Adds an event. Returns whether it is new on this connection, and whether it is new at all. connection: number of
-        the connection over which it arrived. requested: whether it answers EVENTS. Raises Contradiction for an event that
-        this run cannot have, or that contradicts others."""
+        """Adds an event. Returns whether it is new on this connection, and whether it is new at all. connection: number
+        of the connection over which it arrived. requested: whether it answers EVENTS. Raises Contradiction for an event
+        that this run cannot have, or that contradicts others."""
         self._check(index, event)
-        before = self._received.get(index)
-        if before is not None:
-            self._check_repeated(index, before, event)
+        earlier = self._received.get(index)
+        if earlier is not None:
+            self._check_repeated(index, earlier, event)
             if not (self.lossy or requested or self._last_connection[index] != connection):
                 raise Contradiction(f"the board sent event {index} ({_quote(event.tensor)}) twice")
             new_here, self._last_connection[index] = self._last_connection[index] != connection, connection
             return new_here, False
-        at = self._index_of.setdefault((event.iteration, event.tensor), index)
-        if at != index:
+        first_index = self._index_of.setdefault((event.iteration, event.tensor), index)
+        if first_index != index:
             raise Contradiction(
-                f"the board sent two events of {_quote(event.tensor)} in iteration {event.iteration}: {at} and {index}"
+                f"the board sent two events of {_quote(event.tensor)} in iteration {event.iteration}: {first_index} and {index}"
             )
         self._received[index], self._last_connection[index] = event, connection
         return True, True
@@ -71,24 +71,25 @@ class Events:
             )
         if self.wanted is None:
             return
-        turn, place = divmod(index, len(self.wanted))
-        if (event.iteration, event.tensor) != (turn, self.wanted[place]):
+        iteration, position = divmod(index, len(self.wanted))
+        if (event.iteration, event.tensor) != (iteration, self.wanted[position]):
             raise Contradiction(
                 f"the board sent event {index} as {_quote(event.tensor)} of iteration {event.iteration}; "
-                f"in this run it is {_quote(self.wanted[place])} of iteration {turn}"
+                f"in this run it is {_quote(self.wanted[position])} of iteration {iteration}"
             )
 
     @staticmethod
-    def _check_repeated(index: int, before: NodeEvent, event: NodeEvent) -> None:
-        if (before.tensor, before.digest, before.iteration) != (event.tensor, event.digest, event.iteration):
+    def _check_repeated(index: int, earlier: NodeEvent, event: NodeEvent) -> None:
+        if (earlier.tensor, earlier.digest, earlier.iteration) != (event.tensor, event.digest, event.iteration):
             raise Contradiction(
-                f"the board sent event {index} twice, as {_quote(before.tensor)} with digest {before.digest} and as "
+                f"the board sent event {index} twice, as {_quote(earlier.tensor)} with digest {earlier.digest} and as "
                 f"{_quote(event.tensor)} with {event.digest}"
             )
 
     def first_lacking(self, done: Done) -> int | None:
-        """Returns the index of the first event that DONE announces and that has not arrived, or None. Raises Contradiction
-        if a successful run announces another number of events than the request demands or than it sent."""
+        """Returns the index of the first event that DONE announces and that has not arrived, or None. Raises
+        Contradiction if a successful run announces another number of events than the request demands or than it
+        sent."""
         if done.status == 0:
             if self.wanted is not None and done.events != self.most:
                 raise Contradiction(

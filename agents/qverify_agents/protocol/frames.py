@@ -55,8 +55,8 @@ class FrameReader:
         self._drop(min(1, len(self._buffer)))
 
     def next(self) -> Frame | None:
-        """Returns the next complete frame, or None until more bytes arrive. If a frame is damaged, searches its bytes for
-        other frames."""
+        """Returns the next complete frame, or None until more bytes arrive. If a frame is damaged, searches its bytes
+        for other frames."""
         while self._find_header():
             header = bytes(self._buffer[:HEADER_BYTES])
             _, _, kind, sequence, length = _HEADER.unpack_from(header)

@@ -1,4 +1,5 @@
-"""Shows the board regularly that its holder is alive: a holder that is silent for a minute may lose it (PROTOCOL.md)."""
+"""Shows the board regularly that its holder is alive: a holder that is silent for a minute may lose it
+(PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -27,16 +28,16 @@ def in_turn(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
     """Makes a method take the object's `turn` lock while it runs."""
 
     @functools.wraps(method)
-    def run_in_turn(self: S, /, *args: P.args, **named: P.kwargs) -> R:
+    def run_in_turn(self: S, /, *args: P.args, **keywords: P.kwargs) -> R:
         with self.turn:
-            return method(self, *args, **named)
+            return method(self, *args, **keywords)
 
     return run_in_turn
 
 
 def keep_alive(ping: Callable[[], None]) -> Callable[[], None]:
-    """Calls a bound method every EVERY_S seconds in a thread, until the returned function is called or the method's object
-    has been deleted."""
+    """Calls a bound method every EVERY_S seconds in a thread, until the returned function is called or the method's
+    object has been deleted."""
     stop, ping_reference = threading.Event(), weakref.WeakMethod(ping)
     threading.Thread(
         target=_ping_until_stopped, args=(stop, ping_reference), daemon=True, name="qverify keep-alive"

@@ -32,8 +32,8 @@ HOLDER_FIELDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """The event that a tensor was computed. tensor: its ONNX name. digest: its XXH64 in 16 hex digits. elapsed_ns: time of
-    its node in nanoseconds. iteration: number of the iteration, from 0."""
+    """The event that a tensor was computed. tensor: its ONNX name. digest: its XXH64 in 16 hex digits. elapsed_ns: time
+    of its node in nanoseconds. iteration: number of the iteration, from 0."""
 
     tensor: str
     digest: str
@@ -43,9 +43,9 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The content of a DONE message, which ends a run. status: 0 or a status of PROTOCOL.md. text: the reason of a failure,
-    or the JSON of a runtime other than qvrt. arena_bytes: memory of the run's tensors. events: number of the run's events.
-    kept: whether every tensor can be fetched."""
+    """The content of a DONE message, which ends a run. status: 0 or a status of PROTOCOL.md. text: the reason of a
+    failure, or the JSON of a runtime other than qvrt. arena_bytes: memory of the run's tensors. events: number of the
+    run's events. kept: whether every tensor can be fetched."""
 
     status: int
     text: str
@@ -65,8 +65,8 @@ def encode_text(value: str) -> bytes:
 
 
 def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
-    """Returns the text at offset `at` of the payload, and the offset of its end. Raises ProtocolError if it is cut short,
-    too long or contains NUL."""
+    """Returns the text at offset `at` of the payload, and the offset of its end. Raises ProtocolError if it is cut
+    short, too long or contains NUL."""
     end = at + 2 + struct.unpack_from("<H", payload, at)[0] if len(payload) >= at + 2 else -1
     if not 0 <= end <= len(payload):
         raise ProtocolError("a text is cut short")
@@ -78,8 +78,8 @@ def read_text(payload: bytes, at: int = 0) -> tuple[str, int]:
 
 def read_hello(payload: bytes) -> dict[str, Any]:
     """Returns the fields of a HELLO that PROTOCOL.md names and that have the types stated there; leaves out all others.
-    Raises ProtocolError for anything but standard JSON, for numbers that do not fit in 64 bits, for deep nesting and for
-    another protocol version."""
+    Raises ProtocolError for anything but standard JSON, for numbers that do not fit in 64 bits, for deep nesting and
+    for another protocol version."""
     try:
         hello = json.loads(
             read_text(payload)[0], parse_constant=_parse_number, parse_float=_parse_number, parse_int=_parse_number
@@ -128,8 +128,8 @@ def _shorten(text: str) -> str:
 
 
 def format_busy(hello: Mapping[str, Any]) -> str:
-    """Returns the error message for a board that another host has locked: the holder, and how many seconds ago it took the
-    lock and was last heard. (Boards have no clock, only an uptime.)"""
+    """Returns the error message for a board that another host has locked: the holder, and how many seconds ago it took
+    the lock and was last heard. (Boards have no clock, only an uptime.)"""
     holder, now = hello.get("holder"), hello.get("uptime_s")
     if not isinstance(holder, dict) or not isinstance(now, int):
         return "the board is in use by an unnamed holder; --wait SECONDS waits for it"
@@ -155,8 +155,8 @@ def encode_put(sha256: str, total: int, offset: int, piece: bytes | memoryview) 
 def encode_run(
     model: str, inputs: Sequence[str], nodes: Sequence[str], injected: Mapping[str, str], flags: int, repeat: int
 ) -> bytes:
-    """Returns the payload of RUN. The model, the inputs and the values of `injected` (by tensor) are content hashes; nodes:
-    further tensors to report."""
+    """Returns the payload of RUN. The model, the inputs and the values of `injected` (by tensor) are content hashes;
+    nodes: further tensors to report."""
     parts = [bytes.fromhex(model), struct.pack("<BIH", flags, repeat, len(inputs)), *map(bytes.fromhex, inputs)]
     parts += [struct.pack("<H", len(nodes)), *map(encode_text, nodes)]
     return b"".join([*parts, _encode_injected(injected)])
@@ -211,8 +211,8 @@ def read_events_from(first: int, total: int, payload: bytes) -> list[tuple[int, 
 
 
 def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEvent]]:
-    """Returns (index in the run, event) for every event of a NODES. names: names of the model's tensors, in their order in
-    model.bin."""
+    """Returns (index in the run, event) for every event of a NODES. names: names of the model's tensors, in their order
+    in model.bin."""
     if len(payload) < 8 or len(payload) % 16 != 8:
         raise ProtocolError(f"NODES is {len(payload)} bytes, wanted 8 and 16 per event")
     first, iteration = struct.unpack_from("<II", payload)
@@ -225,7 +225,8 @@ def read_events(payload: bytes, names: Sequence[str]) -> list[tuple[int, NodeEve
 
 
 def encode_put_packed(sha256: str, total: int, offset: int, piece: bytes | memoryview) -> bytes | None:
-    """Returns the payload of PUT_PACKED, with the piece as an LZ4 block, or None if that saves less than a sixteenth."""
+    """Returns the payload of PUT_PACKED, with the piece as an LZ4 block, or None if that saves less than a
+    sixteenth."""
     from lz4.block import compress
 
     block = compress(piece, store_size=False)

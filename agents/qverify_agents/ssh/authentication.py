@@ -1,5 +1,5 @@
-"""Logs in to an SSH server: with keys of the ssh-agent and of files, then with a password, for which the user is prompted
-at a terminal only."""
+"""Logs in to an SSH server: with keys of the ssh-agent and of files, then with a password, for which the user is
+prompted at a terminal only."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def _iterate_keys(settings: HostSettings, address: Address, deadline: Deadline) 
 
 @contextlib.contextmanager
 def _open_ssh_agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
-    """Yields the ssh-agent's keys, which can sign within the block, or () if no ssh-agent runs. Sets a time limit on its
-    socket, which paramiko does not. Raises BoardUnreachable if the ssh-agent does not answer."""
+    """Yields the ssh-agent's keys, which can sign within the block, or () if no ssh-agent runs. Sets a time limit on
+    its socket, which paramiko does not. Raises BoardUnreachable if the ssh-agent does not answer."""
     from paramiko import SSHException
     from paramiko.agent import AgentSSH, get_agent_connection
 
@@ -158,8 +158,8 @@ def _read_public_key(path: str) -> bytes:
 
 
 def _parse_key_header(data: bytes) -> bytes:
-    """Returns the public key from the header of a private key (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of the
-    kdf, number of keys, public key). Raises ValueError for another format."""
+    """Returns the public key from the header of a private key (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of
+    the kdf, number of keys, public key). Raises ValueError for another format."""
     magic = b"openssh-key-v1\0"
     if not data.startswith(magic):
         raise ValueError

@@ -52,22 +52,23 @@ class HostSettings:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts: HostKeyAlias as it is, otherwise the host in lower case, with the port if it is not 22."""
+        """The name in known_hosts: HostKeyAlias as it is, otherwise the host in lower case, with the port if it is not
+        22."""
         host = self.host.lower()
         return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
 
     @property
     def scan(self) -> str:
-        """Arguments with which ssh-keyscan prints the host's key under this name, or "" if it cannot reach the host or would
-        use another name."""
+        """Arguments with which ssh-keyscan prints the host's key under this name, or "" if it cannot reach the host or
+        would use another name."""
         if self.host_key_alias or self.proxy_jump or self.proxy_command:
             return ""
         return f"-p {self.port} {shlex.quote(self.host)}"
 
 
 def split_target(target: str) -> tuple[str, str, int | None]:
-    """Returns the user ("" if missing), the host and the port (None if missing) of `user@host:port`, `[::1]:22` or `alias`.
-    Raises BadAddress."""
+    """Returns the user ("" if missing), the host and the port (None if missing) of `user@host:port`, `[::1]:22` or
+    `alias`. Raises BadAddress."""
     user, at, rest = target.rpartition("@")
     host, port = rest, ""
     if rest.startswith("["):
@@ -83,8 +84,8 @@ def split_target(target: str) -> tuple[str, str, int | None]:
 
 
 def resolve(target: str, config: str | None = None) -> HostSettings:
-    """Returns the settings of a host. config: a configuration file to use instead of QVERIFY_SSH_CONFIG or ~/.ssh/config.
-    Raises BadAddress or BoardUnreachable."""
+    """Returns the settings of a host. config: a configuration file to use instead of QVERIFY_SSH_CONFIG or
+    ~/.ssh/config. Raises BadAddress or BoardUnreachable."""
     user, host, port = split_target(target)
     config = config or os.environ.get("QVERIFY_SSH_CONFIG")
     if config and not Path(config).is_file():
@@ -125,8 +126,8 @@ def resolve(target: str, config: str | None = None) -> HostSettings:
 
 
 def identity_file(text: str) -> str:
-    """Returns the path that the option identity= names: a private key, or the .pub file of a key in the ssh-agent. Raises
-    BadAddress if there is no such file."""
+    """Returns the path that the option identity= names: a private key, or the .pub file of a key in the ssh-agent.
+    Raises BadAddress if there is no such file."""
     path = os.path.expanduser(text)
     if not os.path.isfile(path):
         raise BadAddress(f"identity={text}: no such file; wanted a private key, such as ~/.ssh/id_ed25519")
@@ -141,8 +142,8 @@ def _expand_path(text: str, tokens: dict[str, str]) -> str:
 
 
 def _split_paths(value: str) -> list[str]:
-    """Splits the list of paths that `ssh -G` prints, without quotes in most cases: a word that cannot begin a path is part
-    of the path before it, which contains a space."""
+    """Splits the list of paths that `ssh -G` prints, without quotes in most cases: a word that cannot begin a path is
+    part of the path before it, which contains a space."""
     if '"' in value:
         return shlex.split(value)
     paths = re.split(r" +(?=[/~]|none$|[A-Za-z]:[\\/]|__PROGRAMDATA__)", value) if value else []

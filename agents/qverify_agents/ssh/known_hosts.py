@@ -18,8 +18,8 @@ MARKERS = ("@cert-authority", "@revoked")
 
 @dataclass(frozen=True, slots=True)
 class KnownHostLine:
-    """A line about one host. path: path of the file, for messages. marker: one of MARKERS, or "". kind, blob: kind and bytes
-    of the key."""
+    """A line about one host. path: path of the file, for messages. marker: one of MARKERS, or "". kind, blob: kind and
+    bytes of the key."""
 
     path: str
     marker: str
@@ -52,8 +52,8 @@ def _parse_line(path: str, words: list[str], name: str) -> KnownHostLine | None:
 
 
 def _matches_host(hosts: str, name: str) -> bool:
-    """Returns whether a line's host field matches the name. It is a hashed name, or patterns separated by commas, where a
-    pattern after ! must not match."""
+    """Returns whether a line's host field matches the name. It is a hashed name, or patterns separated by commas, where
+    a pattern after ! must not match."""
     if hosts.startswith("|1|"):
         salt, _, digest = hosts[3:].partition("|")
         expected = base64.b64decode(digest, validate=True)

@@ -22,9 +22,8 @@ from qverify_agents.process_group import new_group_arguments
 
 HAS_MASTER = sys.platform != "win32"
 PREFIX = "qverify-ssh-"
-MAX_PARENT_BYTES = 107 - len(
-    "/qverify-ssh-12345678/master.1234567890123456"
-)  # of the parent's path: a socket's path is limited, and ssh appends .RANDOM to it
+# Of the parent's path: the path of a socket is limited, and ssh appends .RANDOM to it.
+MAX_PARENT_BYTES = 107 - len("/qverify-ssh-12345678/master.1234567890123456")
 END_S = 5.0  # seconds for ssh to end before it is killed
 MIN_AGE_S = 60.0  # the process that made a younger folder may not have locked it yet
 

@@ -15,16 +15,16 @@ IS_POSSIBLE = hasattr(socket, "MSG_DONTWAIT")
 
 
 class ProxyCommand(socket.socket):
-    """One end of a socket pair; the other end is the standard input and output of the command. /bin/sh runs the command,
-    as with OpenSSH.
+    """One end of a socket pair; the other end is the standard input and output of the command. /bin/sh runs the
+    command, as with OpenSSH.
 
     paramiko's own class of this name loops when the command ends its output, and kills a process that may be gone.
     """
 
     @classmethod
     def start(cls, command: str) -> ProxyCommand:
-        """Starts the command and returns the socket to it. Raises NotOnThisHost on Windows, where a socket cannot be the
-        standard input of a program."""
+        """Starts the command and returns the socket to it. Raises NotOnThisHost on Windows, where a socket cannot be
+        the standard input of a program."""
         if not IS_POSSIBLE:
             raise NotOnThisHost(
                 f"the SSH configuration has a ProxyCommand, which {SYSTEM} cannot give to this backend. "

@@ -16,8 +16,8 @@ GRACE_S = 1.0  # seconds after the deadline, in which a call that watches the de
 
 
 class TimeLimits:
-    """The time limits for the calls of one connection, watched by one thread: a timer for each call would take as long as
-    the call."""
+    """The time limits for the calls of one connection, watched by one thread: a timer for each call would take as long
+    as the call."""
 
     def __init__(self, transport: Any):
         self._transport, self._end = transport, float("inf")
@@ -25,8 +25,8 @@ class TimeLimits:
 
     @contextlib.contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """A context that ends at the deadline, by an error of paramiko. The caller turns that error into a LinkTimeout by
-        calling deadline.left()."""
+        """A context that ends at the deadline, by an error of paramiko. The caller turns that error into a LinkTimeout
+        by calling deadline.left()."""
         self._end = time.monotonic() + deadline.left() + GRACE_S
         try:
             yield
@@ -41,8 +41,8 @@ class TimeLimits:
 
 
 def close_transport(transport: Any) -> None:
-    """Closes the transport and those of its jump hosts, the one nearest to this host first: closing a channel sends data
-    through the transport below it, which may be the one that hangs."""
+    """Closes the transport and those of its jump hosts, the one nearest to this host first: closing a channel sends
+    data through the transport below it, which may be the one that hangs."""
     transports = [transport]
     while (jump_transport := getattr(transports[-1].sock, "jump_transport", None)) is not None:
         transports.append(jump_transport)

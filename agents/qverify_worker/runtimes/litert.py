@@ -1,8 +1,9 @@
-"""LiteRT's Python package (ai-edge-litert, tflite_runtime or tensorflow): runs .tflite models, by its kernels or a delegate.
+"""LiteRT's Python package (ai-edge-litert, tflite_runtime or tensorflow): runs .tflite models, by its kernels or a
+delegate.
 
-A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index and
-states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order in which
-the file's axes are transposed; shape: the shape after that.
+A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index
+and states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order
+in which the file's axes are transposed; shape: the shape after that.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def open_model(data: bytes, settings: RuntimeSettings) -> LiteRtModel:
 
 @dataclass(frozen=True)
 class ModelTensor:
-    """A tensor of the file. index: its index there. name: its name in the ONNX. dims: its shape in the file. axes: the order
-    in which its axes are transposed for the ONNX. shape: its shape in the ONNX."""
+    """A tensor of the file. index: its index there. name: its name in the ONNX. dims: its shape in the file. axes: the
+    order in which its axes are transposed for the ONNX. shape: its shape in the ONNX."""
 
     index: int
     name: str
@@ -73,20 +74,20 @@ class ModelTensor:
 
 
 class LiteRtModel:
-    """A Model (model.py). If a delegate computes, inner tensors are read from a second interpreter that keeps every tensor,
-    so that the delegate computes each node alone. The final outputs always come from an interpreter in which the delegate
-    may join nodes, as in real use."""
+    """A Model (model.py). If a delegate computes, inner tensors are read from a second interpreter that keeps every
+    tensor, so that the delegate computes each node alone. The final outputs always come from an interpreter in which
+    the delegate may join nodes, as in real use."""
 
     def __init__(self, data: bytes, settings: RuntimeSettings):
-        self._content, named = _unpack_model(data)
+        self._content, tensor_names = _unpack_model(data)
         self._settings, self._delegates = settings, bool(settings.delegate or settings.kernels == "xnnpack")
         self._interpreter = self._open_interpreter(keep_all=not self._delegates)
         self._alone_interpreter: Any = None if self._delegates else self._interpreter
         self._report: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
         details = {d["index"]: d for d in (*self._interpreter.get_tensor_details(), *self._input_and_output_details())}
-        inputs = named.get("inputs") or [{"index": d["index"]} for d in self._interpreter.get_input_details()]
-        outputs = named.get("outputs") or [{"index": d["index"]} for d in self._interpreter.get_output_details()]
+        inputs = tensor_names.get("inputs") or [{"index": d["index"]} for d in self._interpreter.get_input_details()]
+        outputs = tensor_names.get("outputs") or [{"index": d["index"]} for d in self._interpreter.get_output_details()]
         self._inputs, self._outputs = ([_find_tensor(entry, details) for entry in ends] for ends in (inputs, outputs))
         self.inputs = [(t.name, t.dtype, t.shape) for t in self._inputs]
         self.outputs = [t.name for t in self._outputs]
@@ -125,8 +126,8 @@ class LiteRtModel:
             raise RequestError(UNSUPPORTED, f"delegate {settings.delegate}: {_one_line(error)}") from error
 
     def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """Returns the outputs by name, each in the layout of the ONNX. Raises RequestError if LiteRT fails or leaves a tensor
-        unwritten."""
+        """Returns the outputs by name, each in the layout of the ONNX. Raises RequestError if LiteRT fails or leaves a
+        tensor unwritten."""
         tensors = [t for t in self._outputs if not self._delegates or t.name in wanted or t.index in self._finals]
         finals = [t for t in tensors if t.index in self._finals]
         outputs = self._run(
@@ -190,8 +191,8 @@ class LiteRtModel:
         return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
 
     def report(self) -> dict[str, Any]:
-        """Returns facts on the last run. With a delegate: the number of nodes by provider, and, if inner tensors were read,
-        the final outputs that differ when the delegate joins nodes."""
+        """Returns facts on the last run. With a delegate: the number of nodes by provider, and, if inner tensors were
+        read, the final outputs that differ when the delegate joins nodes."""
         return self._report
 
 
@@ -200,8 +201,8 @@ def _is_marked(value: Array, mark: int) -> bool:
 
 
 def _count_nodes_by_provider(interpreter: Any, delegate: str) -> dict[str, int]:
-    """Returns the number of the model's nodes that the delegate computes and that LiteRT's kernels compute, or {} if this
-    version of LiteRT does not report it."""
+    """Returns the number of the model's nodes that the delegate computes and that LiteRT's kernels compute, or {} if
+    this version of LiteRT does not report it."""
     try:
         nodes = interpreter._get_ops_details()
     except AttributeError:
@@ -214,8 +215,8 @@ def _count_nodes_by_provider(interpreter: Any, delegate: str) -> dict[str, int]:
 def _count_delegated(
     model_nodes: list[dict[str, Any]], delegate_nodes: list[dict[str, Any]], delegate: str
 ) -> dict[str, int]:
-    """Returns the number of nodes by provider. The nodes that the delegate computes are found from each output of a delegate
-    node back to its inputs."""
+    """Returns the number of nodes by provider. The nodes that the delegate computes are found from each output of a
+    delegate node back to its inputs."""
     producer = {int(o): n for n in model_nodes for o in n["outputs"]}
     delegated = set()
     for part in delegate_nodes:
@@ -237,10 +238,10 @@ def _unpack_model(data: bytes) -> tuple[bytes, dict[str, Any]]:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             if sum(entry.file_size for entry in packed.infolist()) > MAX_MODEL_BYTES:
                 raise RequestError(FORMAT, f"a packed model of more than {MAX_MODEL_BYTES} bytes")
-            model, named = packed.read("model.tflite"), json.loads(packed.read("tensors.json"))
+            model, tensor_names = packed.read("model.tflite"), json.loads(packed.read("tensors.json"))
     except (zipfile.BadZipFile, KeyError, ValueError, RecursionError) as error:
         raise RequestError(FORMAT, f"not a .tflite, and not a packed one: {_one_line(error)}") from error
-    return model, named if isinstance(named, dict) else {}
+    return model, tensor_names if isinstance(tensor_names, dict) else {}
 
 
 def _find_tensor(entry: Any, details: dict[int, dict[str, Any]]) -> ModelTensor:

@@ -110,8 +110,8 @@ class OnnxModel:
                 self._folder.cleanup()
 
     def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]:
-        """Returns, for each run, the seconds that the nodes of each output took. Runs in a session of its own, after a first
-        run that does not count."""
+        """Returns, for each run, the seconds that the nodes of each output took. Runs in a session of its own, after a
+        first run that does not count."""
         with tempfile.TemporaryDirectory(prefix="qverify-profile-") as folder:
             session = self._open(os.path.join(folder, "profile"))
             for _ in range(runs + 1):
@@ -142,8 +142,8 @@ class OnnxModel:
 
 
 def _times_by_run(events: list[Any], outputs: list[str]) -> list[dict[str, float]]:
-    """Returns, for each run, the seconds that the nodes of each output took. The time of a node that onnxruntime added, such
-    as a change of layout, is counted for the output of the next node that has a name."""
+    """Returns, for each run, the seconds that the nodes of each output took. The time of a node that onnxruntime added,
+    such as a change of layout, is counted for the output of the next node that has a name."""
     kernels = [e for e in events if isinstance(e, dict) and e.get("cat") == "Node" and _is_kernel(e)]
     runs: list[dict[str, float]] = []
     executions, output, unassigned_s = Counter[str](), "", 0.0
@@ -178,7 +178,8 @@ def _count_nodes_by_provider(events: Any) -> Counter[str]:
 
 
 def _full_name(name: str, available: list[str]) -> str:
-    """Returns the name of a provider as onnxruntime spells it: XNNPACK, xnnpack and XnnpackExecutionProvider are the same."""
+    """Returns the name of a provider as onnxruntime spells it: XNNPACK, xnnpack and XnnpackExecutionProvider are the
+    same."""
     short_name = name.lower().removesuffix("executionprovider")
     return next((p for p in available if p.lower().removesuffix("executionprovider") == short_name), name)
 

@@ -269,7 +269,7 @@ def resolve(text: str, runs: str = QVRT) -> list[str]:
     `tag=value[,tag=value]`, or an address itself. runs: QVRT, or ANY_RUNTIME if the caller can drive a board with any
     runtime. Raises BadAddress if no board has the tags, or none of these has such a runtime."""
     matches = _match_boards(text)
-    return [text] if matches is None else _addresses_for(matches, text, runs)
+    return [text] if matches is None else _select_addresses(matches, text, runs)
 
 
 def find_runner(text: str) -> tuple[str, RunnerOptions]:
@@ -314,7 +314,7 @@ def _match_boards(text: str) -> list[InventoryEntry] | None:
     return matches
 
 
-def _addresses_for(matches: list[InventoryEntry], text: str, runs: str) -> list[str]:
+def _select_addresses(matches: list[InventoryEntry], text: str, runs: str) -> list[str]:
     """Returns the addresses of those boards whose runtime the caller can drive. Raises BadAddress if there are none: to
     run qvrt on such a board is not what its owner configured."""
     addresses = [_override_options(b.address, text) for b in matches if runs == ANY_RUNTIME or not b.foreign]

@@ -185,7 +185,7 @@ def release_stale(coordinator: str, python: str = "") -> list[tuple[str, str]]:
         holder.close()
 
 
-def known_coordinators() -> list[str]:
+def find_known_coordinators() -> list[str]:
     """Returns the coordinators at which processes of this host hold a place or left one unreleased."""
     coordinators = set()
     for path in records_folder().glob("*.json"):

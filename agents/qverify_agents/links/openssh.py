@@ -14,8 +14,8 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.option_values import is_on
 from qverify_agents.printable import last_line
-from qverify_agents.ssh.host_keys import pinned_key
-from qverify_agents.ssh.host_settings import identity_file, split_target
+from qverify_agents.ssh.host_keys import parse_pinned_key
+from qverify_agents.ssh.host_settings import require_identity_file, split_target
 from qverify_agents.ssh.openssh_master import HAS_MASTER, Master, make_master_folder
 
 ALIAS = "qverify-board"  # name of a board with a pinned key in its own known_hosts file
@@ -31,7 +31,7 @@ def open_openssh(address: Address, deadline: Deadline, shares_connection: bool =
     user, host, port = split_target(address.rest)
     user = user or address.options.get("user", "")
     host_key, identity = address.options.get("host_key"), address.options.get("identity")
-    key, path = pinned_key(host_key) if host_key else None, identity_file(identity) if identity else None
+    key, path = parse_pinned_key(host_key) if host_key else None, require_identity_file(identity) if identity else None
     connect_s = max(1, int(min(15, deadline.left())))
     config = address.options.get("ssh_config") or os.environ.get("QVERIFY_SSH_CONFIG")
     accept_new = is_on(address.options, "accept_new_host_key")

@@ -20,7 +20,7 @@ from qverify_agents.option_values import is_on
 from qverify_agents.printable import first_reason
 from qverify_agents.ssh.authentication import authenticate
 from qverify_agents.ssh.host_keys import HostKeys
-from qverify_agents.ssh.host_settings import HostSettings, identity_file, resolve
+from qverify_agents.ssh.host_settings import HostSettings, require_identity_file, resolve
 from qverify_agents.ssh.proxy_command import ProxyCommand
 from qverify_agents.ssh.time_limits import TimeLimits, close_transport
 
@@ -60,7 +60,9 @@ def _connect(target: str, address: Address, deadline: Deadline, depth: int, jump
     user = address.options.get("user", "") if depth == 0 and "@" not in target else ""
     settings = resolve(f"{user}@{target}" if user else target, address.options.get("ssh_config"))
     if depth == 0 and "identity" in address.options:
-        settings = replace(settings, identities=(identity_file(address.options["identity"]),), identities_only=True)
+        settings = replace(
+            settings, identities=(require_identity_file(address.options["identity"]),), identities_only=True
+        )
     connection = (
         _open_channel_through(jump_transport, settings, target, deadline)
         if jump_transport is not None

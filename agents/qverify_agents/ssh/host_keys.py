@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from qverify_agents.errors import BoardUnreachable
-from qverify_agents.ssh.known_hosts import known_host_lines
+from qverify_agents.ssh.known_hosts import read_known_host_lines
 
 ALGORITHMS = {
     "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
@@ -38,8 +38,8 @@ class HostKeys:
     ):
         self._target, self._known_as, self._files, self._accept_new = target, known_as, files, accept_new
         self._scan_arguments = scan
-        self._pinned = pinned_key(pinned) if pinned else None
-        self._known = [] if pinned else [entry for path in files for entry in known_host_lines(path, known_as)]
+        self._pinned = parse_pinned_key(pinned) if pinned else None
+        self._known = [] if pinned else [entry for path in files for entry in read_known_host_lines(path, known_as)]
 
     def preferred_algorithms(self) -> list[str]:
         """Returns the signature algorithms to request first, so that the host shows the key that is known."""
@@ -111,7 +111,7 @@ class HostKeys:
             raise BoardUnreachable(f"{path}: the new host key cannot be written: {error.strerror}") from error
 
 
-def pinned_key(text: str) -> tuple[str, bytes]:
+def parse_pinned_key(text: str) -> tuple[str, bytes]:
     """Returns the kind and the bytes of the key in the option host_key. Raises BoardUnreachable if it is not a public
     key."""
     kind, _, rest = text.strip().partition(" ")

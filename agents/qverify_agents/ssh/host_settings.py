@@ -125,7 +125,7 @@ def resolve(target: str, config: str | None = None) -> HostSettings:
     )
 
 
-def identity_file(text: str) -> str:
+def require_identity_file(text: str) -> str:
     """Returns the path that the option identity= names: a private key, or the .pub file of a key in the ssh-agent.
     Raises BadAddress if there is no such file."""
     path = os.path.expanduser(text)

@@ -27,7 +27,7 @@ class KnownHostLine:
     blob: bytes
 
 
-def known_host_lines(path: str, name: str) -> list[KnownHostLine]:
+def read_known_host_lines(path: str, name: str) -> list[KnownHostLine]:
     """Returns the lines of a file about a host, or [] if there is no such file. Raises BoardUnreachable if it cannot be
     read."""
     if not os.path.isfile(path):

@@ -41,7 +41,7 @@ def release_stale() -> int:
     from qverify_agents.errors import LinkError
 
     worst, released = 0, 0
-    for coordinator in labgrid.known_coordinators():
+    for coordinator in labgrid.find_known_coordinators():
         try:
             for place, holder in labgrid.release_stale(coordinator):
                 released += 1

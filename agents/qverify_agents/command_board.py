@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qverify_agents.address import parse
-from qverify_agents.capabilities import Shell
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.connect import OpenedConnection, connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, LinkError
+from qverify_agents.interfaces import Shell
 from qverify_agents.inventory import ANY_RUNTIME, resolve
-from qverify_agents.supervised import RunningCommandLine
+from qverify_agents.supervised_command import RunningCommandLine
 from qverify_agents.this_user import cache_folder
 
 SUPERVISE = Path(__file__).with_name("supervise.sh")

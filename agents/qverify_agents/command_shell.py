@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from qverify_agents.capabilities import CommandResult
 from qverify_agents.deadline import Deadline
+from qverify_agents.interfaces import CommandResult
 from qverify_agents.one_command import run_to_end
 from qverify_agents.process_stream import ProcessStream
 
 
 class CommandShell:
-    """A Shell (capabilities.py). prefix: arguments to which each command line is appended as one more. at_close: called
+    """A Shell (interfaces.py). prefix: arguments to which each command line is appended as one more. at_close: called
     once, after all streams have been closed."""
 
     def __init__(self, prefix: Sequence[str], at_close: Callable[[], None] | None = None):

@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Any
 
 from qverify_agents.address import WRAPPERS, Address, parse, remove_option
-from qverify_agents.capabilities import ALL_FEATURES, CommandResult, Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import STORE_LIMIT, DeployedAgent, deploy, find_agent, start_agent
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
+from qverify_agents.interfaces import ALL_FEATURES, CommandResult, Link, Shell
 from qverify_agents.inventory import ANY_RUNTIME, QVRT, resolve, resolve_wrapped
 from qverify_agents.option_values import check_option_values, parse_size
 from qverify_agents.protocol.client import Agent

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from qverify_agents.address import Address
 from qverify_agents.binaries import MACHINES, runtime_path
-from qverify_agents.capabilities import Link, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
+from qverify_agents.interfaces import Link, Shell
 from qverify_agents.printable import last_line
 from qverify_agents.worker import MODULES, is_worker, named_python, pack_worker, runtime_arguments, worker_file_name
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 import time
 
-from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
+from qverify_agents.interfaces import Link
 
 KINDS = ("none", "drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Protocol
 
-from qverify_agents.capabilities import CommandResult, Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed
+from qverify_agents.interfaces import CommandResult, Link
 
 MAX_OUTPUT_BYTES = 1 << 20  # of a command's standard output
 

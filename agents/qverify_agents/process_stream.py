@@ -22,7 +22,7 @@ from qverify_agents.signals_held import signals_held
 
 
 class ProcessStream:
-    """A Link (capabilities.py) to a subprocess. Raises BoardUnreachable if the program cannot be started, LinkClosed if
+    """A Link (interfaces.py) to a subprocess. Raises BoardUnreachable if the program cannot be started, LinkClosed if
     it is used after close()."""
 
     piece_bytes = 1_000_000

@@ -16,11 +16,11 @@ import pytest
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.boards import local
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardUnreachable, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.faulty_link import FaultyLink
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.links import exec_pipe
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol.client import Agent

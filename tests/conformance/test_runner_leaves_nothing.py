@@ -18,7 +18,7 @@ import pytest
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout
-from qverify_agents.supervised import RunningCommandLine
+from qverify_agents.supervised_command import RunningCommandLine
 from qverify_agents.this_user import cache_folder
 
 from tests.board_kinds import Place
@@ -130,17 +130,17 @@ def test_nothing_is_left_when_the_host_is_killed(where: Place, mark: str, how: s
 
 
 def test_a_flood_ends_the_command(where: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qverify_agents import supervised
+    from qverify_agents import supervised_command
 
     most = 1 << (16 if "qemu" in where.name else 20)  # an emulated processor encrypts slowly
-    monkeypatch.setattr(supervised, "MAX_OUTPUT_BYTES", most)
+    monkeypatch.setattr(supervised_command, "MAX_OUTPUT_BYTES", most)
     board = CommandBoard(where.address, 60)
     try:
         started = board.start(CommandLine("while :; do echo 0123456789012345678901234567890123456789; done"))
         try:
             with pytest.raises(LinkClosed, match=f"more than {most} bytes of output"):
                 started.wait()
-            assert len(started.lines) <= supervised.MAX_KEPT_LINES
+            assert len(started.lines) <= supervised_command.MAX_KEPT_LINES
         finally:
             started.close()
     finally:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import Address
 from qverify_agents.boards import container, local
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.links import exec_pipe
 from qverify_agents.links.openssh import open_openssh
 from qverify_agents.protocol.client import Agent

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkTimeout
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame, FrameReader, encode_frame

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame, encode_frame

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.errors import LinkClosed
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import conversation, frames, keep_alive
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame

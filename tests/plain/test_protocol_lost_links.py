@@ -6,9 +6,9 @@ import struct
 from typing import Any
 
 import pytest
-from qverify_agents.capabilities import ALL_FEATURES
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, BoardUnreachable, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame, FrameReader

@@ -8,12 +8,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from qverify_agents.capabilities import CommandResult
 from qverify_agents.console.line import SILENCE_S, ConsoleLine, Port
 from qverify_agents.console.link import END_MARK, FAREWELL_S, SHELL_MARK, START_MARK, ConsoleLink, find_running_agent
 from qverify_agents.console.upload import Upload
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError, LinkTimeout
+from qverify_agents.interfaces import CommandResult
 from qverify_agents.printable import last_line
 
 LOGIN = r"(?i)(?:^|[\r\n ])[\w.-]* ?login: ?$"
@@ -32,7 +32,7 @@ MAX_LOG_CHARACTERS = 1 << 16
 
 
 class ConsoleShell:
-    """A Shell (capabilities.py) on a serial console. prompt, login, password: regular expressions for the prompts that
+    """A Shell (interfaces.py) on a serial console. prompt, login, password: regular expressions for the prompts that
     the console shows. user: the user who logs in; the password is read from QVERIFY_SERIAL_PASSWORD and appears in no
     log."""
 

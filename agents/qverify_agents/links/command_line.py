@@ -4,10 +4,10 @@ Used by containers."""
 from __future__ import annotations
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import Shell
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress
+from qverify_agents.interfaces import Shell
 
 OPTIONS: frozenset[str] = frozenset()
 

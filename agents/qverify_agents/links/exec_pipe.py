@@ -19,7 +19,7 @@ def open_link(address: Address, deadline: Deadline) -> ProcessStream:
     Options of the address: store (directory in which contents are kept between runs; without it the agent keeps them in
     memory), memory (bytes that the board may use to keep every tensor), address_space (limit of the memory of the
     runtime's process, in bytes), and for rehearsals and tests packs, piece and ahead (values of a slower link, see
-    capabilities.py)."""
+    interfaces.py)."""
     deadline.left()
     if not address.argv:
         raise BadAddress("-b exec: is only used by other kinds of boards; name one of those, for example local")

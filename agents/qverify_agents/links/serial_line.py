@@ -11,11 +11,11 @@ import time
 from typing import Any
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import Link, Shell
 from qverify_agents.console.link import ConsoleLink, find_running_agent
 from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed, NotOnThisHost
+from qverify_agents.interfaces import Link, Shell
 from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset(

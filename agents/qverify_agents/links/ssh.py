@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import CommandResult, Shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkClosed, LinkError
+from qverify_agents.interfaces import CommandResult, Shell
 from qverify_agents.inventory import suggest_board
 from qverify_agents.one_command import run_to_end
 from qverify_agents.option_values import is_on

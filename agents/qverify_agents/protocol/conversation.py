@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkError, LinkTimeout, ProtocolError
+from qverify_agents.interfaces import Link
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.keep_alive import PATIENCE_S, in_turn, keep_alive
 

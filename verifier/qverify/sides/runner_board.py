@@ -17,7 +17,7 @@ from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
-from qverify_agents.supervised import RunningCommandLine
+from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout
+from qverify_agents.interfaces import Link
 from qverify_agents.printable import one_line
 
 MAX_LINE_BYTES = 1 << 16  # of one line of output; a longer line is cut into several

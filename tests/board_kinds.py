@@ -111,10 +111,10 @@ def _local(work: Path) -> Iterator[Place]:
 
 
 def _emulated(name: str) -> Place:
-    from qverify_agents.emulation.user_mode import emulator
+    from qverify_agents.emulation.user_mode import find_emulator
 
     architecture = name.partition(":")[2]
-    if emulator(architecture) is None:
+    if find_emulator(architecture) is None:
         raise Unavailable(f"no qemu-user for {architecture} on this machine")
     return Place(name, name)
 
@@ -142,19 +142,19 @@ def _pty(work: Path, kind: str = "none", probability: float = 0.0, seed: int = 0
 def _machine(link: str) -> Iterator[Place]:
     from qverify_agents.connect import connect
     from qverify_agents.emulation import machine
-    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.image import ensure_image
 
     missing = next((p for p in ("qemu-system-aarch64", "qemu-img", "apt-get") if shutil.which(p) is None), None)
     if missing or not KEYRING.exists():
         raise Unavailable(f"no {missing or KEYRING.name} on this machine")
-    built = image("arm64")
+    built = ensure_image("arm64")
     running = machine.start(built, Deadline(180), ends_with_us=True)
     ssh = f"ssh://root@127.0.0.1:{running.port}?host_key={built.host_key}&identity={built.identity}&ask=never"
 
     def there(command: str) -> str:
-        from qverify_agents.connect import shell_of
+        from qverify_agents.connect import open_board_shell
 
-        with shell_of(ssh, 30) as (run, _):
+        with open_board_shell(ssh, 30) as (run, _):
             return run(command).out.decode(errors="replace")
 
     def reboot() -> None:

@@ -1,18 +1,18 @@
-"""A board's shell, reached by a command of this machine: `ssh HOST`, `podman exec -i NAME sh -c`."""
+"""A board's shell that a command of this machine reaches, such as `ssh HOST` or `podman exec -i NAME sh -c`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from qverify_agents.capabilities import CommandResult
 from qverify_agents.deadline import Deadline
+from qverify_agents.interfaces import CommandResult
 from qverify_agents.one_command import run_to_end
 from qverify_agents.process_stream import ProcessStream
 
 
 class CommandShell:
-    """A Shell (capabilities.py). prefix: argv to which the command line is appended as one word. at_close: called once,
-    after the last stream ended."""
+    """A Shell (interfaces.py). prefix: arguments to which each command line is appended as one more. at_close: called
+    once, after all streams have been closed."""
 
     def __init__(self, prefix: Sequence[str], at_close: Callable[[], None] | None = None):
         self._prefix, self._streams, self._at_close = list(prefix), list[ProcessStream](), at_close

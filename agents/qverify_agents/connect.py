@@ -12,29 +12,35 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from qverify_agents.address import WRAPPERS, Address, parse, without
-from qverify_agents.capabilities import ALL, CommandResult, Link, Shell
+from qverify_agents.address import WRAPPERS, Address, parse, remove_option
 from qverify_agents.deadline import Deadline
-from qverify_agents.deploy import STORE_LIMIT, deploy, find_agent, start_agent
-from qverify_agents.deploy import DeployedAgent as OnBoard
+from qverify_agents.deploy import STORE_LIMIT, DeployedAgent, deploy, find_agent, start_agent
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import ANY, OURS, resolve, resolve_wrapped
-from qverify_agents.option_values import check, size_bytes
+from qverify_agents.interfaces import ALL_FEATURES, CommandResult, Link, Shell
+from qverify_agents.inventory import ANY_RUNTIME, QVRT, resolve, resolve_wrapped
+from qverify_agents.option_values import check_option_values, parse_size
 from qverify_agents.protocol.client import Agent
 from qverify_agents.schemes import BOARDS, LINKS
 from qverify_agents.this_user import user_name
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
 from qverify_agents.worker import is_worker
 
-NOISE = frozenset({"link_fault", "link_seed", "link_probability"})
-ON_A_BOARD = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})  # what deploy.py takes
+LINK_FAULT_OPTIONS = frozenset({"link_fault", "link_seed", "link_probability"})
+# Options of deploy.py and of the locks.
+DEPLOY_OPTIONS = frozenset({"arch", "cache", "memory", "wait", "lock", "quota"})
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """What a connection was opened through. address: the one that the link opened. shell: None without one. folder: of
-    the agent on the board, "" without one."""
+class OpenedConnection:
+    """The means by which a link to a board was opened.
+
+    Attributes:
+        address: the address that the link opened.
+        shell: the board's shell, or None if the agent is reached without one.
+        folder: folder of the agent on the board, or "" without a shell.
+        binary: file name of the agent in `bin` of that folder, or "" without a shell.
+    """
 
     address: Address
     shell: Shell | None = None
@@ -42,7 +48,7 @@ class Opened:
     binary: str = ""
 
 
-OnOpen = Callable[[Opened], None]
+OnOpen = Callable[[OpenedConnection], None]
 
 
 def connect(
@@ -50,126 +56,141 @@ def connect(
     deadline_s: float = 60.0,
     options: Mapping[str, str] | None = None,
     on_open: OnOpen | None = None,
-    runs: str = OURS,
+    runs: str = QVRT,
 ) -> Agent:
-    """Connects to a board's agent. uri: an address, a name or tags of the inventory; if several boards match, the first
-    free one. options: like ?key=value in the URI (store, memory, link_fault ...); they override the URI's, and a board
-    of a kind that does not have an option ignores it. on_open: called whenever a link was opened. runs: as for resolve.
-    Raises LinkError (BadAddress, BoardUnreachable, LinkTimeout,
-    LinkClosed, ProtocolError)."""
+    """Connects to a board's agent. Raises LinkError (BadAddress, BoardUnreachable, BoardBusy, LinkTimeout, LinkClosed,
+    ProtocolError).
+
+    Args:
+        uri: an address, or a name or tags of the inventory. If several boards match, the first free one is taken.
+        deadline_s: seconds for connecting and for each answer.
+        options: options as in ?key=value of the URI (store, memory, link_fault ...). They override those of the URI; a
+            board of a kind that does not have an option ignores it.
+        on_open: called whenever a link was opened, also when a lost connection was made again.
+        runs: which runtimes the caller can drive, as for inventory.resolve.
+    """
     options = options or {}
-    check(f"-b {uri}", options)
-    fitting = resolve(uri, runs)
-    if len(fitting) > 1:
-        return _first(uri, fitting, deadline_s, options, on_open)
-    return _connected(fitting[0], deadline_s, options, on_open)
+    check_option_values(f"-b {uri}", options)
+    addresses = resolve(uri, runs)
+    if len(addresses) > 1:
+        return _connect_first_free(uri, addresses, deadline_s, options, on_open)
+    return _connect_one(addresses[0], deadline_s, options, on_open)
 
 
-def _first(
-    uri: str, fitting: list[str], deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None
+def _connect_first_free(
+    uri: str, addresses: list[str], deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None
 ) -> Agent:
-    """Connects to the first free one of several boards: tries them in rounds, for at most the longest of their wait
-    options."""
-    end = time.monotonic() + max(float({**options, **parse(one).options}.get("wait", "0")) for one in fitting)
-    failed = dict[str, LinkError]()
+    """Connects to the first free one of several boards. Tries all of them again and again until the longest of their
+    `wait` options has passed."""
+    give_up_at = time.monotonic() + max(
+        float({**options, **parse(candidate).options}.get("wait", "0")) for candidate in addresses
+    )
+    errors = dict[str, LinkError]()
     while True:
-        for one in fitting:
+        for candidate in addresses:
             try:
-                return _connected(without(one, "wait"), deadline_s, {**options, "wait": "0"}, on_open)
+                return _connect_one(remove_option(candidate, "wait"), deadline_s, {**options, "wait": "0"}, on_open)
             except BadAddress:
                 raise
             except LinkError as error:
-                failed[one] = error
-        if time.monotonic() >= end or not _any_busy(failed):
-            raise _all_failed(uri, failed) from failed[fitting[-1]]
+                errors[candidate] = error
+        if time.monotonic() >= give_up_at or not _any_busy(errors):
+            raise _make_error_for_all(uri, errors) from errors[addresses[-1]]
         time.sleep(0.5)
 
 
-def _any_busy(failed: Mapping[str, LinkError]) -> bool:
-    return any(isinstance(error, BoardBusy) for error in failed.values())
+def _any_busy(errors: Mapping[str, LinkError]) -> bool:
+    return any(isinstance(error, BoardBusy) for error in errors.values())
 
 
-def _all_failed(uri: str, failed: Mapping[str, LinkError]) -> LinkError:
-    """Returns the error that says why none of several boards could be connected."""
-    kind = BoardBusy if _any_busy(failed) else BoardUnreachable
-    return kind(
-        f"-b {uri}: none of {len(failed)} boards could be connected: "
-        + "; ".join(str(error) for error in failed.values())
+def _make_error_for_all(uri: str, errors: Mapping[str, LinkError]) -> LinkError:
+    """Returns the error to raise if none of several boards could be connected: BoardBusy if any of them is in use."""
+    error_type = BoardBusy if _any_busy(errors) else BoardUnreachable
+    return error_type(
+        f"-b {uri}: none of {len(errors)} boards could be connected: "
+        + "; ".join(str(error) for error in errors.values())
     )
 
 
-def _connected(uri: str, deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None) -> Agent:
+def _connect_one(uri: str, deadline_s: float, options: Mapping[str, str], on_open: OnOpen | None) -> Agent:
     deadline = Deadline(deadline_s, uri)
-    address, offers, down = resolve_address(uri, options, deadline)
+    address, offers, stop_board = resolve_address(uri, options, deadline)
     try:
-        return _agent(uri, address, offers, deadline, deadline_s, down, on_open or _nothing_with)
+        return _open_agent(uri, address, offers, deadline, deadline_s, stop_board, on_open or _ignore_connection)
     except BaseException:
-        down()
+        stop_board()
         raise
 
 
-def _agent(
+def _open_agent(
     uri: str,
     address: Address,
     offers: frozenset[str],
     deadline: Deadline,
     deadline_s: float,
-    down: Callable[[], None],
+    stop_board: Callable[[], None],
     on_open: OnOpen,
 ) -> Agent:
-    page = import_module(LINKS[address.scheme])
+    link_module = import_module(LINKS[address.scheme])
 
-    def opened() -> Link:
-        return _noisy(_open(page, address, uri, deadline, deadline_s, on_open), address)
+    def open_link() -> Link:
+        return _add_link_faults(_open_connection(link_module, address, uri, deadline, deadline_s, on_open), address)
 
-    def again() -> Link:
+    def reopen_link() -> Link:
         nonlocal deadline
         deadline = Deadline(deadline_s, uri)
-        return opened()
+        return open_link()
 
-    wait_s, far = float(address.options.get("wait", "0")), hasattr(page, "open_shell")
+    wait_s, over_shell = float(address.options.get("wait", "0")), hasattr(link_module, "open_shell")
     with contextlib.ExitStack() as stack:
-        if far:
-            stack.enter_context(_locked(address, wait_s))
+        if over_shell:
+            stack.enter_context(_take_host_lock(address, wait_s))
             deadline = Deadline(deadline_s, uri)
-        link = opened()
+        link = open_link()
         stack.callback(link.close)
         agent = Agent(
-            link, offers, deadline_s, owner=_own_owner(), wait_s=wait_s, reopen=again if far else None, at_close=down
+            link,
+            offers,
+            deadline_s,
+            owner=_owner_name_with_token(),
+            wait_s=wait_s,
+            reopen=reopen_link if over_shell else None,
+            at_close=stop_board,
         )
         agent.place = address.place
-        stack_to_close = stack.pop_all()
-        agent.at_close(stack_to_close.close)
+        opened_resources = stack.pop_all()
+        agent.at_close(opened_resources.close)
         return agent
 
 
-def _locked(address: Address, wait_s: float) -> contextlib.AbstractContextManager[object]:
-    """Takes the host's lock; does nothing where this host has no place for one, as the board has its own lock, too."""
+def _take_host_lock(address: Address, wait_s: float) -> contextlib.AbstractContextManager[object]:
+    """Takes this host's lock of the board. Does nothing if the lock file cannot be made: the board has a lock of its
+    own."""
     try:
-        return contextlib.closing(HostLock(address, _owner(), wait_s))
+        return contextlib.closing(HostLock(address, _owner_name(), wait_s))
     except OSError:
         return contextlib.nullcontext()
 
 
-def _owner() -> str:
-    """Returns the name of this process that others who wait for the board are shown."""
+def _owner_name() -> str:
+    """Returns the name of this process, as it is shown to others who wait for the board."""
     return f"{user_name()}@{socket.gethostname()} pid {os.getpid()}"
 
 
-def _own_owner() -> str:
-    """Returns the owner with a token of 16 hex digits, by which the board recognizes this connection's owner after the
-    connection was lost and made again. At most the board's 127 bytes."""
-    return f"{_owner().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
+def _owner_name_with_token() -> str:
+    """Returns the owner's name followed by a random token of 16 hex digits, at most 127 bytes as the board allows. By
+    the token the board recognizes its owner when a lost connection is made again."""
+    return f"{_owner_name().encode('ascii', 'replace').decode()[:100]} #{secrets.token_hex(8)}"
 
 
 def resolve_address(
     uri: str, options: Mapping[str, str], deadline: Deadline
 ) -> tuple[Address, frozenset[str], Callable[[], None]]:
-    """Returns the address a link opens, what the board offers, and a function that ends what was started. Raises
-    BadAddress for an option that no page on the way has."""
-    down: Callable[[], None] = _nothing
-    address, offers, known = parse(uri), ALL, set(NOISE)
-    given = set(address.options)
+    """Returns the address that a link can open, the features that the board offers, and a function that ends whatever
+    was started for it. Raises BadAddress for an option that neither the boards on the way nor the link have."""
+    stop_board: Callable[[], None] = _do_nothing
+    address, offers, known_options = parse(uri), ALL_FEATURES, set(LINK_FAULT_OPTIONS)
+    option_names = set(address.options)
     address = replace(address, options={**address.options, **options})
     if address.scheme == "ssh" and "user" in options:
         address = replace(address, rest=f"{options['user']}@{address.rest.rpartition('@')[2]}")
@@ -180,28 +201,30 @@ def resolve_address(
             break
         if address.scheme not in BOARDS:
             raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
-        page = import_module(BOARDS[address.scheme])
-        known |= page.OPTIONS
-        if hasattr(page, "up"):
-            plainer, down = page.up(address, deadline)
+        board_module = import_module(BOARDS[address.scheme])
+        known_options |= board_module.OPTIONS
+        if hasattr(board_module, "up"):
+            simpler, stop_board = board_module.up(address, deadline)
         else:
-            plainer = page.plainer(address)
-        address = replace(plainer, options={**address.options, **plainer.options})
+            simpler = board_module.plainer(address)
+        address = replace(simpler, options={**address.options, **simpler.options})
     else:
         raise BadAddress(f"-b {uri}: boards wrapped more than 4 deep; name the board with fewer wrappers")
-    link = import_module(LINKS[address.scheme])
-    known |= link.OPTIONS | (ON_A_BOARD | WORKER_OPTIONS if hasattr(link, "open_shell") else frozenset())
-    unknown = given - known
+    link_module = import_module(LINKS[address.scheme])
+    known_options |= link_module.OPTIONS | (
+        DEPLOY_OPTIONS | WORKER_OPTIONS if hasattr(link_module, "open_shell") else frozenset()
+    )
+    unknown = option_names - known_options
     if unknown:
-        down()
-        raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known))}")
-    return address, offers, down
+        stop_board()
+        raise BadAddress(f"-b {uri}: unknown option {min(unknown)!r}; known here: {', '.join(sorted(known_options))}")
+    return address, offers, stop_board
 
 
-def runtime_of(uri: str, options: Mapping[str, str]) -> str:
-    """Returns the runtime other than qvrt that a board's address, or these options, ask for; "" for qvrt. Raises
-    BadAddress where boards of several runtimes match."""
-    runtimes = {_runtime(parse(one), options) for one in resolve(uri)}
+def find_runtime(uri: str, options: Mapping[str, str]) -> str:
+    """Returns the runtime (onnxruntime, litert) that a board's address or these options name, or "" for qvrt. Raises
+    BadAddress if boards with different runtimes match."""
+    runtimes = {_find_worker_runtime(parse(address), options) for address in resolve(uri)}
     if len(runtimes) > 1:
         raise BadAddress(
             f"-b {uri}: its boards run {' and '.join(sorted(r or 'qvrt' for r in runtimes))}; name one board"
@@ -209,44 +232,47 @@ def runtime_of(uri: str, options: Mapping[str, str]) -> str:
     return runtimes.pop()
 
 
-def option_of(uri: str, options: Mapping[str, str], name: str) -> str:
-    """Returns an option of the first board that the address names, or of these options; "" where none gives it."""
+def find_option(uri: str, options: Mapping[str, str], name: str) -> str:
+    """Returns the value of an option of the first board that the address names, or "" if it is not set. These options
+    override those of the address."""
     address = parse(resolve(uri)[0])
-    given = {**address.options, **options}
+    values = {**address.options, **options}
     while address.scheme in WRAPPERS:
         address = parse(resolve_wrapped(address.rest))
-        given = {**address.options, **given}
-    return given.get(name, "")
+        values = {**address.options, **values}
+    return values.get(name, "")
 
 
-def _runtime(address: Address, options: Mapping[str, str]) -> str:
+def _find_worker_runtime(address: Address, options: Mapping[str, str]) -> str:
     if address.scheme in WRAPPERS:
-        return _runtime(parse(resolve_wrapped(address.rest)), {**address.options, **options})
-    asked = replace(address, options={**address.options, **options})
-    return asked.options["runtime"] if is_worker(asked) else ""
+        return _find_worker_runtime(parse(resolve_wrapped(address.rest)), {**address.options, **options})
+    with_options = replace(address, options={**address.options, **options})
+    return with_options.options["runtime"] if is_worker(with_options) else ""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
-def _nothing_with(opened: Opened) -> None:
+def _ignore_connection(opened: OpenedConnection) -> None:
     return None
 
 
-def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float, on_open: OnOpen) -> Link:
-    """Opens the link of an agent that is already there, or opens a shell, puts the agent there and starts it. The agent
-    ends if a node takes longer than deadline_s."""
-    if hasattr(page, "open_link"):
-        link: Link = page.open_link(address, deadline)
-        on_open(Opened(address))
+def _open_connection(
+    link_module: Any, address: Address, uri: str, deadline: Deadline, deadline_s: float, on_open: OnOpen
+) -> Link:
+    """Opens a link to an agent that already runs; otherwise opens a shell, copies the agent to the board and starts it.
+    An agent started here ends itself if a node takes longer than deadline_s."""
+    if hasattr(link_module, "open_link"):
+        link: Link = link_module.open_link(address, deadline)
+        on_open(OpenedConnection(address))
         return link
-    if hasattr(page, "open_direct"):
-        direct: Link | None = page.open_direct(address, deadline)
+    if hasattr(link_module, "open_direct"):
+        direct: Link | None = link_module.open_direct(address, deadline)
         if direct is not None:
-            on_open(Opened(address))
+            on_open(OpenedConnection(address))
             return direct
-    shell: Shell = page.open_shell(address, deadline)
+    shell: Shell = link_module.open_shell(address, deadline)
     try:
         fault = address.options.get("fault")
         deployed = deploy(shell, uri, deadline, address)
@@ -259,9 +285,9 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
             deadline_s,
             address.options.get("memory", ""),
             address.options.get("lock", "auto"),
-            size_bytes(address.options["quota"]) if "quota" in address.options else STORE_LIMIT,
+            parse_size(address.options["quota"]) if "quota" in address.options else STORE_LIMIT,
         )
-        on_open(Opened(address, shell, deployed.folder, deployed.name))
+        on_open(OpenedConnection(address, shell, deployed.folder, deployed.name))
     except BaseException:
         shell.close()
         raise
@@ -269,13 +295,13 @@ def _open(page: Any, address: Address, uri: str, deadline: Deadline, deadline_s:
 
 
 class DeployedLink:
-    """A Link that closes its shell, too."""
+    """A Link to an agent that was started through a shell; closing the link closes the shell, too."""
 
     def __init__(self, stream: Link, at_close: Callable[[], None]):
         self._stream, self._at_close, self._open = stream, at_close, True
         self.piece_bytes, self.patience_s = stream.piece_bytes, stream.patience_s
         self.packs, self.ahead = stream.packs, stream.ahead
-        self.said_before = str(getattr(stream, "said_before", ""))
+        self.output_before = str(getattr(stream, "output_before", ""))
         self.end_of_input = getattr(stream, "end_of_input", None)
         self.read, self.write, self.why_closed = stream.read, stream.write, stream.why_closed
 
@@ -290,27 +316,28 @@ class DeployedLink:
 
 
 @contextlib.contextmanager
-def shell_of(
+def open_board_shell(
     uri: str, deadline_s: float, options: Mapping[str, str] | None = None
-) -> Iterator[tuple[Callable[..., CommandResult], OnBoard]]:
-    """Yields a function that runs a command in a board's shell, and the agent that is already there, if any; for
-    commands other than runs. An agent that a killed host left on a console is ended. Raises BadAddress for a board
-    without a shell."""
+) -> Iterator[tuple[Callable[..., CommandResult], DeployedAgent]]:
+    """Yields a function that runs a command in a board's shell, and the agent that is already on the board, if any. An
+    agent that a killed host left running on a console is ended. Raises BadAddress for a board without a shell."""
     deadline = Deadline(deadline_s, uri)
-    check(f"-b {uri}", options or {})
-    address, _, down = resolve_address(resolve(uri, ANY)[0], options or {}, deadline)
-    deadline = Deadline(deadline_s, uri)  # it may have been waited for
+    check_option_values(f"-b {uri}", options or {})
+    address, _, stop_board = resolve_address(resolve(uri, ANY_RUNTIME)[0], options or {}, deadline)
+    deadline = Deadline(deadline_s, uri)  # resolving may have waited for the board to become free
     try:
-        page = import_module(LINKS[address.scheme])
-        if not hasattr(page, "open_shell"):
+        link_module = import_module(LINKS[address.scheme])
+        if not hasattr(link_module, "open_shell"):
             raise BadAddress(f"{uri}: has no shell; wanted a board reached by ssh or a console")
-        owned: Link | None = page.open_direct(address, deadline) if hasattr(page, "open_direct") else None
-        if owned is not None:
-            owned.close()
+        direct_link: Link | None = (
+            link_module.open_direct(address, deadline) if hasattr(link_module, "open_direct") else None
+        )
+        if direct_link is not None:
+            direct_link.close()
             raise BadAddress(
                 f"{uri}: the board's own agent uses the line, there is no shell; wanted a board with a shell"
             )
-        shell: Shell = page.open_shell(address, deadline)
+        shell: Shell = link_module.open_shell(address, deadline)
         try:
             deployed = find_agent(shell, uri, deadline, address)
             deployed = replace(deployed, lock=address.options.get("lock", "auto"))
@@ -322,11 +349,11 @@ def shell_of(
         finally:
             shell.close()
     finally:
-        down()
+        stop_board()
 
 
-def _noisy(link: Link, address: Address) -> Link:
-    """Returns the link, within a FaultyLink if ?link_fault=KIND is given."""
+def _add_link_faults(link: Link, address: Address) -> Link:
+    """Returns the link, wrapped in a FaultyLink if the address has ?link_fault=KIND."""
     if "link_fault" not in address.options:
         return link
     from qverify_agents.faulty_link import FaultyLink

@@ -10,61 +10,62 @@ from contextvars import ContextVar
 from qverify_agents.errors import LinkTimeout
 
 
-class Limit:
-    """The end of everything that a thread asks of boards, whatever the deadline of each answer is. seconds: from now. why:
-    of the LinkTimeout that is raised at that end."""
+class ThreadTimeLimit:
+    """A time limit for all work with boards in one thread, whatever the deadlines of its single steps are. Ends
+    `seconds` from now; from then on LinkTimeout is raised with the text `why`."""
 
     def __init__(self, seconds: float, why: str):
         self._end, self._why = time.monotonic() + seconds, why
 
     def stop(self, why: str) -> None:
-        """Makes now the end, from any thread; a wait that goes on notices it in at most a few seconds."""
+        """Ends the limit now. May be called from any thread; a wait that is going on ends within a few seconds."""
         self._end, self._why = time.monotonic(), why
 
     def left(self) -> float:
         """Returns the seconds left. Raises LinkTimeout if there are none."""
-        rest = self._end - time.monotonic()
-        if rest <= 0:
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
             raise LinkTimeout(self._why)
-        return rest
+        return seconds
 
 
-_LIMIT: ContextVar[Limit | None] = ContextVar("limit", default=None)
+_THREAD_LIMIT: ContextVar[ThreadTimeLimit | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
-def limited(limit: Limit) -> Iterator[None]:
-    """Lets no deadline of this thread pass the limit while the block runs."""
-    token = _LIMIT.set(limit)
+def apply_time_limit(limit: ThreadTimeLimit) -> Iterator[None]:
+    """A context in which every deadline of this thread ends at the limit at the latest."""
+    token = _THREAD_LIMIT.set(limit)
     try:
         yield
     finally:
-        _LIMIT.reset(token)
+        _THREAD_LIMIT.reset(token)
 
 
 class Deadline:
-    """A deadline some seconds from now. what: the operation, longer: what gives it more time, for the message."""
+    """A deadline `seconds` from now. For the error message, `operation` names what takes so long, and `longer` the
+    option that gives it more time."""
 
-    def __init__(self, seconds: float, what: str = "the board", longer: str = "--timeout"):
-        self._end, self._seconds, self._what, self._longer = time.monotonic() + seconds, seconds, what, longer
+    def __init__(self, seconds: float, operation: str = "the board", longer: str = "--timeout"):
+        self._end, self._seconds, self._what, self._longer = time.monotonic() + seconds, seconds, operation, longer
 
     def left(self) -> float:
         """Returns the seconds left. Raises LinkTimeout if there are none."""
-        rest = self._end - time.monotonic()
-        if (limit := _LIMIT.get()) is not None:
-            most = limit.left()
-            rest = min(rest, most) if rest > 0 else rest
-        if rest <= 0:
+        seconds = self._end - time.monotonic()
+        if (limit := _THREAD_LIMIT.get()) is not None:
+            thread_seconds = limit.left()
+            seconds = min(seconds, thread_seconds) if seconds > 0 else seconds
+        if seconds <= 0:
             raise LinkTimeout(
                 f"{self._what}: no answer within {round(self._seconds, 2):g} s; give {self._longer} to wait longer"
             )
-        return rest
+        return seconds
 
     @property
     def over(self) -> bool:
-        """Whether the deadline has passed."""
+        """True once the deadline has passed."""
         return time.monotonic() >= self._end
 
     def part(self, seconds: float) -> Deadline:
-        """Returns a deadline some seconds from now, at most this one."""
+        """Returns a deadline `seconds` from now, or at the end of this one if that is earlier."""
         return Deadline(min(seconds, self.left()), self._what, self._longer)

@@ -1,15 +1,15 @@
-"""The error tree of links and boards.
+"""The errors of links and boards, all of them a LinkError.
 
-LinkError            one line for the user; exit 3
- +- BoardUnreachable the board or its agent could not be started or found
-     +- BadAddress   the address of -b is wrong: a mistake of the user, exit 2
-     +- NotOnThisHost the board cannot be had on this host's system, exit 2
- +- BoardBusy       somebody else uses the board; names the holder
- +- LinkTimeout      a deadline passed
- +- LinkClosed       the other end went away
- +- AgentError       the call failed, the agent still runs: status and text of the agent
- +- ProtocolError    what was received cannot be understood
-     +- Contradiction what was received contradicts itself or the request
+LinkError              one line for the user; exit 3
+ +- BoardUnreachable  the board or its agent could not be found or started
+ |   +- BadAddress    the address of -b is wrong, a mistake of the user; exit 2
+ |   +- NotOnThisHost this host's operating system cannot have this kind of board; exit 2
+ +- BoardBusy         somebody else uses the board; the text names the holder
+ +- LinkTimeout       a deadline has passed
+ +- LinkClosed        the other end has closed the link
+ +- AgentError        the agent answered a request with an error (status and text) and still runs
+ +- ProtocolError     received data does not follow PROTOCOL.md
+     +- Contradiction received data contradicts itself or the request
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from qverify_agents.printable import one_line
 
 
 class LinkError(Exception):
-    """The base of all errors of boards. Its text may quote a board, and is always one line without control
-    characters."""
+    """The base class of all errors of boards. Its text may quote what a board sent; it is always one line without
+    control characters."""
 
     exit_status = 3
 
@@ -32,13 +32,13 @@ class BoardUnreachable(LinkError):
 
 
 class BadAddress(BoardUnreachable):
-    """Raised for an address that is wrong, a mistake of the user."""
+    """Raised for a wrong address, which is a mistake of the user."""
 
     exit_status = 2
 
 
 class NotOnThisHost(BoardUnreachable):
-    """Raised for a kind of board that this host's system cannot have."""
+    """Raised for a kind of board that the operating system of this host cannot have."""
 
     exit_status = 2
 
@@ -56,7 +56,7 @@ class LinkClosed(LinkError):
 
 
 class AgentError(LinkError):
-    """Raised for a call that the agent answers with an error. status: the agent's."""
+    """Raised for a request that the agent answers with an error. status: the status in that answer (PROTOCOL.md)."""
 
     def __init__(self, status: int, text: str):
         super().__init__(f"the agent says: {text} (status {status})")
@@ -68,4 +68,4 @@ class ProtocolError(LinkError):
 
 
 class Contradiction(ProtocolError):
-    """Raised when a board contradicts itself: nothing that it sent in this run is trusted."""
+    """Raised when a board contradicts itself or the request; nothing that it sent in this run is then trusted."""

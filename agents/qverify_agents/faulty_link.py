@@ -1,37 +1,45 @@
-"""A link that damages what passes through it, reproducibly by a seed: for tests and for showing the effect of a noisy
-wire."""
+"""A link that damages the bytes that pass through it, reproducibly by a seed; for tests, and to show the effect of a
+noisy wire."""
 
 from __future__ import annotations
 
 import random
 import time
 
-from qverify_agents.capabilities import Link
 from qverify_agents.deadline import Deadline
+from qverify_agents.interfaces import Link
 
 KINDS = ("none", "drop", "flip", "insert", "duplicate", "reorder", "stall", "half-close", "disconnect")
 
 
 class FaultyLink:
-    """A Link with faults. kind: drop (the end of a write is lost), flip (a bit), insert (junk), duplicate (a write
-    comes twice), reorder (the second half comes first), stall (nothing comes any more), half-close (the agent sees the
-    end of its input, or we see the end of its output), disconnect. probability: per write and per read. after_bytes:
-    faults begin after so many."""
+    """A Link that damages data.
+
+    Args:
+        inner: the link that is damaged.
+        kind: drop (the end of the data is lost), flip (one bit is inverted), insert (random bytes are inserted),
+            duplicate (the data arrives twice), reorder (the second part arrives first), stall (nothing passes any
+            more), half-close (the agent reads the end of its input, or the host reads the end of the agent's output) or
+            disconnect.
+        seed: seed of the random numbers.
+        probability: probability of a fault for each write and each read.
+        after_bytes: number of bytes that pass before the first fault.
+    """
 
     def __init__(self, inner: Link, kind: str, seed: int = 0, probability: float = 0.15, after_bytes: int = 0):
         assert kind in KINDS
-        lossy = inner.ahead == 0  # slow, too: it knows its own patience
+        lossy = inner.ahead == 0  # a link that may lose bytes is slow, so its own patience is kept
         self.piece_bytes, self.patience_s = min(20_000, inner.piece_bytes), inner.patience_s if lossy else 0.1
         self.packs, self.ahead = lossy and inner.packs, 0
         self._inner, self._kind, self._random = inner, kind, random.Random(seed)
-        self._probability, self._quiet_bytes, self._stalled = probability, after_bytes, False
-        self.said_before = str(getattr(inner, "said_before", ""))
-        self._deaf = False  # the agent has seen the end of its input
-        self.faults = 0
+        self._probability, self._undamaged_bytes, self._stalled = probability, after_bytes, False
+        self.output_before = str(getattr(inner, "output_before", ""))
+        self._input_ended = False  # whether the agent has read the end of its input
+        self.faults = 0  # number of faults so far
 
-    def _spoil(self, data: bytes) -> bytes:
-        self._quiet_bytes -= len(data)
-        if not data or self._quiet_bytes >= 0 or self._random.random() >= self._probability:
+    def _damage(self, data: bytes) -> bytes:
+        self._undamaged_bytes -= len(data)
+        if not data or self._undamaged_bytes >= 0 or self._random.random() >= self._probability:
             return data
         self.faults += 1
         at = self._random.randrange(len(data))
@@ -50,10 +58,10 @@ class FaultyLink:
                 self._stalled = True
             case "half-close":
                 end = getattr(self._inner, "end_of_input", None)
-                self._deaf = end is not None and self._random.random() < 0.5
-                if self._deaf and end is not None:
+                self._input_ended = end is not None and self._random.random() < 0.5
+                if self._input_ended and end is not None:
                     end()
-                self._stalled = not self._deaf
+                self._stalled = not self._input_ended
             case "disconnect":
                 self._inner.close()
                 self._stalled = True
@@ -69,14 +77,14 @@ class FaultyLink:
             data = self._inner.read(deadline)
             if not data:
                 return b""
-            spoiled = self._spoil(data)
-            if spoiled and not self._stalled:
-                return spoiled
+            damaged = self._damage(data)
+            if damaged and not self._stalled:
+                return damaged
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        spoiled = self._spoil(data)
-        if not self._stalled and not self._deaf:
-            self._inner.write(spoiled, deadline)
+        damaged = self._damage(data)
+        if not self._stalled and not self._input_ended:
+            self._inner.write(damaged, deadline)
 
     def why_closed(self) -> str:
         return "the link was cut" if self._kind == "disconnect" and self._stalled else self._inner.why_closed()

@@ -1,5 +1,5 @@
-"""The lock of a board among the processes of this host: a lock on one file per board, which the system releases however
-its holder ends. Between hosts, the board's own lock (PROTOCOL.md) is used."""
+"""The lock of a board among the processes of this host: a lock on one file per board, which the operating system
+releases in whatever way its holder ends. Against other hosts, the board's own lock (PROTOCOL.md) is used."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from qverify_agents.errors import BoardBusy
 from qverify_agents.file_lock import LOCK_FLAGS, lock_file, unlock_file
 from qverify_agents.this_user import cache_folder
 
-ASK_AGAIN_S = 0.2
+RETRY_S = 0.2
 
 
 class HostLock:
-    """The lock, held from construction to close(). Raises BoardBusy, naming the holder, if another process still holds
-    it after wait_s seconds."""
+    """The lock of one board, taken at construction and released by close(). Raises BoardBusy with the holder's name if
+    another process still has it after wait_s seconds."""
 
     def __init__(self, address: Address, owner: str, wait_s: float):
-        named = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"
+        board_key = f"{address.scheme}\0{address.rest}\0{address.options.get('lock', '')}"
         folder = cache_folder() / "locks"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.lock"
+        self._path = folder / f"{hashlib.sha256(board_key.encode()).hexdigest()[:24]}.lock"
         self._file = os.open(self._path, LOCK_FLAGS, 0o600)
         try:
-            self._take(owner, time.monotonic() + wait_s)
+            self._lock(owner, time.monotonic() + wait_s)
         except BaseException:
             os.close(self._file)
             raise
 
-    def _take(self, owner: str, end: float) -> None:
+    def _lock(self, owner: str, give_up_at: float) -> None:
         while not lock_file(self._file):
-            if time.monotonic() >= end:
+            if time.monotonic() >= give_up_at:
                 os.lseek(self._file, 0, os.SEEK_SET)
-                raise BoardBusy(_busy(os.read(self._file, 4096)))
-            time.sleep(min(ASK_AGAIN_S, max(0.0, end - time.monotonic())))
+                raise BoardBusy(_format_busy(os.read(self._file, 4096)))
+            time.sleep(min(RETRY_S, max(0.0, give_up_at - time.monotonic())))
         self._write(json.dumps({"owner": owner, "since": time.time()}).encode())
 
     def _write(self, content: bytes) -> None:
-        """Replaces the file's content by one write, padded with blanks: ext4 writes a file that was truncated to the disk
-        when it is closed, which takes milliseconds."""
+        """Replaces the file's content by a single write, padded with spaces. The file is not truncated, because ext4
+        then flushes it to the disk when it is closed, which takes milliseconds."""
         size = os.fstat(self._file).st_size
         os.lseek(self._file, 0, os.SEEK_SET)
         os.write(self._file, content.ljust(size))
@@ -56,7 +56,8 @@ class HostLock:
             self._file = -1
 
 
-def _busy(content: bytes) -> str:
+def _format_busy(content: bytes) -> str:
+    """Returns the error message for a lock file with this content."""
     try:
         holder = json.loads(content)
         who = f"{str(holder['owner'])[:120]} since {max(0.0, time.time() - float(holder['since'])):.0f} s ago"

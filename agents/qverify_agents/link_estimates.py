@@ -1,5 +1,5 @@
-"""Estimates of link rates, for predictions before a board is contacted: assumptions or a line's own speed, never
-measured."""
+"""Estimates of link rates, for predictions before a board is contacted: assumptions, or the speed of a serial line;
+nothing is measured."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from qverify_agents.binaries import MACHINES, host_architecture, runtime_path
 from qverify_agents.boards import qemu_user
 from qverify_agents.console import upload
 from qverify_agents.console.link import ConsoleLink
-from qverify_agents.emulation.image import kind_of
+from qverify_agents.emulation.image import find_kind
 from qverify_agents.errors import BadAddress
 from qverify_agents.inventory import resolve, resolve_wrapped
 from qverify_agents.links.ssh import SshStream
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.schemes import BOARDS, LINKS
 
-WRAPPERS, HERE = ("faulty", "finals"), ("local", "exec", "docker", "podman")
+WRAPPERS, LOCAL_SCHEMES = ("faulty", "finals"), ("local", "exec", "docker", "podman")
 CONSOLE_LOGIN_S, SSH_LOGIN_S, BOOT_S = 1.2, 0.4, 1.5  # BENCHMARKS.md: cached runs of the packaged example
-PIECE_COMMAND = 280  # bytes a piece of the agent takes on a console besides its base64, both ways
+PIECE_OVERHEAD_BYTES = 280  # bytes on a console, both ways, for a piece of the agent, besides its base64
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Estimates of one link. bytes_per_s: each way. round_trip_s: of a small request. login_s: until the agent is
-    started. shape: of frames, as options of `local`. pushes_agent: whether the agent must be put there. architecture:
-    of the board, "" if its address does not say."""
+    """The estimates for one link.
+
+    Attributes:
+        name: name of the link.
+        assumed: the assumption that the estimates are based on.
+        bytes_per_s: rate in each direction.
+        round_trip_s: seconds for a small request and its answer.
+        login_s: seconds until the agent is started.
+        shape: packs, piece size and requests ahead of the link, as options of `local`.
+        pushes_agent: whether the agent must be copied to the board.
+        architecture: architecture of the board, or "" if its address does not show it.
+    """
 
     name: str
     assumed: str
@@ -38,70 +47,72 @@ class Rate:
     architecture: str = ""
 
     def agent_bytes(self, architecture: str) -> int:
-        """Returns the bytes that putting the agent there takes on this link."""
+        """Returns the number of bytes on this link that copying the agent takes."""
         if not self.pushes_agent:
             return 0
         size = runtime_path(architecture).stat().st_size
         if not self.name.startswith("serial"):
             return size
         text = 4 * (size + 2) // 3
-        return text + text // upload.CHARACTERS + -(-size // upload.PIECE) * PIECE_COMMAND
+        return text + text // upload.LINE_CHARACTERS + -(-size // upload.PIECE_BYTES) * PIECE_OVERHEAD_BYTES
 
 
-def _shape(link: type[ProcessStream] | type[SshStream] | type[ConsoleLink]) -> str:
+def _frame_options(link: type[ProcessStream] | type[SshStream] | type[ConsoleLink]) -> str:
     return f"packs={int(link.packs)}&piece={link.piece_bytes}&ahead={link.ahead}"
 
 
-PIPE = Rate("pipe", "a process of this machine", 400e6, 0.0002, 0.05, _shape(ProcessStream), False)
-SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _shape(SshStream))
+PIPE = Rate("pipe", "a process of this machine", 400e6, 0.0002, 0.05, _frame_options(ProcessStream), False)
+SSH = Rate("ssh", "100 Mbit/s", 11.5e6, 0.001, SSH_LOGIN_S, _frame_options(SshStream))
 
 
-def serial(baud: int) -> Rate:
-    """Returns the rate of a serial line, 8N1: ten bits per byte."""
-    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _shape(ConsoleLink))
+def serial_rate(baud: int) -> Rate:
+    """Returns the estimates for a serial line with ten bits per byte (8N1)."""
+    return Rate(f"serial {baud}", f"{baud} baud", baud / 10, 0.02, CONSOLE_LOGIN_S, _frame_options(ConsoleLink))
 
 
 COMMON = (
     PIPE,
     replace(SSH, name="ssh, fast", assumed="1 Gbit/s", bytes_per_s=60e6, round_trip_s=0.0005),
     SSH,
-    serial(921600),
-    serial(115200),
+    serial_rate(921600),
+    serial_rate(115200),
 )
 
 
 def estimate_rate(uri: str) -> Rate:
-    """Returns the rate by the address alone. Raises BadAddress for a wrong address."""
+    """Returns the estimates that the address alone allows. Raises BadAddress for a wrong address."""
     address = parse(resolve(uri)[0])
     while address.scheme in WRAPPERS:
         inner = parse(resolve_wrapped(address.rest))
         address = replace(inner, options={**inner.options, **address.options})
-    return replace(_of_link(uri, address), architecture=_architecture(address))
+    return replace(_estimate_for_link(uri, address), architecture=_known_architecture(address))
 
 
-def _architecture(address: Address) -> str:
-    """Returns the architecture of the agent to put there; "" if only the board knows."""
+def _known_architecture(address: Address) -> str:
+    """Returns the architecture of the agent for the board, or "" if the address does not show it."""
     if "arch" in address.options:
         return MACHINES[address.options["arch"]]
     if address.scheme == "qemu-user":
-        return qemu_user.architecture_of(address)
+        return qemu_user.parse_architecture(address)
     if address.scheme == "qemu":
-        kind_of(address.rest)
+        find_kind(address.rest)
         return MACHINES[address.rest]
     if "platform" in address.options:
         return MACHINES.get(address.options["platform"].split("/")[1], "")
-    return host_architecture() if address.scheme in HERE else ""
+    return host_architecture() if address.scheme in LOCAL_SCHEMES else ""
 
 
-def _of_link(uri: str, address: Address) -> Rate:
+def _estimate_for_link(uri: str, address: Address) -> Rate:
     if address.scheme not in BOARDS and address.scheme not in LINKS:
         raise BadAddress(f"-b {uri}: no board kind {address.scheme!r}; known: {', '.join([*BOARDS, *LINKS])}")
     if address.scheme == "serial":
-        return serial(int(address.options.get("baud", "115200")))
+        return serial_rate(int(address.options.get("baud", "115200")))
     if address.scheme == "qemu":
         emulated = replace(SSH, name=uri, assumed="QEMU's user network", bytes_per_s=8e6, login_s=SSH_LOGIN_S + BOOT_S)
         return (
-            emulated if address.options.get("link", "ssh") == "ssh" else replace(serial(500_000), name="serial, qemu")
+            emulated
+            if address.options.get("link", "ssh") == "ssh"
+            else replace(serial_rate(500_000), name="serial, qemu")
         )
     if address.scheme in ("docker", "podman"):
         kind = "" if {"arch", "platform"} & address.options.keys() else f", {host_architecture()}"

@@ -1,5 +1,5 @@
-"""The permitted values of each option of an address, checked where the address is read, so that links and boards need
-not."""
+"""The permitted values of each option of an address. They are checked when the address is parsed, so that links and
+boards need not check them."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ ON, OFF = ("1", "true", "yes"), ("0", "false", "no")
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """The requirement on an option's value. words: describe it in an error message. fits: returns whether a text meets it."""
+    """The requirement on the value of an option. words: its description for an error message. fits: returns whether a
+    text meets it."""
 
     words: str
     fits: Callable[[str], bool]
 
 
 def whole(low: int, high: int, words: str = "a whole number") -> OptionValue:
-    """Returns the check for a whole number from low to high."""
+    """Returns the requirement of a whole number from low to high."""
     return OptionValue(
         f"{words} from {low} to {high}", lambda t: bool(re.fullmatch(r"[0-9]{1,19}", t)) and low <= int(t) <= high
     )
 
 
 def number(low: float, high: float, words: str = "a number") -> OptionValue:
-    """Returns the check for a number from low to high."""
+    """Returns the requirement of a number from low to high."""
     return OptionValue(f"{words} from {low:g} to {high:g}", lambda t: low <= _float(t) <= high)
 
 
-def one_of(*known: str) -> OptionValue:
-    """Returns the check for one of these texts."""
-    return OptionValue(f"one of {', '.join(known)}", lambda t: t in known)
+def one_of(*values: str) -> OptionValue:
+    """Returns the requirement of one of these texts."""
+    return OptionValue(f"one of {', '.join(values)}", lambda t: t in values)
 
 
 def matching(pattern: str, words: str) -> OptionValue:
-    """Returns the check for a text that matches the pattern as a whole."""
+    """Returns the requirement of a text that matches the whole pattern."""
     return OptionValue(words, lambda t: bool(re.fullmatch(pattern, t)))
 
 
 def _float(text: str) -> float:
-    """Returns the number, or NaN, which is within no range, for a text that is not a number."""
+    """Returns the number that the text contains, or NaN, which no range includes, if it is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -122,20 +123,20 @@ VALUES = {
 }
 
 
-def check(where: str, options: Mapping[str, str]) -> None:
-    """Raises BadAddress for the first wrong value. Unknown names are refused by connect.py."""
+def check_option_values(where: str, options: Mapping[str, str]) -> None:
+    """Raises BadAddress for the first wrong value. Ignores unknown options, which connect.py refuses."""
     for name, text in options.items():
-        wanted = VALUES.get(name)
-        if wanted is not None and not wanted.fits(text):
-            raise BadAddress(f"{where}: {name}={text[:80]}: wanted {wanted.words}")
+        requirement = VALUES.get(name)
+        if requirement is not None and not requirement.fits(text):
+            raise BadAddress(f"{where}: {name}={text[:80]}: wanted {requirement.words}")
 
 
-def size_bytes(text: str) -> int:
-    """Returns the number of bytes of a size such as 64M: K, M and G are powers of 1024."""
+def parse_size(text: str) -> int:
+    """Returns the number of bytes for a size such as 64M; K, M and G are powers of 1024."""
     shift = {"k": 10, "m": 20, "g": 30}.get(text[-1].lower(), 0)
     return int(text.rstrip("kmgKMG")) << shift
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:
-    """Returns whether a flag is given and on."""
+    """Returns whether the flag is set and on."""
     return options.get(name, "0").lower() in ON

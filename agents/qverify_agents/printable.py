@@ -1,34 +1,33 @@
-"""Text of a board, a link or a file, made safe for a terminal."""
+"""Makes text from a board, a link or a file safe for a terminal."""
 
 from __future__ import annotations
 
 import re
 
-HELP = re.compile(r"^(?:Run|See|Try) ['\"`].*--help['\"`](?: for more information)?\.?$")  # as docker ends its errors
-
-
-VERDICT_WORDS = "Strict check"  # of the verifier's verdict lines, which a script may look for; this package is below it
+# The last line of docker's error messages.
+HELP = re.compile(r"^(?:Run|See|Try) ['\"`].*--help['\"`](?: for more information)?\.?$")
+VERDICT_WORDS = "Strict check"  # the verifier's verdict lines begin so, and scripts look for them
 
 
 def one_line(text: str) -> str:
-    """Returns the text in one line, with a question mark for every character that is not printable (an escape, a bell,
-    a change of direction), and for the blank in VERDICT_WORDS."""
-    shown = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    return shown.replace(VERDICT_WORDS, VERDICT_WORDS.replace(" ", "?"))
+    """Returns the text as one line. Every character that is not printable (an escape, a bell, a change of direction)
+    becomes a question mark, and so does the space in VERDICT_WORDS, so that a board cannot forge a verdict line."""
+    printable = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return printable.replace(VERDICT_WORDS, VERDICT_WORDS.replace(" ", "?"))
 
 
-def last_line(said: str | bytes, otherwise: str = "") -> str:
-    """Returns the last line of a program's output, usually the reason if it failed; lines that only point to the
-    program's help are passed over. otherwise: returned if there is no output."""
-    text = said if isinstance(said, str) else said.decode(errors="replace")
+def last_line(output: str | bytes, otherwise: str = "") -> str:
+    """Returns the last line of a program's output, which is usually the reason if the program failed. Skips lines that
+    only refer to the program's help. Returns `otherwise` if there is no output."""
+    text = output if isinstance(output, str) else output.decode(errors="replace")
     lines = [line for line in text.strip().splitlines() if line.strip() and not HELP.search(line)]
     return one_line(lines[-1])[:300] if lines else otherwise
 
 
-def first_reason(said: bytes) -> str:
-    """Returns the first line of what a program wrote to stderr, with ": " before it; of a Python traceback the last; ""
-    where it wrote nothing."""
-    lines = said.decode(errors="replace").strip().splitlines()
+def first_reason(stderr: bytes) -> str:
+    """Returns ": " and the first line of a program's standard error (the last line if it is a Python traceback), or ""
+    if that is empty."""
+    lines = stderr.decode(errors="replace").strip().splitlines()
     if not lines:
         return ""
     return f": {lines[-1] if lines[0].startswith('Traceback (') else lines[0]}"

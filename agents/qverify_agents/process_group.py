@@ -1,4 +1,4 @@
-"""Child processes in a group of their own, which is ended whole, and with this process where the system can do that."""
+"""Child processes in a process group of their own, which is killed as a whole; on Linux also when this process ends."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import subprocess
 import sys
 from typing import Any
 
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, os.kill() with SIGTERM kills, too
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, os.kill() with SIGTERM also kills
 
 if sys.platform == "win32":
 
-    def own_group(at_our_end: int = 0) -> dict[str, Any]:
-        """Returns arguments of subprocess.Popen by which a child leads a group of its own, so that Ctrl-C does not reach
-        it. at_our_end: the signal that it gets when the thread that started it ends, 0 for none; on Linux only."""
+    def new_group_arguments(signal_at_our_end: int = 0) -> dict[str, Any]:
+        """Returns arguments for subprocess.Popen that make the child the leader of a new process group, so that Ctrl-C
+        does not reach it. signal_at_our_end: signal that the child receives when the thread that started it ends, 0 for
+        none; has an effect on Linux only."""
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
-    def end_group(process: subprocess.Popen[Any]) -> None:
-        """Kills a child of own_group() and all that it started; nothing where they are gone. It is not waited for."""
+    def kill_group(process: subprocess.Popen[Any]) -> None:
+        """Kills a child that was started with new_group_arguments() and all processes of its group, without waiting for
+        them. Does nothing if they have ended."""
         if process.poll() is None:
             command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -34,14 +36,16 @@ else:
     PR_SET_PDEATHSIG = 1  # prctl(2)
     _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before the fork
 
-    def own_group(at_our_end: int = 0) -> dict[str, Any]:
-        """Returns arguments of subprocess.Popen by which a child leads a group of its own, so that Ctrl-C does not reach
-        it. at_our_end: the signal that it gets when the thread that started it ends, 0 for none; on Linux only."""
-        if not at_our_end or _LIBC is None:
+    def new_group_arguments(signal_at_our_end: int = 0) -> dict[str, Any]:
+        """Returns arguments for subprocess.Popen that make the child the leader of a new process group, so that Ctrl-C
+        does not reach it. signal_at_our_end: signal that the child receives when the thread that started it ends, 0 for
+        none; has an effect on Linux only."""
+        if not signal_at_our_end or _LIBC is None:
             return {"start_new_session": True}
-        return {"start_new_session": True, "preexec_fn": partial(_LIBC.prctl, PR_SET_PDEATHSIG, int(at_our_end))}
+        return {"start_new_session": True, "preexec_fn": partial(_LIBC.prctl, PR_SET_PDEATHSIG, int(signal_at_our_end))}
 
-    def end_group(process: subprocess.Popen[Any]) -> None:
-        """Kills a child of own_group() and all that it started; nothing where they are gone. It is not waited for."""
+    def kill_group(process: subprocess.Popen[Any]) -> None:
+        """Kills a child that was started with new_group_arguments() and all processes of its group, without waiting for
+        them. Does nothing if they have ended."""
         with contextlib.suppress(OSError):
             os.killpg(process.pid, KILL)

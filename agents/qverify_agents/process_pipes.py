@@ -1,5 +1,5 @@
-"""The pipes to a subprocess, read and written within a time limit: waited for together, or by threads where the system
-cannot wait for pipes (Windows)."""
+"""The pipes to a subprocess, read and written within a time limit: by one selector for both, or by a thread for each
+where the system cannot wait for pipes (Windows)."""
 
 from __future__ import annotations
 
@@ -13,79 +13,81 @@ from collections.abc import Callable
 from typing import IO
 
 NEED_THREADS = sys.platform == "win32"
-MOST_BYTES, MOST_WAITING = 1 << 20, 16  # of one reading; readings that wait in the process' output thread
-END_S = 1.0  # a thread that a process outside of the group still holds is left after this
+MAX_READ_BYTES, MAX_QUEUED_READS = 1 << 20, 16  # of one read; chunks read by the thread that nobody has taken yet
+THREAD_END_S = 1.0  # seconds to wait for a thread, whose pipe a process outside the group may keep open
 
 
 class WaitedPipes:
-    """Both pipes by one selector. left: returns the seconds left, or raises."""
+    """Both pipes, waited for by one selector. The argument `seconds_left` of the methods returns the seconds left for
+    the call, or raises an exception if there are none."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]):
-        self._pipes, self._came = (stdin, stdout), b""
+        self._pipes, self._received = (stdin, stdout), b""
         self._stdin, self._stdout = stdin.fileno(), stdout.fileno()
         if hasattr(os, "set_blocking"):
             os.set_blocking(self._stdin, False)
             os.set_blocking(self._stdout, False)
 
-    def read(self, left: Callable[[], float]) -> bytes:
-        """Returns what has come, b"" at the end."""
-        if self._came:
-            data, self._came = self._came, b""
+    def read(self, seconds_left: Callable[[], float]) -> bytes:
+        """Returns the bytes that have arrived, waiting for the first, or b"" at the end of the output."""
+        if self._received:
+            data, self._received = self._received, b""
             return data
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdout, selectors.EVENT_READ)
-            while not waiting.select(left()):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdout, selectors.EVENT_READ)
+            while not selector.select(seconds_left()):
                 pass
-        return os.read(self._stdout, MOST_BYTES)
+        return os.read(self._stdout, MAX_READ_BYTES)
 
-    def write(self, data: bytes, left: Callable[[], float]) -> None:
+    def write(self, data: bytes, seconds_left: Callable[[], float]) -> None:
         """Writes all data and reads what arrives meanwhile, so that two full pipes never wait for each other. Raises
         OSError if the process has closed its end."""
         view = memoryview(data)
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._stdin, selectors.EVENT_WRITE)
-            waiting.register(self._stdout, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdin, selectors.EVENT_WRITE)
+            selector.register(self._stdout, selectors.EVENT_READ)
             while view:
-                for key, _ in waiting.select(left()):
+                for key, _ in selector.select(seconds_left()):
                     if key.fd == self._stdin:
                         with contextlib.suppress(BlockingIOError):
                             view = view[os.write(self._stdin, view) :]
-                    elif received := os.read(self._stdout, MOST_BYTES):
-                        self._came += received
+                    elif received := os.read(self._stdout, MAX_READ_BYTES):
+                        self._received += received
                     else:
-                        waiting.unregister(self._stdout)
+                        selector.unregister(self._stdout)
 
     def end_of_input(self) -> None:
         self._pipes[0].close()
 
     def close(self) -> None:
-        """Closes both; called once the process was ended."""
+        """Closes both pipes. Called after the process has been ended."""
         for pipe in self._pipes:
             pipe.close()
 
 
 class ThreadedPipes:
-    """Like WaitedPipes, with a thread for each pipe, which alone reads or writes and closes it: closing a pipe that
-    another thread waits for blocks on Windows."""
+    """Like WaitedPipes, but with a thread for each pipe. Only that thread reads or writes and closes the pipe: on
+    Windows, closing a pipe that another thread waits for blocks."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]):
-        self._stdin, self._stdout, self._came, self._ended = stdin, stdout, b"", False
-        self._chunks = queue.Queue[bytes](MOST_WAITING)
-        self._given = queue.SimpleQueue[bytes | None]()
+        self._stdin, self._stdout, self._received, self._ended = stdin, stdout, b"", False
+        self._chunks = queue.Queue[bytes](MAX_QUEUED_READS)
+        self._to_write = queue.SimpleQueue[bytes | None]()
         self._closed, self._idle, self._error = threading.Event(), threading.Event(), list[OSError]()
         self._idle.set()
         self._threads = [
-            threading.Thread(target=one, name="qverify-pipe", daemon=True) for one in (self._take, self._give)
+            threading.Thread(target=target, name="qverify-pipe", daemon=True)
+            for target in (self._read_stdout, self._write_stdin)
         ]
         for thread in self._threads:
             thread.start()
 
-    def _take(self) -> None:
+    def _read_stdout(self) -> None:
         chunk = b"-"
         with self._stdout:
             while chunk and not self._closed.is_set():
                 try:
-                    chunk = os.read(self._stdout.fileno(), MOST_BYTES)
+                    chunk = os.read(self._stdout.fileno(), MAX_READ_BYTES)
                 except OSError:
                     chunk = b""
                 while not self._closed.is_set():
@@ -93,9 +95,9 @@ class ThreadedPipes:
                         self._chunks.put(chunk, timeout=0.1)
                         break
 
-    def _give(self) -> None:
+    def _write_stdin(self) -> None:
         with contextlib.suppress(OSError), self._stdin:
-            while (data := self._given.get()) is not None:
+            while (data := self._to_write.get()) is not None:
                 view = memoryview(data)
                 try:
                     while view:
@@ -104,41 +106,41 @@ class ThreadedPipes:
                     self._error.append(error)
                 self._idle.set()
 
-    def read(self, left: Callable[[], float]) -> bytes:
-        """Returns what has come, b"" at the end."""
-        if self._came:
-            data, self._came = self._came, b""
+    def read(self, seconds_left: Callable[[], float]) -> bytes:
+        """Returns the bytes that have arrived, waiting for the first, or b"" at the end of the output."""
+        if self._received:
+            data, self._received = self._received, b""
             return data
         while not self._ended:
             with contextlib.suppress(queue.Empty):
-                data = self._chunks.get(timeout=left())
+                data = self._chunks.get(timeout=seconds_left())
                 self._ended = not data
                 return data
         return b""
 
-    def write(self, data: bytes, left: Callable[[], float]) -> None:
-        """Writes all data and reads what arrives meanwhile; where the time runs out, what was given is still written
-        first. Raises OSError if the process has closed its end."""
-        self._wait_for_writer(left)
+    def write(self, data: bytes, seconds_left: Callable[[], float]) -> None:
+        """Writes all data and reads what arrives meanwhile. If the time runs out, the thread still writes the rest
+        before any later data. Raises OSError if the process has closed its end."""
+        self._wait_for_writer(seconds_left)
         self._idle.clear()
-        self._given.put(bytes(data))
-        self._wait_for_writer(left)
+        self._to_write.put(bytes(data))
+        self._wait_for_writer(seconds_left)
 
-    def _wait_for_writer(self, left: Callable[[], float]) -> None:
-        while not self._idle.wait(min(0.02, left())):
+    def _wait_for_writer(self, seconds_left: Callable[[], float]) -> None:
+        while not self._idle.wait(min(0.02, seconds_left())):
             with contextlib.suppress(queue.Empty):
                 while not self._ended:
                     received = self._chunks.get_nowait()
-                    self._came, self._ended = self._came + received, not received
+                    self._received, self._ended = self._received + received, not received
         if self._error:
             raise self._error[0]
 
     def end_of_input(self) -> None:
-        self._given.put(None)
+        self._to_write.put(None)
 
     def close(self) -> None:
-        """Lets both threads end; called once the process was ended."""
+        """Lets both threads end. Called after the process has been ended."""
         self._closed.set()
-        self._given.put(None)
+        self._to_write.put(None)
         for thread in self._threads:
-            thread.join(END_S)
+            thread.join(THREAD_END_S)

@@ -1,4 +1,4 @@
-"""The scheme table: one line per kind of board, one per link; a page is imported only when it is needed."""
+"""The module of each kind of board and of each link, by scheme. A module is imported only when it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Holds signals back while a process is started: an exception raised between its start and the return of Popen would lose it."""
+"""Delays signals while a process is started: an exception that a signal's handler raises before Popen has returned
+would leave a process that nobody can end."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-ENDING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name)}
+ENDING_SIGNALS = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name)}
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """A context in which no handler of the signals that end a command (Ctrl-C, SIGTERM, SIGHUP, SIGALRM) runs: those that
-    arrive are handled as it is left. Enter it inside the `try` that ends what is started in it:
+    """A context in which the signals that end a command (Ctrl-C, SIGTERM, SIGHUP, SIGALRM) are delayed: their handlers
+    run when the context is left. Enter it inside the `try` statement that ends the process that is started in it:
 
         process = None
         try:
@@ -24,8 +25,8 @@ def signals_held() -> Iterator[None]:
         except BaseException:
             if process is not None: ...
 
-    Handlers run in the main thread only; in any other thread it does nothing. The signals are not masked, for the process
-    that is started would inherit that."""
+    Does nothing in threads other than the main thread, where no handlers run. The signals are not masked, because the
+    started process would inherit the mask."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -36,9 +37,9 @@ def signals_held() -> Iterator[None]:
 
     handlers = {}
     try:
-        for number in ENDING:
+        for number in ENDING_SIGNALS:
             handler = signal.getsignal(number)
-            if callable(handler):  # neither ignored, nor the system's, nor one of C code
+            if callable(handler):  # it is not ignored, not the system's default and not C code
                 handlers[number] = handler
                 signal.signal(number, note)
         yield

@@ -1,13 +1,13 @@
-# Runs one command line in a session of its own, in a fresh folder, and leaves nothing of it behind. Its own stdin is the
-# host's hold on it: when that ends, everything that the command started is killed and the folder is removed.
+# Runs one command line in a session and a new folder of its own, and leaves nothing of it behind. The host keeps the standard
+# input of this script open; when it ends, everything that the command started is killed and the folder is removed.
 #   run RUN TOKEN SECONDS FOLDER COLLECT SETUP LINE TEARDOWN ALONE STORE RUNTIME COUNT [FILE=HASH ...] [NAME=VALUE ...]
 #   clean RUN TOKEN
-# ALONE: 1 if the lock says that no other host has runs here. FILE=HASH: COUNT contents of the store, linked to in RUN/in;
-# with ? before it RUNTIME computes its hash first.
+# ALONE: 1 if the board's lock guarantees that no other host has runs here; folders of earlier runs are then removed.
+# FILE=HASH: COUNT contents of STORE, each linked to as RUN/in/FILE. For ?FILE=HASH, RUNTIME first checks the content's hash.
 umask 077
 mark() { printf '\nqverify:%s:%s\n' "$token" "$*"; }
 
-alive() { # of the given processes, prints those that are no zombies
+alive() { # prints those of the given process ids that are running and no zombies
   for pid in "$@"; do
     stat=
     { read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
@@ -15,7 +15,7 @@ alive() { # of the given processes, prints those that are no zombies
   done
 }
 
-started() { # prints every process of the command that can be known: by its cgroup, its mark, its session
+started() { # prints every process of the command that can be found: by its cgroup, its environment or its session
   [ -z "$group" ] || alive $(cat "$group/cgroup.procs" 2>/dev/null)
   alive $(grep -l "QVERIFY_RUN=$token" /proc/[0-9]*/environ 2>/dev/null | sed 's|[^0-9]||g')
   [ -z "$child" ] || cat /proc/[0-9]*/stat 2>/dev/null | while read -r stat; do
@@ -67,7 +67,7 @@ done
 [ "$what" = run ] || leave 0
 limit=$4 folder=$5 collect=$6 setup=$7 command=$8 teardown=$9 alone=${10} store=${11} runtime=${12} links=${13}
 shift 13
-for old in "${run%/*}"/*/; do # of hosts that were lost together with their board's power or network
+for old in "${run%/*}"/*/; do # left by hosts that lost the connection when the board's power or network failed
   [ "$alone" = 1 ] && [ -d "$old" ] || continue
   old=${old%/}
   (what=clean run=$old token=${old##*/} group= swept=; leave 0)
@@ -89,7 +89,7 @@ session=
 command -v setsid >/dev/null 2>&1 && session=setsid
 exec 3<&0 </dev/null
 trap leave HUP INT TERM PIPE
-give_up() { # the command may have killed the shell that runs it, which then is a zombie of its parent
+give_up() { # if the command has killed this shell, which is then a zombie, cleans up in its place
   if [ -n "$(alive $$)" ]; then kill -TERM $$; else leave; fi
 }
 (
@@ -103,7 +103,7 @@ late=$!
 (
   while read -r word <&3; do :; done
   give_up
-) 2>/dev/null & # they keep the output open until all is removed
+) 2>/dev/null & # these two keep the output open until everything is removed
 gone=$!
 by_link=
 [ ! -L "$collect" ] || by_link=1
@@ -123,11 +123,11 @@ else
   [ -z "$line" ] || { launch "$@"; mark "teardown=$status"; }
 fi
 kill $late $gone 2>/dev/null
-wait $late $gone 2>/dev/null # until it reads no more of what the host says
+wait $late $gone 2>/dev/null # from here on, no other process reads the host's input
 [ -n "$by_link" ] || [ ! -L "$collect" ] || mark replaced
 linked=$(find "$collect" -type f -links +1 2>/dev/null | head -n 1)
 [ -z "$linked" ] || mark "linked=${linked#"$collect"/}"
-mark "bytes=$(cd "$collect" && find . -type f -exec stat -c %s {} + 2>/dev/null | { # a sparse file is read in full, too
+mark "bytes=$(cd "$collect" && find . -type f -exec stat -c %s {} + 2>/dev/null | { # sizes of contents, because tar reads a sparse file in full
   sum=0
   while read -r size; do
     case $size in '' | *[!0-9]*) ;; *) sum=$((sum + size)) ;; esac

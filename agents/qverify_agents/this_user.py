@@ -1,4 +1,4 @@
-"""Name and folders of the current user, also for a uid without a passwd entry."""
+"""The name and folders of the current user, also for a user id without an entry in passwd."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 
 def user_name() -> str:
-    """Returns the user's name, or uidN."""
+    """Returns the user's name, or uidN if it is not known."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # ImportError: Windows, with no name in the environment
+    except (KeyError, OSError, ImportError):  # ImportError: on Windows without a name in the environment
         return f"uid{user_id()}"
 
 
 def user_id() -> int:
-    """Returns the user's number; 0 on Windows, which has none."""
+    """Returns the user id, or 0 on Windows, which has none."""
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def home() -> Path:
-    """Returns the user's home folder, or a folder for this uid in the temporary folder."""
+    """Returns the user's home folder or, if there is none, a folder for this user id in the temporary folder."""
     try:
         return Path.home()
     except RuntimeError:

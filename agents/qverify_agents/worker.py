@@ -1,4 +1,5 @@
-"""The agent for runtimes with Python bindings (agents/qverify_worker): packed into one file, found a Python for, and started."""
+"""The agent for runtimes with Python bindings (agents/qverify_worker): packs it into one file, and builds its command
+line."""
 
 from __future__ import annotations
 
@@ -17,22 +18,22 @@ from qverify_agents.address import Address
 from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.this_user import cache_folder
 
-RUNTIMES = ("onnxruntime", "litert")  # the pages of qverify_worker/runtimes
+RUNTIMES = ("onnxruntime", "litert")  # the modules of qverify_worker/runtimes
 MODULES = {"onnxruntime": ("onnxruntime",), "litert": ("ai_edge_litert", "tflite_runtime", "tensorflow")}
 OPTIONS = frozenset({"runtime", "python", "providers", "level", "threads", "delegate", "kernels", "form"})
-OF_ONE = {
+RUNTIME_OF_OPTION = {
     "providers": "onnxruntime",
     "level": "onnxruntime",
     "form": "onnxruntime",
     "delegate": "litert",
     "kernels": "litert",
 }
-EPOCH = (1980, 1, 1, 0, 0, 0)
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files in the archive, so that its bytes depend on the sources only
 
 
 def is_worker(address: Address) -> bool:
-    """Returns whether the address asks for a runtime that the worker drives. Raises BadAddress for options that do not
-    belong to it."""
+    """Returns whether the address names a runtime that the worker drives. Raises BadAddress for options that do not
+    belong to the runtime."""
     runtime = address.options.get("runtime", "")
     if runtime not in RUNTIMES:
         if option := min(OPTIONS.intersection(address.options) - {"runtime"}, default=""):
@@ -40,8 +41,10 @@ def is_worker(address: Address) -> bool:
                 f"{option}={address.options[option]}: is for runtime={' or '.join(RUNTIMES)}; give that, too"
             )
         return False
-    if wrong := next((k for k, of in OF_ONE.items() if k in address.options and of != runtime), None):
-        raise BadAddress(f"{wrong}={address.options[wrong]}: is for runtime={OF_ONE[wrong]}, got runtime={runtime}")
+    foreign = [k for k, of in RUNTIME_OF_OPTION.items() if k in address.options and of != runtime]
+    if foreign:
+        option, owner = foreign[0], RUNTIME_OF_OPTION[foreign[0]]
+        raise BadAddress(f"{option}={address.options[option]}: is for runtime={owner}, got runtime={runtime}")
     if "fault" in address.options:
         raise BadAddress(
             f"runtime={runtime} beside a fault: a fault is planted in the runtime that comes with qverify only"
@@ -50,8 +53,8 @@ def is_worker(address: Address) -> bool:
 
 
 @cache
-def packed_worker() -> bytes:
-    """Returns the worker as a zip that Python runs; the same bytes for the same sources."""
+def pack_worker() -> bytes:
+    """Returns the worker as a zip file that Python can run; the same sources give the same bytes."""
     spec = find_spec("qverify_worker")
     if spec is None or not spec.submodule_search_locations:
         raise BoardUnreachable("the package qverify_worker is missing; install qverify again")
@@ -66,15 +69,16 @@ def packed_worker() -> bytes:
     return packed.getvalue()
 
 
-def worker_name() -> str:
-    """Returns the file's name on a board: it contains the hash of its bytes."""
-    return f"qverify_worker-{hashlib.sha256(packed_worker()).hexdigest()[:16]}.pyz"
+def worker_file_name() -> str:
+    """Returns the name of the worker's file on a board, which contains the hash of its bytes."""
+    return f"qverify_worker-{hashlib.sha256(pack_worker()).hexdigest()[:16]}.pyz"
 
 
-def worker_file() -> Path:
-    """Returns the packed worker as a file of this user's cache."""
-    path = cache_folder() / "bin" / worker_name()
-    data = packed_worker()
+def write_worker_file() -> Path:
+    """Writes the packed worker to this user's cache, unless it is there, and returns the file's path. Raises
+    BoardUnreachable if it cannot be written."""
+    path = cache_folder() / "bin" / worker_file_name()
+    data = pack_worker()
     if path.is_file() and path.read_bytes() == data:
         return path
     try:
@@ -87,21 +91,22 @@ def worker_file() -> Path:
     return path
 
 
-def python_words(address: Address) -> list[str]:
-    """Returns the command of the Python that the address names, [] for none."""
+def named_python(address: Address) -> list[str]:
+    """Returns the command of the Python that the address names, or [] if it names none."""
     return shlex.split(address.options.get("python", ""))
 
 
-def own_python(address: Address) -> list[str]:
-    """Returns the command of the Python on this machine: the one that the address names, or this one."""
-    return python_words(address) or [sys.executable]
+def local_python(address: Address) -> list[str]:
+    """Returns the command of the Python to use on this machine: the one that the address names, else the running
+    one."""
+    return named_python(address) or [sys.executable]
 
 
-def runtime_words(address: Address) -> list[str]:
-    """Returns the worker's options for the runtime that the address asks for."""
+def runtime_arguments(address: Address) -> list[str]:
+    """Returns the worker's command-line options for the runtime that the address names."""
     options = address.options
     words = [f"--runtime={options['runtime']}"]
-    words += [f"--provider={one}" for one in options.get("providers", "").split("+") if one]
+    words += [f"--provider={provider}" for provider in options.get("providers", "").split("+") if provider]
     words += [f"--{key}={options[key]}" for key in ("level", "threads", "kernels") if key in options]
     if "delegate" in options:
         path, *settings = options["delegate"].split(",")

@@ -1,4 +1,4 @@
-"""Starts the package from its folder, in a Python that need not have qverify."""
+"""Runs the package from its folder, in a Python in which qverify need not be installed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Holds a place of labgrid for the program at the other end of its standard input, and releases it when that input ends:
-one request as a line of JSON, and lines of JSON as answers.
+"""Acquires a place of labgrid for the program at the other end of the standard input, and releases it when that input
+ends. The program sends one request, a line of JSON; each answer is a line of JSON, too.
 
 {"do": "hold", "coordinator", "identity", "records", "place" or "tags", "classes", "wait_s"} is answered by {"held",
 "identity", "own", "resources"}, and at the end of the input by {"released"}. {"do": "sweep", "coordinator", "identity",
-"records"} is answered by {"swept"}. What cannot be done is answered by {"error": KIND, "text"}."""
+"records"} is answered by {"swept"}. A request that fails is answered by {"error": KIND, "text"}."""
 
 from __future__ import annotations
 
@@ -16,47 +16,48 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from qverify_labgrid.records import Record, dead_records
+from qverify_labgrid.records import Record, iterate_dead_records
 
 CONNECT_S = 10.0
-MOST_REQUEST = 1 << 16  # bytes
+MAX_REQUEST_BYTES = 1 << 16
 
 
 class Answers:
-    """The standard output as it was at the start; from then on what labgrid prints goes to stderr."""
+    """Writes answers to the standard output. From its construction on, all that labgrid prints goes to standard
+    error."""
 
     def __init__(self) -> None:
         self._file = os.dup(1)
         os.dup2(2, 1)
 
     def write(self, **content: Any) -> None:
-        """Writes one line; nothing where nobody reads it any more."""
+        """Writes one answer. Does nothing if nobody reads it any longer."""
         with contextlib.suppress(OSError):
             os.write(self._file, json.dumps(content).encode() + b"\n")
 
 
-def request() -> dict[str, Any]:
-    """Returns the first line of the input."""
+def read_request() -> dict[str, Any]:
+    """Returns the request, the first line of the input. Exits if the input ends before it."""
     line = b""
-    while not line.endswith(b"\n") and len(line) < MOST_REQUEST:
+    while not line.endswith(b"\n") and len(line) < MAX_REQUEST_BYTES:
         byte = os.read(0, 1)
         if not byte:
-            sys.exit(0)  # whoever asked has ended
+            sys.exit(0)  # the program that started this one has ended
         line += byte
     content: dict[str, Any] = json.loads(line)
     return content
 
 
-def end_of_input() -> asyncio.Event:
-    """Returns an event that is set when the input ends, or a signal asks this process to end."""
+def watch_input() -> asyncio.Event:
+    """Returns an event that is set when the input ends or a signal requests this process to end."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def read() -> None:
         try:
-            more = os.read(0, 4096)
+            data = os.read(0, 4096)
         except OSError:
-            more = b""
-        if not more:
+            data = b""
+        if not data:
             loop.remove_reader(0)
             ended.set()
 
@@ -66,20 +67,20 @@ def end_of_input() -> asyncio.Event:
     return ended
 
 
-async def hold(asked: dict[str, Any], answers: Answers) -> None:
-    """Holds what was asked for until the input ends."""
+async def answer_hold(request: dict[str, Any], answers: Answers) -> None:
+    """Answers a request to hold a place: acquires it, keeps it until the input ends, and releases it."""
     from qverify_labgrid.places import Places, Refused
 
-    ended = end_of_input()
-    places = await Places.connected(asked["coordinator"], asked["identity"], ended, CONNECT_S)
-    record = Record(Path(asked["records"]), asked["coordinator"], places.identity)
+    ended = watch_input()
+    places = await Places.connect(request["coordinator"], request["identity"], ended, CONNECT_S)
+    record = Record(Path(request["records"]), request["coordinator"], places.identity)
     released = False
     try:
-        with contextlib.suppress(Refused):  # what is left behind keeps nobody from another place
-            await sweep(places, asked)
-        held = await places.take(asked["place"], asked["tags"], asked["classes"], asked["wait_s"])
-        if held is not None:
-            answers.write(**held)
+        with contextlib.suppress(Refused):  # a failure to release stale places must not prevent this one
+            await release_stale(places, request)
+        place = await places.take(request["place"], request["tags"], request["classes"], request["wait_s"])
+        if place is not None:
+            answers.write(**place)
             await ended.wait()
     finally:
         released = await places.release()
@@ -89,36 +90,38 @@ async def hold(asked: dict[str, Any], answers: Answers) -> None:
     answers.write(released=released)
 
 
-async def sweep(places: Any, asked: dict[str, Any]) -> list[tuple[str, str]]:
-    """Releases what dead holders of this host have left with this coordinator; returns places and identities."""
+async def release_stale(places: Any, request: dict[str, Any]) -> list[tuple[str, str]]:
+    """Releases the places that ended holders of this host left acquired at the coordinator. Returns (place, holder's
+    identity) for each."""
     released = []
-    for record in dead_records(Path(asked["records"]), asked["coordinator"]):
+    for record in iterate_dead_records(Path(request["records"]), request["coordinator"]):
         with record:
-            released += [(place, record.identity) for place in await places.release_of(record.identity)]
+            released += [(place, record.identity) for place in await places.release_all_of(record.identity)]
             record.remove()
     return released
 
 
-async def sweep_alone(asked: dict[str, Any], answers: Answers) -> None:
+async def answer_sweep(request: dict[str, Any], answers: Answers) -> None:
+    """Answers a request to release stale places."""
     from qverify_labgrid.places import Places
 
-    places = await Places.connected(asked["coordinator"], asked["identity"], end_of_input(), CONNECT_S)
+    places = await Places.connect(request["coordinator"], request["identity"], watch_input(), CONNECT_S)
     try:
-        answers.write(swept=await sweep(places, asked))
+        answers.write(swept=await release_stale(places, request))
     finally:
         await places.close()
 
 
 def main() -> int:
     """Answers one request; returns the exit status."""
-    asked, answers = request(), Answers()
+    request, answers = read_request(), Answers()
     try:
         from qverify_labgrid.places import Refused
     except ImportError as error:
         answers.write(error="missing", text=str(error))
         return 1
     try:
-        asyncio.run((hold if asked["do"] == "hold" else sweep_alone)(asked, answers))
+        asyncio.run((answer_hold if request["do"] == "hold" else answer_sweep)(request, answers))
     except Refused as error:
         answers.write(error=error.kind, text=str(error))
         return 1

@@ -1,4 +1,5 @@
-"""`agent`: serves the protocol on stdin and stdout. `sha256 FILE`: prints a file's hash, as the C agent does."""
+"""The commands of the worker. `agent`: serves the protocol on standard input and output. `sha256 FILE`: prints the hash
+of a file, as the C agent does."""
 
 from __future__ import annotations
 
@@ -17,39 +18,39 @@ def main(words: list[str]) -> int:
     if words[:1] == ["sha256"] and len(words) == 2:
         print(hashlib.sha256(Path(words[1]).read_bytes()).hexdigest())
         return 0
-    options = _options(words)
+    options = _parse_options(words)
     from qverify_worker.board_lock import BoardLock
     from qverify_worker.contents import Contents
-    from qverify_worker.model import Settings
-    from qverify_worker.serve import Worker
+    from qverify_worker.model import RuntimeSettings
+    from qverify_worker.serve import AgentServer
     from qverify_worker.wire import Wire
 
-    page = import_module(f"qverify_worker.runtimes.{options.runtime}")
+    runtime_module = import_module(f"qverify_worker.runtimes.{options.runtime}")
     try:
-        page.version()
+        runtime_module.version()
     except ImportError as error:
         print(
             f"{sys.executable}: no {options.runtime}: {error}. Next: install it there, or name a Python that has it by python=PATH",
             file=sys.stderr,
         )
         return 4
-    settings = Settings(
-        tuple(_provider(text) for text in options.provider),
+    settings = RuntimeSettings(
+        tuple(_parse_provider(text) for text in options.provider),
         options.level,
         options.threads,
         options.delegate,
-        tuple(_pair(text) for text in options.delegate_option),
+        tuple(_parse_pair(text) for text in options.delegate_option),
         options.kernels,
     )
     sink = os.dup(1)
-    os.dup2(2, 1)  # what a library prints must not reach the protocol
+    os.dup2(2, 1)  # output that a library prints must not mix with the protocol
     contents = Contents(Path(options.store) if options.store else None, options.store_limit)
     link = Wire(0, sink, options.idle)
-    Worker(link, page, settings, contents, BoardLock(options.lock), options.node_limit).serve()
+    AgentServer(link, runtime_module, settings, contents, BoardLock(options.lock), options.node_limit).serve()
     return 0
 
 
-def _options(words: list[str]) -> argparse.Namespace:
+def _parse_options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="qverify_worker")
     parser.add_argument("command", choices=["agent"])
     parser.add_argument("--runtime", choices=RUNTIMES, required=True)
@@ -68,12 +69,12 @@ def _options(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _provider(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _parse_provider(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     name, *options = text.split(",")
-    return name, tuple(_pair(option) for option in options)
+    return name, tuple(_parse_pair(option) for option in options)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key, value
 

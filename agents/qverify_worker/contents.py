@@ -1,4 +1,4 @@
-"""Contents by SHA-256: models and inputs, in a folder that is kept or in memory."""
+"""The store of contents (models and inputs), by SHA-256, in a folder or in memory."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 
 from qverify_worker.errors import DAMAGED, NO_SPACE, NOT_FOUND, PROTOCOL, RequestError
 
-LARGEST = (1 << 31) - 1
+MAX_CONTENT_BYTES = (1 << 31) - 1
 Pieces = dict[str, bytearray]
 
 
 class Contents:
-    """folder: where contents are kept; None: in memory. limit_bytes: of all contents; the least recently used are
-    removed first, never those of this connection."""
+    """The contents of a board. folder: the folder in which they are kept, or None for memory. limit_bytes: the most
+    bytes of all contents. The least recently used ones are removed first, never those that this connection uses."""
 
     def __init__(self, folder: Path | None, limit_bytes: int):
         self._folder, self._limit = folder, limit_bytes
         self._partial: Pieces = {}
         self._whole = dict[str, bytes]()
-        self._wanted = set[str]()
+        self._in_use = set[str]()
         if folder is not None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def stored(self, sha256: str) -> int:
-        """Returns how many bytes of a content are there."""
-        self._wanted.add(sha256)
+    def stored_bytes(self, sha256: str) -> int:
+        """Returns the number of bytes of a content that are stored."""
+        self._in_use.add(sha256)
         if sha256 in self._partial or sha256 in self._whole:
             return len(self._partial.get(sha256, b"")) or len(self._whole.get(sha256, b""))
         if self._folder is not None:
@@ -37,20 +37,23 @@ class Contents:
         return 0
 
     def put(self, sha256: str, total: int, offset: int, piece: bytes) -> int:
-        """Stores a piece that follows what is there. Returns the bytes stored. Raises RequestError for a content that
-        is too large, does not fit, or does not have this hash."""
-        if total > LARGEST or offset + len(piece) > total:
-            raise RequestError(PROTOCOL, f"a piece of {len(piece)} bytes at {offset} of {total}; at most {LARGEST}")
-        self._drop_cut_off(sha256, total)
-        present = self.stored(sha256)
+        """Stores a piece if it follows the bytes that are stored, and returns the number of bytes then stored. Raises
+        RequestError for a content that is too large, finds no space, or does not have this hash."""
+        if total > MAX_CONTENT_BYTES or offset + len(piece) > total:
+            raise RequestError(
+                PROTOCOL, f"a piece of {len(piece)} bytes at {offset} of {total}; at most {MAX_CONTENT_BYTES}"
+            )
+        self._drop_wrong_size(sha256, total)
+        present = self.stored_bytes(sha256)
         if present >= total and (total or sha256 in self._whole):
             return total
         if offset != present:
             return present
-        return self._append(sha256, total, piece)
+        return self._append_piece(sha256, total, piece)
 
-    def _drop_cut_off(self, sha256: str, total: int) -> None:
-        """Removes a file of this content that has another size: a power failure cut it off, or a command changed it."""
+    def _drop_wrong_size(self, sha256: str, total: int) -> None:
+        """Removes a complete file of this content that has another size, after a power failure or a change by a
+        command."""
         if self._folder is None:
             return
         path = self._folder / sha256
@@ -58,7 +61,7 @@ class Contents:
             if path.stat().st_size != total:
                 path.unlink()
 
-    def _append(self, sha256: str, total: int, piece: bytes) -> int:
+    def _append_piece(self, sha256: str, total: int, piece: bytes) -> int:
         partial = self._partial.setdefault(sha256, bytearray())
         part = self._folder / f"{sha256}.part" if self._folder is not None else None
         if part is not None and not partial:
@@ -96,22 +99,23 @@ class Contents:
             raise RequestError(NO_SPACE, f"{path.parent}: {error.strerror}") from error
 
     def _make_room(self, size: int) -> None:
-        """Removes what was not used for longest until `size` more bytes are within the limit."""
+        """Removes the least recently used contents until `size` more bytes are within the limit. Raises RequestError if
+        that is not enough."""
         if self._folder is None:
-            kept = sum(map(len, self._whole.values()))
+            used = sum(map(len, self._whole.values()))
         else:
             files = sorted((s.st_mtime, s.st_size, p) for p in self._folder.iterdir() for s in [p.stat()])
-            kept = sum(size for _, size, _ in files)
-            for _, old, path in files:
-                if kept + size > self._limit and path.name.partition(".")[0] not in self._wanted:
+            used = sum(size for _, size, _ in files)
+            for _, file_size, path in files:
+                if used + size > self._limit and path.name.partition(".")[0] not in self._in_use:
                     path.unlink(missing_ok=True)
-                    kept -= old
-        if kept + size > self._limit:
-            raise RequestError(NO_SPACE, f"a content of {size} bytes; {self._limit} are allowed, {kept} are in use")
+                    used -= file_size
+        if used + size > self._limit:
+            raise RequestError(NO_SPACE, f"a content of {size} bytes; {self._limit} are allowed, {used} are in use")
 
     def read(self, sha256: str) -> bytes:
-        """Returns a content. Raises RequestError where it is missing or has another hash."""
-        self._wanted.add(sha256)
+        """Returns a content. Raises RequestError if it is missing or has another hash."""
+        self._in_use.add(sha256)
         data = self._whole.get(sha256)
         if data is None and self._folder is not None:
             path = self._folder / sha256

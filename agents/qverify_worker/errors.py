@@ -1,4 +1,4 @@
-"""What a request fails with: a status of PROTOCOL.md and a line."""
+"""The error with which a request fails, and the statuses of PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ FORMAT, DAMAGED, UNSUPPORTED, WRONG_INPUT, CANCELLED, PROTOCOL, NOT_FOUND, INTER
 
 
 class RequestError(Exception):
-    """A request that is answered with ERROR. status: one of those above; the text says what was got and wanted."""
+    """Raised for a request that is answered with ERROR. status: one of those above. The text names the received and the
+    expected values."""
 
     def __init__(self, status: int, text: str):
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""What a runtime's page opens: a model with named inputs and outputs."""
+"""The interface of a model, which a module of runtimes/ opens: named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a runtime runs models. providers: of onnxruntime, best first, each with its options. level: of optimization.
-    threads: 0 for the library's own number. delegate: a shared library of LiteRT, with its options. kernels: "reference",
-    "optimized" or "xnnpack", of LiteRT."""
+class RuntimeSettings:
+    """The settings with which a runtime runs models.
+
+    Attributes:
+        providers: onnxruntime's execution providers, the preferred one first, each with its options.
+        level: onnxruntime's level of graph optimization, or "" for its default.
+        threads: number of threads, 0 for the library's default.
+        delegate: path of a shared library with a LiteRT delegate, or "".
+        delegate_options: the delegate's options.
+        kernels: LiteRT's kernels: "reference", "optimized", "xnnpack", or "" for "optimized".
+    """
 
     providers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     level: str = ""
@@ -30,8 +37,16 @@ class Settings:
 
 
 class Model(Protocol):
-    """inputs: name, dtype and dims of each, in order; a dim of 0 is not fixed. outputs: names in order. run: returns at
-    least the `wanted` ones. report: what the runtime says of its last run, such as nodes by provider."""
+    """A model that a runtime has opened.
+
+    `run` returns at least the `wanted` outputs by name. `time` returns, for each of `runs` runs, the seconds by output.
+    `report` returns facts on the last run, such as the number of nodes by provider.
+
+    Attributes:
+        inputs: name, dtype and dims of each input, in order; a dim of 0 is not fixed.
+        outputs: names of the outputs, in order.
+        seconds: by output, the seconds that its nodes took in the last run, as far as they are known.
+    """
 
     inputs: list[tuple[str, np.dtype[Any], tuple[int, ...]]]
     outputs: list[str]
@@ -42,18 +57,21 @@ class Model(Protocol):
     def report(self) -> dict[str, Any]: ...
 
 
-def as_inputs(model: Model, contents: list[bytes]) -> dict[str, Array]:
-    """Returns the contents as the model's inputs, in its order. Raises RequestError where one has another size."""
+def decode_inputs(model: Model, contents: list[bytes]) -> dict[str, Array]:
+    """Returns the model's inputs by name, from contents in the model's order. Raises RequestError if one has the wrong
+    size."""
     if len(contents) != len(model.inputs):
         raise RequestError(WRONG_INPUT, f"{len(contents)} inputs, wanted {len(model.inputs)}")
     values = {}
     for (name, dtype, dims), data in zip(model.inputs, contents):  # noqa: B905 (strict= is of Python 3.10)
-        unknown, known = dims.count(0), math.prod(d for d in dims if d)
+        open_dims, fixed_size = dims.count(0), math.prod(d for d in dims if d)
         count = len(data) // dtype.itemsize
-        fits = len(data) % dtype.itemsize == 0 and (count == known if not unknown else known and count % known == 0)
-        if not fits or unknown > 1:
+        fits = len(data) % dtype.itemsize == 0 and (
+            count == fixed_size if not open_dims else fixed_size and count % fixed_size == 0
+        )
+        if not fits or open_dims > 1:
             shape = "x".join(str(d or "?") for d in dims) or "a scalar"
             raise RequestError(WRONG_INPUT, f"input {name}: {len(data)} bytes, wanted {shape} of {dtype}")
-        shape_of = tuple(d or count // known for d in dims)
-        values[name] = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape_of)
+        value_shape = tuple(d or count // fixed_size for d in dims)
+        values[name] = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(value_shape)
     return values

@@ -1,4 +1,4 @@
-"""Answers requests (PROTOCOL.md) until the host closes the connection."""
+"""Answers the host's requests (PROTOCOL.md) until the host closes the connection."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from qverify_worker.board_lock import BoardLock
 from qverify_worker.checksums import xxh64
 from qverify_worker.contents import Contents
 from qverify_worker.errors import BUSY, NOT_FOUND, PROTOCOL, UNSUPPORTED, RequestError
-from qverify_worker.model import Array, Model, Settings, as_inputs
+from qverify_worker.model import Array, Model, RuntimeSettings, decode_inputs
 from qverify_worker.wire import EndOfInput, Frame, Reader, Wire
 
 DIGESTS, EVERY_TENSOR = 1, 2
-LARGEST_DATA, MOST_LIST, MOST_EVENTS, MOST_MODELS = (1 << 20) - 16, 4096, 1 << 20, 4
+MAX_DATA_BYTES, MAX_HASHES, MAX_EVENTS, MAX_OPEN_MODELS = (1 << 20) - 16, 4096, 1 << 20, 4
 
 
 @dataclass
 class LastRun:
-    """The last run. sequence: of its request, None after HELLO. done: its answer. events: payloads of NODE."""
+    """The last run. sequence: number of its request, None after HELLO. done: payload of its DONE. events: payloads of
+    its NODEs. values: its outputs by name."""
 
     sequence: int | None = None
     done: bytes = b""
@@ -37,18 +38,25 @@ class LastRun:
     values: dict[str, Array] = field(default_factory=dict)
 
 
-class Worker:
-    """One connection. page: the runtime. node_limit_s: the process ends where a run takes longer."""
+class AgentServer:
+    """The agent's end of one connection. runtime_module: a module of runtimes/. node_limit_s: seconds after which a run
+    that has not ended ends the process."""
 
     def __init__(
-        self, link: Wire, page: ModuleType, settings: Settings, contents: Contents, lock: BoardLock, node_limit_s: float
+        self,
+        link: Wire,
+        runtime_module: ModuleType,
+        settings: RuntimeSettings,
+        contents: Contents,
+        lock: BoardLock,
+        node_limit_s: float,
     ):
-        self._link, self._page, self._settings = link, page, settings
-        self._contents, self._lock, self._limit = contents, lock, node_limit_s
+        self._link, self._runtime_module, self._settings = link, runtime_module, settings
+        self._contents, self._lock, self._node_limit_s = contents, lock, node_limit_s
         self._models: OrderedDict[str, Model] = OrderedDict()
         self._last = LastRun()
-        self._state = "none"
-        self._answers = {
+        self._lock_state = "none"
+        self._handlers = {
             wire.HELLO: self._hello,
             wire.HAVE: self._have,
             wire.PUT: self._put,
@@ -70,46 +78,46 @@ class Worker:
 
     def _answer(self, frame: Frame) -> None:
         try:
-            if frame.kind not in self._answers:
+            if frame.kind not in self._handlers:
                 raise RequestError(PROTOCOL, f"message {frame.kind} is not answered by this agent")
-            self._answers[frame.kind](frame, Reader(frame.payload))
+            self._handlers[frame.kind](frame, Reader(frame.payload))
         except RequestError as error:
             self._fail(frame, error.status, str(error))
         except MemoryError:
             self._fail(frame, -5, "the board has too little memory")
 
-    def _fail(self, frame: Frame, status: int, why: str) -> None:
-        self._link.send(wire.ERROR, frame.sequence, struct.pack("<i", status) + wire.text(why))
+    def _fail(self, frame: Frame, status: int, reason: str) -> None:
+        self._link.send(wire.ERROR, frame.sequence, struct.pack("<i", status) + wire.encode_text(reason))
 
     def _hello(self, frame: Frame, payload: Reader) -> None:
         owner = payload.text() if frame.payload else ""
-        self._state, holder = self._lock.take(owner)
+        self._lock_state, holder = self._lock.take(owner)
         self._last = LastRun()
         system = os.uname()
         hello = {
-            "version": f"{self._page.NAME} {self._page.version()}",
+            "version": f"{self._runtime_module.NAME} {self._runtime_module.version()}",
             "protocol": 1,
             "arch": platform.machine(),
             "system": f"{system.sysname} {system.release}, Python {platform.python_version()}",
             "endian": sys.byteorder,
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "features": self._page.features(self._settings),
+            "features": self._runtime_module.features(self._settings),
             "packs": "",
             "instructions": "",
             "temperature_c": None,
             "frequency_mhz": None,
-            "lock": self._state,
+            "lock": self._lock_state,
             "holder": holder,
-            "uptime_s": int(wire.seconds()),
+            "uptime_s": int(wire.monotonic_seconds()),
             "idle_s": 0,
         }
-        self._link.send(wire.HELLO, frame.sequence, wire.text(json.dumps(hello)))
+        self._link.send(wire.HELLO, frame.sequence, wire.encode_text(json.dumps(hello)))
 
     def _have(self, frame: Frame, payload: Reader) -> None:
         count = len(frame.payload) // 32
-        if len(frame.payload) % 32 or count > MOST_LIST:
-            raise RequestError(PROTOCOL, f"HAVE: {len(frame.payload)} bytes, wanted at most {MOST_LIST} hashes of 32")
-        stored = [self._contents.stored(payload.hash()) for _ in range(count)]
+        if len(frame.payload) % 32 or count > MAX_HASHES:
+            raise RequestError(PROTOCOL, f"HAVE: {len(frame.payload)} bytes, wanted at most {MAX_HASHES} hashes of 32")
+        stored = [self._contents.stored_bytes(payload.hash()) for _ in range(count)]
         self._link.send(wire.HAVE, frame.sequence, struct.pack(f"<{count}Q", *stored))
 
     def _put(self, frame: Frame, payload: Reader) -> None:
@@ -119,64 +127,66 @@ class Worker:
         self._link.send(wire.PUT, frame.sequence, struct.pack("<Q", stored))
 
     def _run(self, frame: Frame, payload: Reader) -> None:
-        if self._last.sequence == frame.sequence:  # the host asked again, because the answer took long
+        if self._last.sequence == frame.sequence:  # the host sent the request again because the answer took long
             self._link.send(wire.DONE, frame.sequence, self._last.done)
             return
-        if self._state == "busy" or not self._lock.is_held():
+        if self._lock_state == "busy" or not self._lock.is_held():
             raise RequestError(BUSY, "the board is in use")
         model, flags, repeat, inputs, names = self._read_run(payload)
         wanted = model.outputs if flags & EVERY_TENSOR else [n for n in model.outputs if n in set(names)]
         if unknown := next((n for n in names if n not in model.outputs), None):
             raise RequestError(NOT_FOUND, f"{unknown}: the model has no output of this name")
-        if repeat * len(wanted) > MOST_EVENTS:
-            raise RequestError(PROTOCOL, f"{repeat} runs of {len(wanted)} tensors: more than {MOST_EVENTS} events")
+        if repeat * len(wanted) > MAX_EVENTS:
+            raise RequestError(PROTOCOL, f"{repeat} runs of {len(wanted)} tensors: more than {MAX_EVENTS} events")
         last = self._last = LastRun()
         self._lock.note(1)
-        with _EndAfter(self._limit):
-            if wanted and not flags & DIGESTS:  # times are what such a run is for
+        with _ProcessTimeLimit(self._node_limit_s):
+            if wanted and not flags & DIGESTS:  # the purpose of a run without digests is to measure times
                 for iteration, seconds in enumerate(model.time(inputs, wanted, repeat)):
-                    self._report(frame, iteration, wanted, False, seconds)
+                    self._send_events(frame, iteration, wanted, False, seconds)
                 last.values = model.run(inputs, wanted)
             else:
                 for iteration in range(repeat):
                     last.values = model.run(inputs, wanted)
-                    self._report(frame, iteration, wanted, True, model.seconds)
+                    self._send_events(frame, iteration, wanted, True, model.seconds)
         self._lock.note(0)
-        said = wire.text(json.dumps(model.report()))
-        last.done = struct.pack("<i", 0) + said + struct.pack("<QIB", 0, len(last.events), 1)
+        report = wire.encode_text(json.dumps(model.report()))
+        last.done = struct.pack("<i", 0) + report + struct.pack("<QIB", 0, len(last.events), 1)
         last.sequence = frame.sequence
         self._link.send(wire.DONE, frame.sequence, last.done)
 
     def _read_run(self, payload: Reader) -> tuple[Model, int, int, dict[str, Array], list[str]]:
         sha256, (flags, repeat, count) = payload.hash(), payload.take("BIH")
         contents = [payload.hash() for _ in range(count)]
-        (named,) = payload.take("H")
-        names = [payload.text() for _ in range(named)]
-        (injected,) = payload.take("H")
-        if injected:
-            raise RequestError(UNSUPPORTED, f"{self._page.NAME} cannot replace a tensor within a run")
+        (name_count,) = payload.take("H")
+        names = [payload.text() for _ in range(name_count)]
+        (injected_count,) = payload.take("H")
+        if injected_count:
+            raise RequestError(UNSUPPORTED, f"{self._runtime_module.NAME} cannot replace a tensor within a run")
         payload.end()
-        model = self._opened(sha256)
-        inputs = as_inputs(model, [self._contents.read(one) for one in contents])
+        model = self._open_model(sha256)
+        inputs = decode_inputs(model, [self._contents.read(sha256_of_input) for sha256_of_input in contents])
         return model, flags, max(repeat, 1), inputs, names
 
-    def _opened(self, sha256: str) -> Model:
+    def _open_model(self, sha256: str) -> Model:
         if sha256 not in self._models:
             data = self._contents.read(sha256)
-            while len(self._models) >= MOST_MODELS:
+            while len(self._models) >= MAX_OPEN_MODELS:
                 self._models.popitem(last=False)
-            with _EndAfter(self._limit):
-                self._models[sha256] = self._page.open_model(data, self._settings)
+            with _ProcessTimeLimit(self._node_limit_s):
+                self._models[sha256] = self._runtime_module.open_model(data, self._settings)
         self._models.move_to_end(sha256)
         return self._models[sha256]
 
-    def _report(
+    def _send_events(
         self, frame: Frame, iteration: int, wanted: list[str], digests: bool, seconds: dict[str, float]
     ) -> None:
         for name in wanted:
             digest = self._digest(name) if digests else 0
-            nanoseconds = max(1, int(seconds[name] * 1e9)) if name in seconds else 0  # 0: not known
-            event = struct.pack("<IIQQ", len(self._last.events), iteration, digest, nanoseconds) + wire.text(name)
+            nanoseconds = max(1, int(seconds[name] * 1e9)) if name in seconds else 0  # 0 if not known
+            event = struct.pack("<IIQQ", len(self._last.events), iteration, digest, nanoseconds) + wire.encode_text(
+                name
+            )
             self._last.events.append(event)
             self._link.send(wire.NODE, frame.sequence, event)
 
@@ -184,14 +194,14 @@ class Worker:
         value = self._last.values[name]
         if value.dtype.kind not in "biuf":
             raise RequestError(UNSUPPORTED, f"{name}: values of type {value.dtype} are not supported")
-        return xxh64(_bytes_of(value))
+        return xxh64(_encode_value(value))
 
     def _get(self, frame: Frame, payload: Reader) -> None:
         name, (offset, length) = payload.text(), payload.take("QI")
         if name not in self._last.values:
             raise RequestError(NOT_FOUND, f"{name}: the last run left no value of this tensor")
-        data = memoryview(_bytes_of(self._last.values[name]))
-        part = data[offset : offset + min(length, LARGEST_DATA)]
+        data = memoryview(_encode_value(self._last.values[name]))
+        part = data[offset : offset + min(length, MAX_DATA_BYTES)]
         self._link.send(wire.DATA, frame.sequence, struct.pack("<QQ", len(data), offset) + part.tobytes())
 
     def _events(self, frame: Frame, payload: Reader) -> None:
@@ -199,7 +209,7 @@ class Worker:
         parts, size = [], 0
         for event in self._last.events[first:]:
             size += len(event)
-            if size > wire.MOST:
+            if size > wire.MAX_PAYLOAD_BYTES:
                 break
             parts.append(event)
         self._link.send(wire.EVENTS, frame.sequence, b"".join(parts))
@@ -211,13 +221,14 @@ class Worker:
         self._link.send(frame.kind, frame.sequence, frame.payload)
 
 
-def _bytes_of(value: Array) -> bytes:
-    """Returns the values' bytes, little-endian, in C order."""
+def _encode_value(value: Array) -> bytes:
+    """Returns the bytes of the values, little-endian, in C order."""
     return np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-class _EndAfter:
-    """Ends the process where its body takes longer: a library that hangs cannot be interrupted otherwise."""
+class _ProcessTimeLimit:
+    """A context that ends the process if its body takes longer than `seconds`; 0 for no limit. A library that hangs
+    cannot be interrupted in any other way."""
 
     def __init__(self, seconds: float):
         self._timer = threading.Timer(seconds, self._end) if seconds > 0 else None

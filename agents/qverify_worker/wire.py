@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from qverify_worker.checksums import crc32c
 from qverify_worker.errors import PROTOCOL, RequestError
 
-SYNC, VERSION, HEADER, MOST = b"QV", 1, 16, 1 << 20
+SYNC, VERSION, HEADER_BYTES, MAX_PAYLOAD_BYTES = b"QV", 1, 16, 1 << 20
 HELLO, HAVE, PUT, RUN, NODE, DONE, UNIT, GET, DATA, PING, BYE, ERROR, EVENTS, CANCEL, AGAIN = range(1, 16)
-REST_S = 0.4  # within which the rest of a frame arrives
-LONGEST_TEXT = 1023
-_HEAD, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
+REST_S = 0.4  # seconds within which the rest of a frame must arrive
+MAX_TEXT_BYTES = 1023
+_HEADER, _U32 = struct.Struct("<2sBBII"), struct.Struct("<I")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One request. kind: a message number. sequence: its number, which the answers carry, too."""
+    """The frame of one request. kind: the message number. sequence: the request's number, which its answers repeat."""
 
     kind: int
     sequence: int
@@ -29,37 +29,39 @@ class Frame:
 
 
 class EndOfInput(Exception):
-    """Raised where the host closed the connection, or sent nothing for too long."""
+    """Raised if the host has closed the connection, or sent nothing for too long."""
 
 
 class Wire:
-    """Reads requests and writes answers. idle_s: EndOfInput is raised where nothing comes for so long; 0: never."""
+    """Reads requests from one descriptor and writes answers to another. idle_s: seconds without input after which
+    EndOfInput is raised, 0 for never."""
 
     def __init__(self, source: int, sink: int, idle_s: float = 0.0):
         self._source, self._sink, self._idle_s = source, sink, idle_s
         self._buffer = bytearray()
 
     def next(self) -> Frame:
-        """Returns the next request. A damaged one is answered with AGAIN, and its bytes are searched for others. Raises
+        """Returns the next request. Answers a damaged one with AGAIN and searches its bytes for other frames. Raises
         EndOfInput."""
         while True:
-            frame, whole = self._parse()
+            frame, search_again = self._take_frame()
             if frame is not None:
                 return frame
-            if not whole:
-                self._receive()
+            if not search_again:
+                self._read_bytes()
 
-    def _parse(self) -> tuple[Frame | None, bool]:
-        """Returns a frame, and whether the buffer is to be searched again."""
+    def _take_frame(self) -> tuple[Frame | None, bool]:
+        """Returns the first complete frame of the buffer, or None and whether the buffer must be searched again at
+        once."""
         if not self._find_header():
             return None, False
-        head = bytes(self._buffer[:HEADER])
-        _, _, kind, sequence, length = _HEAD.unpack_from(head)
-        end = HEADER + length + 4
+        header = bytes(self._buffer[:HEADER_BYTES])
+        _, _, kind, sequence, length = _HEADER.unpack_from(header)
+        end = HEADER_BYTES + length + 4
         if len(self._buffer) < end:
             return None, False
-        payload = bytes(self._buffer[HEADER : HEADER + length])
-        if crc32c(payload, crc32c(head)) == _U32.unpack_from(self._buffer, HEADER + length)[0]:
+        payload = bytes(self._buffer[HEADER_BYTES : HEADER_BYTES + length])
+        if crc32c(payload, crc32c(header)) == _U32.unpack_from(self._buffer, HEADER_BYTES + length)[0]:
             del self._buffer[:end]
             return Frame(kind, sequence, payload), False
         del self._buffer[:1]
@@ -67,12 +69,13 @@ class Wire:
         return None, True
 
     def _find_header(self) -> bool:
+        """Drops all bytes before the next header with a valid CRC. Returns False if none has arrived yet."""
         at = 0
-        while (at := self._buffer.find(SYNC, at)) >= 0 and len(self._buffer) - at >= HEADER:
-            _, version, _, _, length = _HEAD.unpack_from(self._buffer, at)
+        while (at := self._buffer.find(SYNC, at)) >= 0 and len(self._buffer) - at >= HEADER_BYTES:
+            _, version, _, _, length = _HEADER.unpack_from(self._buffer, at)
             if (
                 version == VERSION
-                and length <= MOST
+                and length <= MAX_PAYLOAD_BYTES
                 and crc32c(bytes(self._buffer[at : at + 12])) == _U32.unpack_from(self._buffer, at + 12)[0]
             ):
                 del self._buffer[:at]
@@ -81,8 +84,8 @@ class Wire:
         del self._buffer[: at if at >= 0 else max(0, len(self._buffer) - 1)]
         return False
 
-    def _receive(self) -> None:
-        partial = len(self._buffer) >= HEADER
+    def _read_bytes(self) -> None:
+        partial = len(self._buffer) >= HEADER_BYTES
         patience = REST_S if partial else self._idle_s or None
         ready, _, _ = select.select([self._source], [], [], patience)
         if not ready and partial:
@@ -93,30 +96,26 @@ class Wire:
             raise EndOfInput
         self._buffer += data
 
-    def waiting(self) -> bool:
-        """Returns whether something was received, or the host closed the connection."""
-        return bool(self._buffer) or bool(select.select([self._source], [], [], 0)[0])
-
     def send(self, kind: int, sequence: int, payload: bytes) -> None:
-        """Writes one frame. Raises EndOfInput where nobody reads."""
-        head = _HEAD.pack(SYNC, VERSION, kind, sequence, len(payload))
-        head += _U32.pack(crc32c(head))
-        left = memoryview(b"".join((head, payload, _U32.pack(crc32c(payload, crc32c(head))))))
+        """Writes one frame. Raises EndOfInput if nobody reads it."""
+        header = _HEADER.pack(SYNC, VERSION, kind, sequence, len(payload))
+        header += _U32.pack(crc32c(header))
+        unwritten = memoryview(b"".join((header, payload, _U32.pack(crc32c(payload, crc32c(header))))))
         try:
-            while left:
-                left = left[os.write(self._sink, left) :]
+            while unwritten:
+                unwritten = unwritten[os.write(self._sink, unwritten) :]
         except OSError as error:
             raise EndOfInput from error
 
 
 class Reader:
-    """Takes values from a payload. Each raises RequestError where the payload is too short."""
+    """Reads values from a payload, one after another. Every method raises RequestError if the payload is too short."""
 
     def __init__(self, payload: bytes):
         self.payload, self.at = payload, 0
 
     def take(self, form: str) -> tuple[int, ...]:
-        """Returns numbers of a struct format, little-endian."""
+        """Returns the next numbers, little-endian, in a format of the module struct."""
         size = struct.calcsize("<" + form)
         return struct.unpack("<" + form, self.bytes(size))
 
@@ -129,38 +128,38 @@ class Reader:
         return self.payload[start:end]
 
     def hash(self) -> str:
-        """Returns a content's SHA-256 as hex digits."""
+        """Returns the next hash (SHA-256) in hex digits."""
         return self.bytes(32).hex()
 
     def text(self) -> str:
-        """Returns a text."""
+        """Returns the next text."""
         (size,) = self.take("H")
         data = self.bytes(size)
         try:
-            if size <= LONGEST_TEXT and b"\0" not in data:
+            if size <= MAX_TEXT_BYTES and b"\0" not in data:
                 return data.decode()
         except UnicodeDecodeError:
             pass
-        raise RequestError(PROTOCOL, f"a text of {size} bytes; wanted at most {LONGEST_TEXT} of UTF-8 without NUL")
+        raise RequestError(PROTOCOL, f"a text of {size} bytes; wanted at most {MAX_TEXT_BYTES} of UTF-8 without NUL")
 
     def end(self) -> None:
-        """Raises RequestError where anything follows."""
+        """Raises RequestError if the payload has more bytes."""
         if self.at != len(self.payload):
             raise RequestError(PROTOCOL, f"a request of {len(self.payload)} bytes, wanted {self.at}")
 
 
-def text(value: str) -> bytes:
-    """Returns a text as payload bytes, cut to the longest that is allowed."""
-    data = value.replace("\0", "").encode(errors="replace")[:LONGEST_TEXT]
+def encode_text(value: str) -> bytes:
+    """Returns the bytes of a text in a payload, cut to the permitted length."""
+    data = value.replace("\0", "").encode(errors="replace")[:MAX_TEXT_BYTES]
     data = data.decode(errors="ignore").encode()
     return struct.pack("<H", len(data)) + data
 
 
 def log(line: str) -> None:
-    """Writes a line to stderr, which the host quotes where the agent ends unexpectedly."""
+    """Writes a line to standard error, which the host quotes if the agent ends unexpectedly."""
     print(f"qverify worker: {line}", file=sys.stderr, flush=True)
 
 
-def seconds() -> float:
-    """Returns the time of a clock that never goes back."""
+def monotonic_seconds() -> float:
+    """Returns the time of a monotonic clock in seconds."""
     return time.monotonic()

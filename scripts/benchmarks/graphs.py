@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from qverify_agents.emulation.user_mode import QEMU, emulator
+from qverify_agents.emulation.user_mode import QEMU, find_emulator
 
 from tests.graphs.judged import BAD, Outcome, judge
 from tests.graphs.made import STYLES, random_graph, style_of
@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--keep", type=Path, help="a folder in which bad and refused graphs are kept")
     parser.add_argument("--json", dest="path", type=Path, metavar="F", help="the figures go to this file, too")
     options = parser.parse_args(words)
-    emulated = tuple(a for a in options.arch if emulator(a) is not None)
+    emulated = tuple(a for a in options.arch if find_emulator(a) is not None)
     missing = [a for a in options.arch if a not in emulated]
     begun, rows = time.process_time(), list[dict[str, Any]]()
     for seed in range(options.seed, options.seed + options.count):

@@ -65,7 +65,7 @@ while True:
     reader.feed(data)
     while (f := reader.next()) is not None:
         if f.type == frames.BYE: sys.exit(0)
-        sys.stdout.buffer.raw.write(frames.frame_bytes(f.type, f.sequence, messages.text('{{"version": "9.9", "protocol": 2}}')))
+        sys.stdout.buffer.raw.write(frames.encode_frame(f.type, f.sequence, messages.encode_text('{{"version": "9.9", "protocol": 2}}')))
 """
 
 

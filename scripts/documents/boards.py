@@ -14,12 +14,12 @@ KINDS = ("ssh", "serial", "aarch64", "labgrid")
 def available() -> frozenset[str]:
     """Returns the kinds of boards that this machine can start: ssh and labgrid need sshd and root, aarch64 needs
     QEMU."""
-    from qverify_agents.emulation.user_mode import emulator
+    from qverify_agents.emulation.user_mode import find_emulator
 
     from tests.links.servers import SSHD
 
     impossible = set() if SSHD is not None and os.geteuid() == 0 else {"ssh", "labgrid"}
-    return frozenset(KINDS) - (impossible if emulator("aarch64") else impossible | {"aarch64"})
+    return frozenset(KINDS) - (impossible if find_emulator("aarch64") else impossible | {"aarch64"})
 
 
 @contextlib.contextmanager

@@ -17,12 +17,12 @@ asked, runs = dict(), []  # requests by sequence number; sequence numbers of RUN
 kept = dict()  # what a lie keeps from one frame to the next
 
 def node(index, iteration, digest, tensor):
-    return struct.pack("<IIQQ", index, iteration, digest, 1) + messages.text(tensor)
+    return struct.pack("<IIQQ", index, iteration, digest, 1) + messages.encode_text(tensor)
 
 def done(payload, **changed):
     told = messages.read_done(payload)
     told = {{"status": told.status, "text": told.text, "arena": told.arena_bytes, "events": told.events, "kept": told.kept, **changed}}
-    return struct.pack("<i", told["status"]) + messages.text(told["text"]) + struct.pack("<QIB", told["arena"], told["events"], told["kept"])
+    return struct.pack("<i", told["status"]) + messages.encode_text(told["text"]) + struct.pack("<QIB", told["arena"], told["events"], told["kept"])
 
 def says(f):
     '''Frames (type, payload) in place of this one.'''
@@ -49,7 +49,7 @@ while data := os.read(agent.stdout.fileno(), 65536):
     reader.feed(data)
     while (f := reader.next()) is not None:
         for kind, payload in says(f):
-            whole = frames.frame_bytes(kind, f.sequence, payload)
+            whole = frames.encode_frame(kind, f.sequence, payload)
             while whole:
                 whole = whole[os.write(1, whole):]
 """

@@ -216,7 +216,7 @@ def test_two_hosts_never_both_hold_a_lock_whose_file_was_deleted(lock: Path) -> 
             with pytest.raises(AgentError, match=r"deleted while this run held it.*status -11"):
                 first.run(model, inputs)
             with pytest.raises(BoardBusy, match="in use by b@host"):
-                first.ask_again()
+                first.refresh_hello()
             second.ping()
 
 

@@ -11,7 +11,7 @@ from qverify.sides.board import Board
 from qverify.sides.simulator import Simulator
 from qverify_agents.binaries import runtime_path
 from qverify_agents.connect import connect
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 from qverify_agents.errors import AgentError, BoardUnreachable
 from tiny_model import graph, model_bytes, prepared
 
@@ -23,7 +23,7 @@ EMULATED = ["armv7", "riscv64", "s390x"]
 def board(uri: str, deadline_s: float = 30, **options: str) -> Board:
     if uri.startswith("qemu-user:"):
         architecture = uri.partition(":")[2]
-        if emulator(architecture) is None:
+        if find_emulator(architecture) is None:
             pytest.skip(f"no qemu-user for {architecture}")
         try:
             runtime_path(architecture)

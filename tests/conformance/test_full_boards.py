@@ -17,7 +17,7 @@ from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.deploy import DeployedAgent, start_agent
 from qverify_agents.errors import AgentError
-from qverify_agents.option_values import check, size_bytes
+from qverify_agents.option_values import check_option_values, parse_size
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol.client import Agent
 from tiny_model import graph, model_bytes, prepared
@@ -34,11 +34,11 @@ def put(agent: Agent, data: bytes) -> str:
     return sha256
 
 
-def fill(folder: Path, count: int, size_bytes: int) -> None:
+def fill(folder: Path, count: int, parse_size: int) -> None:
     """Contents of earlier runs, the first the oldest."""
     for i in range(count):
         path = folder / hashlib.sha256(bytes([i])).hexdigest()
-        path.write_bytes(bytes(size_bytes))
+        path.write_bytes(bytes(parse_size))
         os.utime(path, (1_000_000 + i, 1_000_000 + i))
 
 
@@ -152,7 +152,7 @@ def test_the_quota_of_an_address_reaches_the_agent(tmp_path: Path) -> None:
     (tmp_path / "bin" / "qvrt").chmod(0o755)
     shell = CommandShell(["/bin/sh", "-c"])
     link = start_agent(
-        shell, DeployedAgent(str(tmp_path), "qvrt", 0), Deadline(10), {}, 5.0, quota_bytes=size_bytes("64M")
+        shell, DeployedAgent(str(tmp_path), "qvrt", 0), Deadline(10), {}, 5.0, quota_bytes=parse_size("64M")
     )
     assert b"--store_limit=67108864 " in link.read(Deadline(10))
     link.close()
@@ -160,5 +160,5 @@ def test_the_quota_of_an_address_reaches_the_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "meant"), [("1", 1), ("500k", 512_000), ("64M", 64 << 20), ("2g", 2 << 30)])
 def test_a_quota_is_a_size(text: str, meant: int) -> None:
-    check("-b x", {"quota": text})
-    assert size_bytes(text) == meant
+    check_option_values("-b x", {"quota": text})
+    assert parse_size(text) == meant

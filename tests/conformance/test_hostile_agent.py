@@ -48,7 +48,7 @@ def answer(f):
         payload = payload[: rng.randrange(len(payload) + 1)] + os.urandom(rng.randrange(40))
     if rng.random() < 0.1:
         kind = rng.randrange(256)
-    return frames.frame_bytes(kind, f.sequence, payload)
+    return frames.encode_frame(kind, f.sequence, payload)
 
 reader = frames.FrameReader()
 
@@ -64,7 +64,7 @@ while True:
     while (f := reader.next()) is not None:
         if rng.random() < 0.03:
             while True:
-                send(os.urandom(60000) if rng.random() < 0.5 else frames.frame_bytes(frames.NODE, f.sequence, os.urandom(30)))
+                send(os.urandom(60000) if rng.random() < 0.5 else frames.encode_frame(frames.NODE, f.sequence, os.urandom(30)))
         for _ in range(rng.choice([1, 1, 1, 3])):
             send(answer(f))
 '''
@@ -104,7 +104,7 @@ HELLO = b'{{"version": "1\\\\nFORGED", "protocol": 1, "features": ["finals", "pe
 reader, runs = frames.FrameReader(), 0
 
 def send(kind, sequence, payload):
-    data = frames.frame_bytes(kind, sequence, payload)
+    data = frames.encode_frame(kind, sequence, payload)
     while data:
         data = data[os.write(1, data):]
 
@@ -185,5 +185,5 @@ def test_of_a_hello_only_what_the_protocol_has_is_kept() -> None:
     right = {"protocol": 1, "version": "1", "frequency_mhz": 5, "endian": "little"}
     wrong = {"memory_bytes": True, "arch": ["x"], "temperature_c": None, "uptime_s": 3.5, "surplus": [[1] * 50]}
     lists = {"features": ["finals", 7, {"a": []}], "holder": {"owner": "a", "pid": "7", "more": [1]}}
-    hello = messages.read_hello(messages.text(json.dumps({**right, **wrong, **lists})))
+    hello = messages.read_hello(messages.encode_text(json.dumps({**right, **wrong, **lists})))
     assert hello == {**right, "features": ["finals"], "holder": {"owner": "a"}}

@@ -16,11 +16,11 @@ import pytest
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.boards import local
-from qverify_agents.capabilities import ALL
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardUnreachable, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.faulty_link import FaultyLink
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.links import exec_pipe
 from qverify_agents.process_stream import ProcessStream
 from qverify_agents.protocol.client import Agent
@@ -46,7 +46,7 @@ def gone(process_id: int) -> bool:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_contents_arrive_whole_over_a_bad_link(kind: str, seed: int) -> None:
     link = FaultyLink(opened(local.plainer(Address("local"))), kind, seed)
-    with Agent(link, ALL, 60) as agent:
+    with Agent(link, ALL_FEATURES, 60) as agent:
         agent.put(SHA, DATA)
         assert agent.have([SHA, "0" * 64]) == {SHA: len(DATA), "0" * 64: 0}
     assert kind == "none" or link.faults
@@ -54,7 +54,7 @@ def test_contents_arrive_whole_over_a_bad_link(kind: str, seed: int) -> None:
 
 def test_stall_is_a_timeout() -> None:
     link = FaultyLink(opened(local.plainer(Address("local"))), "stall", probability=1, after_bytes=50_000)
-    with Agent(link, ALL, 1.5) as agent:
+    with Agent(link, ALL_FEATURES, 1.5) as agent:
         start = time.monotonic()
         with pytest.raises(LinkTimeout, match=r"no answer within 1\.5 s"):
             agent.put(SHA, DATA)
@@ -63,7 +63,7 @@ def test_stall_is_a_timeout() -> None:
 
 def test_disconnect_is_said() -> None:
     link = FaultyLink(opened(local.plainer(Address("local"))), "disconnect", probability=1, after_bytes=50_000)
-    with Agent(link, ALL, 5) as agent, pytest.raises(LinkError):
+    with Agent(link, ALL_FEATURES, 5) as agent, pytest.raises(LinkError):
         agent.put(SHA, DATA)
 
 
@@ -71,7 +71,7 @@ def test_an_interrupted_content_is_resumed(tmp_path: Path) -> None:
     address = local.plainer(Address("local"))
     kept = Address(address.scheme, argv=address.argv, options={"store": str(tmp_path)})
     link = FaultyLink(opened(kept), "disconnect", probability=1, after_bytes=150_000)
-    with Agent(link, ALL, 5) as agent, pytest.raises(LinkClosed):
+    with Agent(link, ALL_FEATURES, 5) as agent, pytest.raises(LinkClosed):
         agent.put(SHA, DATA)
     with connect("local", 10, {"store": str(tmp_path)}) as agent:
         held = agent.have([SHA])[SHA]
@@ -106,7 +106,7 @@ def test_a_spoiled_partial_content_is_sent_anew(tmp_path: Path) -> None:
 def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     link = opened(local.plainer(Address("local")))
-    agent = Agent(link, ALL, 10)
+    agent = Agent(link, ALL_FEATURES, 10)
     agent.put(SHA, DATA)
     agent.close()
     agent.close()
@@ -115,7 +115,7 @@ def test_closing_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: py
 
 def test_a_dead_agent_is_said() -> None:
     link = opened(local.plainer(Address("local")))
-    agent = Agent(link, ALL, 10)
+    agent = Agent(link, ALL_FEATURES, 10)
     os.killpg(link.process_id, 9)
     with pytest.raises(LinkClosed, match="was killed by SIGKILL"):
         agent.put(SHA, DATA)
@@ -131,7 +131,7 @@ def test_a_board_that_is_gone_is_asked_for_once() -> None:
         raise BoardUnreachable("no route to host")
 
     link = opened(local.plainer(Address("local")))
-    with Agent(link, ALL, 10, reopen=nowhere) as agent:
+    with Agent(link, ALL_FEATURES, 10, reopen=nowhere) as agent:
         os.killpg(link.process_id, 9)
         for call in (agent.ping, agent.ping, lambda: agent.put(SHA, DATA), lambda: agent.run(SHA, [])):
             with pytest.raises(LinkClosed, match=r"SIGKILL.*; connecting again failed: no route to host"):
@@ -189,11 +189,11 @@ def test_the_runtime_reads_and_makes_the_same_frames(vector: dict[str, str]) -> 
 def test_garbage_never_ends_the_agent_badly(seed: int) -> None:
     noise = random.Random(seed).randbytes(200_000)
     if seed % 2:
-        from qverify_agents.protocol.frames import frame_bytes
+        from qverify_agents.protocol.frames import encode_frame
 
         chance = random.Random(seed)
         noise = b"".join(
-            frame_bytes(chance.randrange(16), i, chance.randbytes(chance.randrange(120))) for i in range(500)
+            encode_frame(chance.randrange(16), i, chance.randbytes(chance.randrange(120))) for i in range(500)
         )
     done = subprocess.run(
         [str(runtime_path(host_architecture())), "agent"], input=noise, capture_output=True, timeout=20, check=False

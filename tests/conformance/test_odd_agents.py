@@ -44,7 +44,7 @@ reader = frames.FrameReader()
 while data := os.read(agent.stdout.fileno(), 65536):
     reader.feed(data)
     while (f := reader.next()) is not None:
-        whole = frames.frame_bytes(f.type, f.sequence, altered(f))
+        whole = frames.encode_frame(f.type, f.sequence, altered(f))
         while whole:
             whole = whole[os.write(1, whole):]
 """

@@ -18,7 +18,7 @@ import pytest
 from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkError, LinkTimeout
-from qverify_agents.supervised import RunningLine
+from qverify_agents.supervised_command import RunningCommandLine
 from qverify_agents.this_user import cache_folder
 
 from tests.board_kinds import Place
@@ -53,7 +53,7 @@ def wait_until_gone(there: Place, mark: str) -> None:
     assert left == ""
 
 
-def files_of(started: RunningLine) -> dict[str, bytes]:
+def files_of(started: RunningCommandLine) -> dict[str, bytes]:
     """The regular files that the command left; closes it."""
     archive = io.BytesIO()
     started.fetch(archive, Deadline(30))
@@ -68,8 +68,8 @@ def test_a_command_runs_and_its_files_come(where: Place) -> None:
     board = CommandBoard(where.address, 60)
     try:
         sent = secrets.token_bytes(100_000)
-        run, sha256 = board.new_run(), board.put(sent)
-        line = f"cat {board.placed(run, 'x.bin')} >copy; mkdir a; printf $A >a/b; pwd; echo bad >&2; exit 5"
+        run, sha256 = board.new_run_folder(), board.put(sent)
+        line = f"cat {board.placed_path(run, 'x.bin')} >copy; mkdir a; printf $A >a/b; pwd; echo bad >&2; exit 5"
         started = board.start(CommandLine(line, {"x.bin": sha256}, {"A": "value"}), run)
         started.wait()
         assert started.lines == [f"{run}/out", "bad"] and started.number("status") == 5
@@ -130,17 +130,17 @@ def test_nothing_is_left_when_the_host_is_killed(where: Place, mark: str, how: s
 
 
 def test_a_flood_ends_the_command(where: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qverify_agents import supervised
+    from qverify_agents import supervised_command
 
     most = 1 << (16 if "qemu" in where.name else 20)  # an emulated processor encrypts slowly
-    monkeypatch.setattr(supervised, "MOST_OUTPUT", most)
+    monkeypatch.setattr(supervised_command, "MAX_OUTPUT_BYTES", most)
     board = CommandBoard(where.address, 60)
     try:
         started = board.start(CommandLine("while :; do echo 0123456789012345678901234567890123456789; done"))
         try:
             with pytest.raises(LinkClosed, match=f"more than {most} bytes of output"):
                 started.wait()
-            assert len(started.lines) <= supervised.KEPT_LINES
+            assert len(started.lines) <= supervised_command.MAX_KEPT_LINES
         finally:
             started.close()
     finally:
@@ -155,8 +155,8 @@ def test_a_model_that_a_run_changed_is_sent_anew(where: Place) -> None:
     for spoil in (": >", "echo spoilt >", "cat /proc/version >>", ""):
         board = CommandBoard(where.address, 60)
         try:
-            run, sha256 = board.new_run(), board.put(model)
-            path = board.placed(run, "m")
+            run, sha256 = board.new_run_folder(), board.put(model)
+            path = board.placed_path(run, "m")
             spoils = f"; chmod u+w $(readlink -f {path}); {spoil}{path}" if spoil else ""
             started = board.start(CommandLine(f"cp {path} m{spoils}", {"m": sha256}), run)
             started.wait()

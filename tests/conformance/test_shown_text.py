@@ -26,7 +26,7 @@ while data := os.read(0, 65536):
             kind, payload = f.type, struct.pack("<H", len(HELLO)) + HELLO
         else:
             kind, payload = frames.ERROR, struct.pack("<iH", -1, len(EVIL.encode())) + EVIL.encode()
-        os.write(1, frames.frame_bytes(kind, f.sequence, payload))
+        os.write(1, frames.encode_frame(kind, f.sequence, payload))
 sys.stderr.write(EVIL)
 """
 HELLO = {"protocol": 1, "version": EVIL, "arch": EVIL, "lock": EVIL, "features": [EVIL, "finals"], EVIL: EVIL}

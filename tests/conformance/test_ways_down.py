@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import Address
 from qverify_agents.boards import container, local
-from qverify_agents.capabilities import ALL
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.links import exec_pipe
 from qverify_agents.links.openssh import open_openssh
 from qverify_agents.protocol.client import Agent
@@ -95,7 +95,7 @@ def test_a_way_down_that_fails_is_no_error_of_a_finished_run() -> None:
         raise subprocess.TimeoutExpired("podman rm", 60)
 
     link = exec_pipe.open_link(local.plainer(Address("local")), Deadline(10))
-    agent = Agent(link, ALL, 10, at_close=lambda: gone.append("first"))
+    agent = Agent(link, ALL_FEATURES, 10, at_close=lambda: gone.append("first"))
     agent.at_close(fails)
     with agent:
         agent.ping()

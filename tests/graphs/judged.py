@@ -16,7 +16,7 @@ from qverify.model_bin.records import encode
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify_agents.binaries import runtime_path
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 
 from tests.graphs.random_graph import Array
 
@@ -74,7 +74,7 @@ def _on_others(model: onnx.ModelProto, feed: dict[str, Array], folder: Path, arc
     if len(wanted) < len(graph.nodes) // 2:
         return Outcome("architecture", f"x86_64 gave {len(wanted)} digests of {len(graph.nodes)} nodes: {wanted[:1]}")
     for architecture in architectures:
-        found = _digests([str(emulator(architecture)), str(runtime_path(architecture)), *words], folder)
+        found = _digests([str(find_emulator(architecture)), str(runtime_path(architecture)), *words], folder)
         if found != wanted:
             return Outcome("architecture", f"{architecture}: {sorted(set(found) ^ set(wanted))[:4]}")
     return Outcome("PASSED")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import parse
 from qverify_agents.connect import connect
-from qverify_agents.console.line import DAMAGED, ConsoleLine
-from qverify_agents.console.link import BACK, END, ConsoleLink
+from qverify_agents.console.line import DAMAGED_STATUS, ConsoleLine
+from qverify_agents.console.link import END_MARK, SHELL_MARK, ConsoleLink
 from qverify_agents.console.shell import ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardBusy, BoardUnreachable, LinkError, LinkTimeout
@@ -53,10 +53,10 @@ def test_a_damaged_command_does_nothing_and_is_typed_again(command: str, kind: s
             for path in (kept / "old.qv", kept / "other.txt", tmp_path / "mine"):
                 path.touch()
             port.where, port.at, port.kind = command.encode(), at, kind
-            assert line._once(command, Deadline(20))[0] == DAMAGED
+            assert line._run_once(command, Deadline(20))[0] == DAMAGED_STATUS
             assert names(tmp_path) == ["kept", "kept/old.qv", "kept/other.txt", "mine"], at
             port.where, port.at, port.kind = command.encode(), at, kind
-            assert line.typed(command, Deadline(20))[0] == 0
+            assert line.run_command(command, Deadline(20))[0] == 0
             found = ["kept/new", "kept/old.qv"] if "new" in command else []
             assert names(tmp_path) == ["kept", *found, "kept/other.txt", "mine"], at
         shell.close()
@@ -68,7 +68,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_board_without_a_checker_still_runs_commands() -> None:
-    assert ConsoleLine(None, "here").guarded("it's") == "it's"  # type: ignore[arg-type]
+    assert ConsoleLine(None, "here").guard("it's") == "it's"  # type: ignore[arg-type]
 
 
 def test_a_console_leaves_another_ones_files_alone(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_console_leaves_another_ones_files_alone(tmp_path: Path) -> None:
             shell = ConsoleShell(port, "here")
             shell.log_in(Deadline(20))
             assert [p.exists() for p in (ours, theirs, ended)] == [False, True, False]
-            assert shell._upload.sent(b"hello", "in", Deadline(20)) == str(ours)
+            assert shell._upload.send_file(b"hello", "in", Deadline(20)) == str(ours)
             assert ours.read_bytes() == b"hello"
             shell.close()
             port.close()
@@ -111,18 +111,18 @@ LAST = b"the agent's last frames"
 @pytest.mark.parametrize(
     "readings",
     [
-        (LAST + END + b"\n" + BACK + b"# ",),
-        (LAST + BACK,),  # a mark was damaged
-        (LAST, END + b"\n", BACK),
-        (LAST[:5], LAST[5:] + END[:3], END[3:] + b"\n# " + BACK),
-        (LAST + END[:1], END[1:], b"# ", BACK),
+        (LAST + END_MARK + b"\n" + SHELL_MARK + b"# ",),
+        (LAST + SHELL_MARK,),  # a mark was damaged
+        (LAST, END_MARK + b"\n", SHELL_MARK),
+        (LAST[:5], LAST[5:] + END_MARK[:3], END_MARK[3:] + b"\n# " + SHELL_MARK),
+        (LAST + END_MARK[:1], END_MARK[1:], b"# ", SHELL_MARK),
     ],
 )
 def test_what_the_agent_said_last_is_read_and_nothing_of_the_shell(readings: tuple[bytes, ...]) -> None:
     link, came = ConsoleLink(Readings(*readings), "here"), b""
     while data := link.read(Deadline(2)):
         came += data
-    assert came in (LAST, LAST + END[:3], LAST + END[:1])  # a mark that is not whole may be anything
+    assert came in (LAST, LAST + END_MARK[:3], LAST + END_MARK[:1])  # a mark that is not whole may be anything
     assert link.read(Deadline(2)) == b""
 
 

@@ -106,7 +106,7 @@ def test_a_host_of_a_certificate_authority_is_for_the_other_backend(server, tmp_
 def test_names_of_known_hosts(hosts, fits, tmp_path):
     (tmp_path / "known").write_text(f"{hosts} ssh-ed25519 {OTHER}\n")
     keys = HostKeys("board", "board.lab", (str(tmp_path / "known"),), "", accept_new=False)
-    assert keys.known_types() == (["ssh-ed25519"] if fits else [])
+    assert keys.preferred_algorithms() == (["ssh-ed25519"] if fits else [])
 
 
 def test_a_hashed_name_is_found(server, tmp_path):

@@ -43,14 +43,14 @@ def test_policies_of_host_keys(value, policy, tmp_path):
 
 def test_paths_as_windows_writes_them(monkeypatch):
     """`ssh -G` prints several files in one line, without quotes."""
-    from qverify_agents.ssh.host_settings import _paths
+    from qverify_agents.ssh.host_settings import _split_paths
 
     monkeypatch.setenv("PROGRAMDATA", "C:\\ProgramData")
-    assert _paths("C:\\Users\\A B/.ssh/known_hosts C:\\Users\\A B/.ssh/known_hosts2") == [
+    assert _split_paths("C:\\Users\\A B/.ssh/known_hosts C:\\Users\\A B/.ssh/known_hosts2") == [
         "C:\\Users\\A B/.ssh/known_hosts",
         "C:\\Users\\A B/.ssh/known_hosts2",
     ]
-    assert _paths("__PROGRAMDATA__\\ssh/ssh_known_hosts __PROGRAMDATA__\\ssh/ssh_known_hosts2") == [
+    assert _split_paths("__PROGRAMDATA__\\ssh/ssh_known_hosts __PROGRAMDATA__\\ssh/ssh_known_hosts2") == [
         "C:\\ProgramData\\ssh/ssh_known_hosts",
         "C:\\ProgramData\\ssh/ssh_known_hosts2",
     ]

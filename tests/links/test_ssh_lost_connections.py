@@ -40,7 +40,7 @@ def test_a_connection_lost_for_the_host_only_is_made_again(openssh):
             start = time.monotonic()
             agent.ping()
             assert agent.generation == 1 and time.monotonic() - start < 8
-            assert agent.ask_again()["lock"] == "held" and len(agents_of(openssh.cache)) == 1
+            assert agent.refresh_hello()["lock"] == "held" and len(agents_of(openssh.cache)) == 1
         connect(openssh.board, 30).close()
     finally:
         proxy.close()

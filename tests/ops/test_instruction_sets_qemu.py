@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from qverify_agents.binaries import runtime_path
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 
 from tests.conftest import need_qemu
 from tests.ops.random_nodes import RandomNodes
@@ -29,7 +29,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for processor in PROCESSORS:
         program = folder / processor
         program.write_text(
-            f'#!/bin/sh\nexec "{emulator("aarch64")}" -cpu {processor} "{runtime_path("aarch64").resolve()}" "$@"\n'
+            f'#!/bin/sh\nexec "{find_emulator("aarch64")}" -cpu {processor} "{runtime_path("aarch64").resolve()}" "$@"\n'
         )
         program.chmod(0o755)
     return {processor: folder / processor for processor in PROCESSORS}

@@ -7,12 +7,12 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qverify_agents.capabilities import ALL
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkClosed, LinkTimeout
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
-from qverify_agents.protocol.frames import Frame, FrameReader, frame_bytes
+from qverify_agents.protocol.frames import Frame, FrameReader, encode_frame
 
 Reply = bytes | tuple[int, bytes]  # bytes as they go over the link, or a message with the request's number
 Handler = Callable[[Frame], Iterable[Reply]]
@@ -31,12 +31,12 @@ class ScriptedAgent:
     def answer(self, request: Frame) -> bytes:
         self.asked.append(request)
         replies = self.handlers.get(request.type, self.honest)(request)
-        return b"".join(r if isinstance(r, bytes) else frame_bytes(r[0], request.sequence, r[1]) for r in replies)
+        return b"".join(r if isinstance(r, bytes) else encode_frame(r[0], request.sequence, r[1]) for r in replies)
 
     def honest(self, f: Frame) -> list[Reply]:
         match f.type:
             case frames.HELLO:
-                return [(f.type, messages.text(json.dumps(self.hello)))]
+                return [(f.type, messages.encode_text(json.dumps(self.hello)))]
             case frames.HAVE:
                 names = [f.payload[i : i + 32].hex() for i in range(0, len(f.payload), 32)]
                 return [(f.type, b"".join(struct.pack("<Q", len(self.contents.get(n, b""))) for n in names))]
@@ -69,12 +69,12 @@ class ScriptedAgent:
     def end(self, events: int | None = None) -> bytes:
         status, text, arena, kept = self.done
         count = len(self.events) if events is None else events
-        return struct.pack("<i", status) + messages.text(text) + struct.pack("<QIB", arena, count, kept)
+        return struct.pack("<i", status) + messages.encode_text(text) + struct.pack("<QIB", arena, count, kept)
 
 
 def node(event: tuple[int, int, int, str]) -> tuple[int, bytes]:
     index, iteration, digest, tensor = event
-    return frames.NODE, struct.pack("<IIQQ", index, iteration, digest, 7) + messages.text(tensor)
+    return frames.NODE, struct.pack("<IIQQ", index, iteration, digest, 7) + messages.encode_text(tensor)
 
 
 class ScriptedLink:
@@ -119,7 +119,7 @@ class ScriptedLink:
 
 
 def opened(agent: ScriptedAgent, deadline_s: float = 60.0, **traits: Any) -> Agent:
-    return Agent(ScriptedLink(agent, **traits), ALL, deadline_s)
+    return Agent(ScriptedLink(agent, **traits), ALL_FEATURES, deadline_s)
 
 
 def kinds(agent: ScriptedAgent, but: Sequence[int] = (frames.HELLO,)) -> list[int]:
@@ -146,12 +146,12 @@ def says(*replies: Reply) -> Handler:
 
 
 def damaged(f: Frame) -> Iterator[Reply]:
-    whole = frame_bytes(f.type, f.sequence, f.payload)
+    whole = encode_frame(f.type, f.sequence, f.payload)
     yield whole[:-1] + bytes([whole[-1] ^ 1])
 
 
 def half(f: Frame) -> Iterator[Reply]:
-    yield frame_bytes(f.type, f.sequence, f.payload)[:-9]
+    yield encode_frame(f.type, f.sequence, f.payload)[:-9]
 
 
 def link_of(agent: Agent) -> ScriptedLink:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify_agents.address import parse
-from qverify_agents.connect import NOISE, ON_A_BOARD, connect
+from qverify_agents.connect import DEPLOY_OPTIONS, LINK_FAULT_OPTIONS, connect
 from qverify_agents.errors import BadAddress
 from qverify_agents.option_values import VALUES
 from qverify_agents.schemes import BOARDS, LINKS
@@ -32,7 +32,7 @@ WRONG = {
 
 def test_every_option_says_what_it_must_be() -> None:
     pages = [import_module(name) for name in {*BOARDS.values(), *LINKS.values()}]
-    assert {*NOISE, *ON_A_BOARD, *(name for page in pages for name in page.OPTIONS)} == set(VALUES)
+    assert {*LINK_FAULT_OPTIONS, *DEPLOY_OPTIONS, *(name for page in pages for name in page.OPTIONS)} == set(VALUES)
 
 
 @pytest.mark.parametrize("name", sorted(VALUES))

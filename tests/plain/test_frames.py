@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qverify_agents.errors import ProtocolError
 from qverify_agents.protocol import messages
-from qverify_agents.protocol.frames import PING, Frame, FrameReader, frame_bytes
+from qverify_agents.protocol.frames import PING, Frame, FrameReader, encode_frame
 
 VECTORS = json.loads((Path(__file__).parent / "frame_vectors.json").read_text())
 FRAMES = st.lists(
@@ -56,7 +56,7 @@ def damaged(stream: bytes, damage: list[tuple[str, float, int]]) -> bytes:
 def test_damage_never_yields_a_wrong_frame(
     sent: list[tuple[int, int, bytes]], damage: list[tuple[str, float, int]], step: int
 ) -> None:
-    stream = b"".join(frame_bytes(*f) for f in sent)
+    stream = b"".join(encode_frame(*f) for f in sent)
     found = read_all(damaged(stream, damage), step)
     assert {(f.type, f.sequence, f.payload) for f in found} <= set(sent)
 
@@ -64,14 +64,14 @@ def test_damage_never_yields_a_wrong_frame(
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300), FRAMES, st.integers(1, 200))
 def test_frames_after_junk_are_found(junk: bytes, sent: list[tuple[int, int, bytes]], step: int) -> None:
-    found = read_all(junk + b"".join(frame_bytes(*f) for f in sent), step)
+    found = read_all(junk + b"".join(encode_frame(*f) for f in sent), step)
     assert [(f.type, f.sequence, f.payload) for f in found][-len(sent) :] == sent
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(min_size=30, max_size=300), st.data())
 def test_a_frame_that_lost_bytes_does_not_swallow_the_next(payload: bytes, data: st.DataObject) -> None:
-    first, second = frame_bytes(3, 1, payload), frame_bytes(3, 2, payload)
+    first, second = encode_frame(3, 1, payload), encode_frame(3, 2, payload)
     at = data.draw(st.integers(16, len(first) - 2))
     found = read_all(first[:at] + first[at + 1 :] + second, 64)
     assert [f.sequence for f in found if f.payload == payload][-1] == 2
@@ -81,28 +81,28 @@ def test_a_frame_that_lost_bytes_does_not_swallow_the_next(payload: bytes, data:
 def test_vectors(vector: dict[str, object]) -> None:
     stream, payload = bytes.fromhex(str(vector["frame"])), bytes.fromhex(str(vector["payload"]))
     assert isinstance(vector["sequence"], int)
-    assert frame_bytes(PING, vector["sequence"], payload) == stream
+    assert encode_frame(PING, vector["sequence"], payload) == stream
     assert read_all(stream, 3) == [Frame(PING, vector["sequence"], payload)]
 
 
 def test_the_longest_frame() -> None:
     payload = bytes(1_048_576)  # PROTOCOL.md, "Frame"
-    assert read_all(frame_bytes(3, 9, payload), 65536)[0].payload == payload
+    assert read_all(encode_frame(3, 9, payload), 65536)[0].payload == payload
     with pytest.raises(ValueError, match="at most"):
-        frame_bytes(3, 9, payload + b"\0")
+        encode_frame(3, 9, payload + b"\0")
 
 
 def test_what_stood_between_frames_is_kept_to_its_last_64_kib() -> None:
     reader, junk = FrameReader(), bytes(range(256)) * 300
-    reader.feed(junk + frame_bytes(PING, 7, b"x"))
+    reader.feed(junk + encode_frame(PING, 7, b"x"))
     assert reader.next() == Frame(PING, 7, b"x")
     assert reader.between == junk[-65536:] and (reader.skipped, reader.damaged) == (len(junk), 0)
 
 
 def test_of_a_damaged_frame_only_the_first_byte_is_dropped() -> None:
     """The rest may hold frames that bytes lost on the way had merged with it."""
-    inner = frame_bytes(PING, 7, b"x")
-    outer = bytearray(frame_bytes(PING, 6, b"Q" + inner))
+    inner = encode_frame(PING, 7, b"x")
+    outer = bytearray(encode_frame(PING, 6, b"Q" + inner))
     outer[-1] ^= 1
     reader = FrameReader()
     reader.feed(bytes(outer))
@@ -123,7 +123,7 @@ def test_a_header_of_another_version_or_too_long_is_none(version: int, length: i
     """Though its own CRC holds."""
     head = struct.pack("<2sBBII", b"QV", version, PING, 5, length)
     reader = FrameReader()
-    reader.feed(head + struct.pack("<I", crc32c(head)) + b"x" * 9 + frame_bytes(PING, 7, b"x"))
+    reader.feed(head + struct.pack("<I", crc32c(head)) + b"x" * 9 + encode_frame(PING, 7, b"x"))
     assert reader.next() == Frame(PING, 7, b"x")
     assert reader.next() is None and reader.damaged == 0 and reader.skipped == 25
 

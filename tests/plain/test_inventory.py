@@ -17,7 +17,7 @@ from qverify_agents.address import Address
 from qverify_agents.connect import connect
 from qverify_agents.errors import BadAddress, BoardBusy
 from qverify_agents.host_lock import HostLock
-from qverify_agents.inventory import boards, broken, resolve
+from qverify_agents.inventory import read_boards, read_broken_entries, resolve
 
 TEXT = """
 [boards.one]
@@ -157,7 +157,7 @@ def test_the_nearer_file_wins(tmp_path, monkeypatch):
     (tmp_path / "config" / "qverify").mkdir(parents=True)
     (tmp_path / "config" / "qverify" / "boards.toml").write_text('[boards.a]\nuri = "far"\n[boards.b]\nuri = "only"\n')
     (tmp_path / "boards.toml").write_text('[boards.a]\nuri = "near"\n')
-    assert {n: b.uri for n, b in boards().items()} == {"a": "near", "b": "only"}
+    assert {n: b.uri for n, b in read_boards().items()} == {"a": "near", "b": "only"}
 
 
 def test_options_behind_a_name_are_the_boards(inventory, digits, capsys):
@@ -283,7 +283,7 @@ def test_a_board_that_wraps_itself_is_one_line(command, inventory, digits, capsy
 def test_a_name_cannot_stand_for_a_kind_of_board(name, tmp_path, monkeypatch):
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
     (tmp_path / "b.toml").write_text(f'[boards."{name}"]\nuri = "ssh://x"\n')
-    assert "that is not a kind of board" in str(broken()[name])
+    assert "that is not a kind of board" in str(read_broken_entries()[name])
 
 
 def test_one_wrong_entry_does_not_block_the_others(inventory, capsys):
@@ -351,6 +351,6 @@ def test_a_reset_that_does_not_end_leaves_nothing_running(how, inventory, tmp_pa
 
 def test_an_uptime_of_any_size_is_taken():
     def said(uptime: object) -> float | None:
-        return power._said(SimpleNamespace(hello={"uptime_s": uptime}))
+        return power._reported_uptime_s(SimpleNamespace(hello={"uptime_s": uptime}))
 
     assert (said(7), said(10**400), said(-(10**400)), said("7")) == (7.0, None, None, None)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from qverify_agents.address import Address, parse
-from qverify_agents.boards.labgrid import CLASSES, HeldPlace, _address, coordinator_of
+from qverify_agents.boards.labgrid import CLASSES, HeldPlace, _choose_address, find_coordinator
 from qverify_agents.connect import connect
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress, BoardUnreachable, LinkError
-from qverify_agents.inventory import broken, resolve
+from qverify_agents.inventory import read_broken_entries, resolve
 
 SSH = {"name": "net", "cls": "NetworkService", "params": {"address": "10.0.0.5", "username": "root", "port": 22}}
 TTY = {"name": "tty", "cls": "NetworkSerialPort", "params": {"host": "lab1", "port": 4001, "speed": 921600}}
@@ -23,7 +23,7 @@ def changed(resource: dict[str, Any], **params: object) -> dict[str, Any]:
 
 def plain(resources: object, options: str = "") -> Address:
     asked = parse(f"labgrid:desk{options}")
-    return _address("labgrid:desk", "desk", resources, CLASSES[asked.options.get("link", "")], asked)
+    return _choose_address("labgrid:desk", "desk", resources, CLASSES[asked.options.get("link", "")], asked)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_a_wrong_address_is_refused_before_anything_starts(address: str, said: s
 
 def test_the_coordinator_is_the_addresses_the_environments_or_labgrids_own(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("LG_COORDINATOR", raising=False)
-    assert coordinator_of(parse("labgrid:desk")) == "127.0.0.1:20408"
+    assert find_coordinator(parse("labgrid:desk")) == "127.0.0.1:20408"
     monkeypatch.setenv("LG_COORDINATOR", "lab:20408")
-    assert coordinator_of(parse("labgrid:desk")) == "lab:20408"
-    assert coordinator_of(parse("labgrid:desk?coordinator=other")) == "other"
+    assert find_coordinator(parse("labgrid:desk")) == "lab:20408"
+    assert find_coordinator(parse("labgrid:desk?coordinator=other")) == "other"
     monkeypatch.setenv("LG_COORDINATOR", "a b")
     with pytest.raises(BadAddress, match="LG_COORDINATOR=a b: wanted HOST or HOST:PORT"):
-        coordinator_of(parse("labgrid:desk"))
+        find_coordinator(parse("labgrid:desk"))
 
 
 def test_tags_of_labgrid_are_not_tags_of_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -113,7 +113,7 @@ def test_a_clone_does_not_choose_the_program_that_speaks_with_labgrid(tmp_path: 
     monkeypatch.delenv("QVERIFY_BOARDS", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "labgrid:desk?labgrid_python=./evil"\n')
-    assert "labgrid_python would run commands that this folder chooses" in str(broken()["desk"])
+    assert "labgrid_python would run commands that this folder chooses" in str(read_broken_entries()["desk"])
     with pytest.raises(LinkError, match="labgrid_python would run commands that this folder chooses"):
         resolve("desk")
 

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 from qverify_agents.address import Address
 from qverify_agents.connect import connect
-from qverify_agents.deadline import Deadline, Limit, limited
+from qverify_agents.deadline import Deadline, ThreadTimeLimit, apply_time_limit
 from qverify_agents.errors import BoardBusy, LinkTimeout
 from qverify_agents.host_lock import HostLock
 
 
 def test_a_limit_is_the_end_of_every_deadline() -> None:
     deadline = Deadline(60)
-    with limited(Limit(20, "over")):
+    with apply_time_limit(ThreadTimeLimit(20, "over")):
         assert 15 < deadline.left() <= 20 and Deadline(5).left() <= 5
-        with limited(Limit(0, "over")), pytest.raises(LinkTimeout, match=r"^over$"):
+        with apply_time_limit(ThreadTimeLimit(0, "over")), pytest.raises(LinkTimeout, match=r"^over$"):
             deadline.left()
     assert deadline.left() > 50
 
 
 def test_a_limit_is_of_its_thread() -> None:
     seen: list[float] = []
-    with limited(Limit(1, "over")):
+    with apply_time_limit(ThreadTimeLimit(1, "over")):
         thread = threading.Thread(target=lambda: seen.append(Deadline(60).left()))
         thread.start()
         thread.join()
@@ -34,15 +34,18 @@ def test_a_limit_is_of_its_thread() -> None:
 
 
 def test_the_deadlines_own_end_comes_first() -> None:
-    with limited(Limit(60, "over")), pytest.raises(LinkTimeout, match="no answer within 0 s; give --timeout"):
+    with (
+        apply_time_limit(ThreadTimeLimit(60, "over")),
+        pytest.raises(LinkTimeout, match="no answer within 0 s; give --timeout"),
+    ):
         Deadline(0).left()
 
 
 def test_a_limit_that_is_stopped_ends_a_wait_for_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that never answers: the wait would take a minute."""
     monkeypatch.setattr("qverify_agents.process_stream.ProcessStream.patience_s", 0.1)
-    limit, start = Limit(60, "over"), time.monotonic()
-    with limited(limit), pytest.raises(LinkTimeout, match=r"^somebody wants it to end$"):
+    limit, start = ThreadTimeLimit(60, "over"), time.monotonic()
+    with apply_time_limit(limit), pytest.raises(LinkTimeout, match=r"^somebody wants it to end$"):
         threading.Timer(0.1, limit.stop, ("somebody wants it to end",)).start()
         connect("local?runtime=/usr/bin/yes", 60, {"address_space": str(1 << 30)})
     assert time.monotonic() - start < 30

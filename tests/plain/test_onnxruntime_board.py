@@ -11,7 +11,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.onnx_model.exact_products import inexact_kernels
 from qverify.session.models import open_models
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import find_runtime
 from qverify_agents.errors import BadAddress
 
 from tests.unsigned_weights import write_unsigned_example
@@ -153,7 +153,7 @@ def test_the_first_run_of_the_main_job_tells_the_times_of_its_nodes(digits, tmp_
 
 
 def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
-    from qverify_worker.runtimes.onnxruntime import _times
+    from qverify_worker.runtimes.onnxruntime import _times_by_run
 
     def event(name: str, at: int, took: int) -> dict:
         return {"cat": "Node", "name": f"{name}_kernel_time", "ts": at, "dur": took, "args": {"node_index": name}}
@@ -161,15 +161,15 @@ def test_what_onnxruntime_adds_counts_for_the_node_that_runs_next():
     first = [event("Transpose", 0, 5), event("qverify.1.7_token_2", 5, 10), event("qverify.0.3", 15, 1)]
     second = [event("Transpose", 100, 2), event("qverify.1.7_token_2", 105, 20), event("qverify.0.3", 130, 2)]
     other = [{"cat": "Session", "name": "model_run", "ts": 0, "dur": 99}, "noise", event("qverify.9.1", 140, 4)]
-    found = _times([*second, *other, *first], ["a", "b"])
+    found = _times_by_run([*second, *other, *first], ["a", "b"])
     assert found == [pytest.approx({"b": 15e-6, "a": 1e-6}), pytest.approx({"b": 22e-6, "a": 2e-6})]
 
 
 def test_an_inventory_names_the_runtime(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local"\nruntime = "onnxruntime"\nthreads = "2"\n')
-    assert runtime_of("desk", {}) == "onnxruntime" and runtime_of("local", {}) == ""
-    assert runtime_of("finals:desk", {}) == "onnxruntime"
+    assert find_runtime("desk", {}) == "onnxruntime" and find_runtime("local", {}) == ""
+    assert find_runtime("finals:desk", {}) == "onnxruntime"
 
 
 @pytest.mark.parametrize("line", ['runtime = "onnxruntime"\npython = "./evil"', 'runtime = "./evil"'])
@@ -178,10 +178,10 @@ def test_an_inventory_of_a_folder_runs_no_program_of_its_choice(line, tmp_path, 
     (tmp_path / "boards.toml").write_text(f'[boards.desk]\nuri = "local"\n{line}\n')
     if "python" in line:
         with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
-            runtime_of("desk", {})
+            find_runtime("desk", {})
     (tmp_path / "boards.toml").write_text('[boards.desk]\nuri = "local?runtime=./evil"\n')
     with pytest.raises(BadAddress, match="would run commands that this folder chooses"):
-        runtime_of("desk", {})
+        find_runtime("desk", {})
 
 
 def test_a_soak_compares_it_with_its_own_first_run(digits, capsys):

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from qverify_agents.capabilities import ALL
 from qverify_agents.errors import AgentError, BoardBusy, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
-from qverify_agents.protocol.frames import Frame, frame_bytes
+from qverify_agents.protocol.frames import Frame, encode_frame
 
 from tests.plain.scripted_agent import (
     A,
@@ -33,8 +33,8 @@ from tests.plain.scripted_agent import (
 
 
 def of_another_number(f: Frame) -> Iterator[Reply]:
-    yield frame_bytes(frames.PING, f.sequence + 1, b"not this one")
-    yield frame_bytes(frames.ERROR, f.sequence - 1, b"")
+    yield encode_frame(frames.PING, f.sequence + 1, b"not this one")
+    yield encode_frame(frames.ERROR, f.sequence - 1, b"")
     yield f.type, f.payload
 
 
@@ -117,7 +117,7 @@ def test_no_answer_within_the_deadline() -> None:
 @pytest.mark.parametrize(
     ("replies", "error", "message"),
     [
-        ([(frames.ERROR, struct.pack("<i", -6) + messages.text("wrong"))], AgentError, "wrong .status -6"),
+        ([(frames.ERROR, struct.pack("<i", -6) + messages.encode_text("wrong"))], AgentError, "wrong .status -6"),
         ([(frames.HAVE, b"")], ProtocolError, "the agent answered with message 2, wanted 10"),
         ([(frames.NODE, b"")], ProtocolError, "the agent answered with message 5, wanted 10"),
         ([(frames.PACKED, b"")], ProtocolError, "the agent answered with message 16, wanted 10"),
@@ -136,8 +136,8 @@ def test_an_answer_that_is_an_error(replies: list[Reply], error: type[Exception]
     [
         (["finals", "digests", "flying"], {"finals", "digests"}),
         ([], set()),
-        (None, ALL),
-        ("finals", ALL),
+        (None, ALL_FEATURES),
+        ("finals", ALL_FEATURES),
     ],
 )
 def test_what_a_board_offers(features: Any, offered: set[str]) -> None:
@@ -146,30 +146,30 @@ def test_what_a_board_offers(features: Any, offered: set[str]) -> None:
         assert agent.capabilities == offered
 
 
-@pytest.mark.parametrize(("owner", "payload"), [("", b""), ("Ann #12", messages.text("Ann #12"))])
+@pytest.mark.parametrize(("owner", "payload"), [("", b""), ("Ann #12", messages.encode_text("Ann #12"))])
 def test_who_asks(owner: str, payload: bytes) -> None:
     script = ScriptedAgent()
-    with Agent(ScriptedLink(script), ALL, 60, owner) as agent:
-        assert agent.ask_again()["protocol"] == 1
+    with Agent(ScriptedLink(script), ALL_FEATURES, 60, owner) as agent:
+        assert agent.refresh_hello()["protocol"] == 1
     assert [(f.type, f.payload) for f in script.asked] == [(frames.HELLO, payload)] * 2
 
 
-BUSY = messages.text('{"protocol": 1, "lock": "busy", "uptime_s": 50, "holder": {"owner": "Ann"}}')
+BUSY = messages.encode_text('{"protocol": 1, "lock": "busy", "uptime_s": 50, "holder": {"owner": "Ann"}}')
 
 
-OURS = messages.text('{"protocol": 1, "lock": "held", "uptime_s": 51}')
+OURS = messages.encode_text('{"protocol": 1, "lock": "held", "uptime_s": 51}')
 
 
 def test_a_board_that_another_holds() -> None:
     link = ScriptedLink(ScriptedAgent({frames.HELLO: says((frames.HELLO, BUSY))}))
     with pytest.raises(BoardBusy, match="the board is in use by Ann"):
-        Agent(link, ALL, 60)
+        Agent(link, ALL_FEATURES, 60)
     assert link.closed == 1 and len(link.agent.asked) == 1
 
 
 def test_a_board_is_waited_for() -> None:
     script = ScriptedAgent({frames.HELLO: in_turn(says((frames.HELLO, BUSY)), says((frames.HELLO, OURS)))})
-    with Agent(ScriptedLink(script), ALL, 60, wait_s=30) as agent:
+    with Agent(ScriptedLink(script), ALL_FEATURES, 60, wait_s=30) as agent:
         assert agent.hello == {"protocol": 1, "lock": "held", "uptime_s": 51}
     assert len(script.asked) == 2
 
@@ -177,19 +177,19 @@ def test_a_board_is_waited_for() -> None:
 def test_a_board_is_waited_for_no_longer_than_was_said() -> None:
     script = ScriptedAgent({frames.HELLO: says((frames.HELLO, BUSY))})
     with pytest.raises(BoardBusy):
-        Agent(ScriptedLink(script), ALL, 60, wait_s=0.05)
+        Agent(ScriptedLink(script), ALL_FEATURES, 60, wait_s=0.05)
     assert len(script.asked) >= 2
 
 
 def test_a_link_is_closed_where_nothing_can_be_asked_over_it() -> None:
     link = ScriptedLink(ScriptedAgent(), ends=0)
     with pytest.raises(LinkClosed, match="the board was unplugged"):
-        Agent(link, ALL, 60)
+        Agent(link, ALL_FEATURES, 60)
     assert link.closed == 1
 
 
 def test_a_run_has_the_deadline_anew_with_each_node() -> None:
-    one = struct.pack("<IIQQ", 0, 0, 1, 1) + messages.text("t")
+    one = struct.pack("<IIQQ", 0, 0, 1, 1) + messages.encode_text("t")
     for replies, what in (([], "the agent"), ([(frames.NODE, one)], "the board's next node")):
         script = ScriptedAgent({frames.RUN: in_turn(says(*replies), nothing)})
         agent = opened(script, 0.3)

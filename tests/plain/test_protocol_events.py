@@ -80,7 +80,7 @@ def test_the_same_event_again() -> None:
     for ledger in (lossy, sound):
         assert ledger.add(0, event("a"), 0) == (True, True)
     assert lossy.add(0, event("a", elapsed_ns=9), 0) == (False, False)
-    assert sound.add(0, event("a"), 0, asked=True) == (False, False)
+    assert sound.add(0, event("a"), 0, requested=True) == (False, False)
     assert sound.add(0, event("a"), 1) == (True, False)
     with pytest.raises(Contradiction, match=r"event 0 \('a'\) twice"):
         sound.add(0, event("a"), 1)
@@ -93,7 +93,7 @@ def test_one_index_has_one_content(other: NodeEvent) -> None:
     ledger = Events(repeat=2)
     ledger.add(4, event("a"), 0)
     with pytest.raises(Contradiction, match=r"event 4 twice, as 'a' with digest 0a and as '[ab]' with 0[ab]"):
-        ledger.add(4, other, 0, asked=True)
+        ledger.add(4, other, 0, requested=True)
 
 
 def test_one_tensor_has_one_event_an_iteration() -> None:

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from qverify_agents.capabilities import ALL
 from qverify_agents.errors import LinkClosed
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import conversation, frames, keep_alive
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame
@@ -29,7 +29,7 @@ def test_closing_waits_for_no_call_that_never_ends(monkeypatch: pytest.MonkeyPat
 def test_what_a_console_shows_between_frames() -> None:
     lines = b"one two\r\n  abc\n abcd \n\xff spoilt\nbell\x07 rings\n" + b"x" * 300 + b"\n"
     script = ScriptedAgent({frames.PING: lambda f: iter([lines, (f.type, f.payload)])})
-    with opened(script, said_before="Linux boots\n[ok]") as agent:
+    with opened(script, output_before="Linux boots\n[ok]") as agent:
         assert agent.messages_between() == ["Linux boots", "[ok]"]
         agent.ping()
         assert agent.messages_between() == ["Linux boots", "[ok]", "one two", "abcd", "bell rings", "x" * 200]
@@ -48,7 +48,7 @@ def test_the_way_down_is_gone_once_and_to_its_end() -> None:
         return step
 
     link = ScriptedLink(ScriptedAgent())
-    agent = Agent(link, ALL, 60, at_close=note("first"))
+    agent = Agent(link, ALL_FEATURES, 60, at_close=note("first"))
     agent.at_close(note("second"))
     with agent as entered:
         assert entered is agent
@@ -62,7 +62,7 @@ def test_a_board_held_for_us_is_told_that_we_are_there(monkeypatch: pytest.Monke
     told = threading.Event()
     script = ScriptedAgent({frames.PING: lambda f: told.set() or iter([(f.type, f.payload)])})
     link = ScriptedLink(script)
-    agent = Agent(link, ALL, 60, reopen=lambda: link)
+    agent = Agent(link, ALL_FEATURES, 60, reopen=lambda: link)
     assert told.wait(30)
     agent.close()
     assert {f.payload for f in script.asked if f.type == frames.PING} == {b""}
@@ -139,4 +139,4 @@ def test_a_keep_alive_ends_with_its_object(monkeypatch: pytest.MonkeyPatch) -> N
     del board
     thread.join(30)
     assert not thread.is_alive()
-    assert conversation.RECONNECTS == 3
+    assert conversation.MAX_RECONNECTS == 3

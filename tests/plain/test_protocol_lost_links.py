@@ -6,9 +6,9 @@ import struct
 from typing import Any
 
 import pytest
-from qverify_agents.capabilities import ALL
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BoardBusy, BoardUnreachable, LinkClosed, LinkTimeout, ProtocolError
+from qverify_agents.interfaces import ALL_FEATURES
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
 from qverify_agents.protocol.frames import Frame, FrameReader
@@ -43,7 +43,7 @@ class Links:
         return self.made[-1]
 
     def opened(self, deadline_s: float = 60.0) -> Agent:
-        return Agent(self(), ALL, deadline_s, reopen=self)
+        return Agent(self(), ALL_FEATURES, deadline_s, reopen=self)
 
 
 def test_a_lost_link_is_made_again() -> None:
@@ -86,7 +86,7 @@ def test_a_link_that_cannot_be_made_again(error: Exception, kind: type[Exception
 
 def test_without_a_way_to_make_it_again() -> None:
     script = ScriptedAgent()
-    agent = Agent(ScriptedLink(script, ends=2), ALL, 60)
+    agent = Agent(ScriptedLink(script, ends=2), ALL_FEATURES, 60)
     agent.ping()
     for _ in range(2):
         with pytest.raises(LinkClosed, match=r"^the board was unplugged$"):
@@ -143,7 +143,9 @@ def test_an_answer_lost_among_requests_sent_ahead(bad: Handler, place: int) -> N
     assert script.contents[A] == data
 
 
-@pytest.mark.parametrize("reply", [(frames.ERROR, struct.pack("<i", -12) + messages.text("full")), (frames.PING, b"")])
+@pytest.mark.parametrize(
+    "reply", [(frames.ERROR, struct.pack("<i", -12) + messages.encode_text("full")), (frames.PING, b"")]
+)
 def test_an_answer_to_one_sent_ahead_that_is_an_error(reply: Reply) -> None:
     script = ScriptedAgent()
     script.handlers[frames.PUT] = in_turn(script.honest, says(reply), script.honest)
@@ -193,7 +195,7 @@ def test_a_request_that_cannot_even_be_sent_ahead() -> None:
 
     script, data = ScriptedAgent(), bytes(range(60))
     first = Deaf(script, ends=4, ahead=3, piece_bytes=10)
-    with Agent(first, ALL, 60, reopen=lambda: ScriptedLink(script, ahead=3, piece_bytes=10)) as agent:
+    with Agent(first, ALL_FEATURES, 60, reopen=lambda: ScriptedLink(script, ahead=3, piece_bytes=10)) as agent:
         agent.put(A, data)
         assert agent.generation == 1 and first.closed == 1
     assert script.contents[A] == data

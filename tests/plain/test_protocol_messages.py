@@ -24,27 +24,27 @@ def u16(*values: int) -> bytes:
 
 
 def hello(**fields: Any) -> dict[str, Any]:
-    return messages.read_hello(messages.text(json.dumps({"protocol": 1, **fields})))
+    return messages.read_hello(messages.encode_text(json.dumps({"protocol": 1, **fields})))
 
 
 def raw_hello(text: str) -> dict[str, Any]:
-    return messages.read_hello(messages.text(text))
+    return messages.read_hello(messages.encode_text(text))
 
 
 def test_a_text() -> None:
-    assert messages.text("é") == b"\2\0\xc3\xa9" and messages.text("") == b"\0\0"
-    assert messages.text("x" * 1023) == b"\xff\3" + b"x" * 1023
+    assert messages.encode_text("é") == b"\2\0\xc3\xa9" and messages.encode_text("") == b"\0\0"
+    assert messages.encode_text("x" * 1023) == b"\xff\3" + b"x" * 1023
     for wrong in ("x" * 1024, "é" * 512, "a\0b"):
         with pytest.raises(ProtocolError, match="a name longer than 1023 bytes, or with a NUL, cannot be sent"):
-            messages.text(wrong)
+            messages.encode_text(wrong)
     with pytest.raises(ProtocolError, match=r"^y{60}\.\.\.: "):
-        messages.text("y" * 2000)
+        messages.encode_text("y" * 2000)
 
 
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200), st.binary(max_size=9), st.binary())
 def test_a_text_is_read_where_it_stands(text: str, before: bytes, behind: bytes) -> None:
-    payload = messages.text(text)
+    payload = messages.encode_text(text)
     assert messages.read_text(before + payload + behind, len(before)) == (text, len(before) + len(payload))
 
 
@@ -165,16 +165,16 @@ UNNAMED = "the board is in use by an unnamed holder; --wait SECONDS waits for it
     ],
 )
 def test_who_holds_a_board(told: dict[str, Any], said: str) -> None:
-    assert messages.busy(told) == said
+    assert messages.format_busy(told) == said
 
 
 def test_a_long_name_of_a_holder_is_cut() -> None:
-    said = messages.busy({"uptime_s": 1, "holder": {"owner": "x" * 200, "since_uptime_s": "?"}})
+    said = messages.format_busy({"uptime_s": 1, "holder": {"owner": "x" * 200, "since_uptime_s": "?"}})
     assert f"by {'x' * 120} since ?" in said
 
 
 def test_an_error() -> None:
-    error = messages.read_error(struct.pack("<i", -9) + messages.text("no\x1bsuch\ntensor"))
+    error = messages.read_error(struct.pack("<i", -9) + messages.encode_text("no\x1bsuch\ntensor"))
     assert isinstance(error, AgentError) and error.status == -9
     assert str(error) == "the agent says: no?such tensor (status -9)"
     with pytest.raises(ProtocolError, match="an ERROR is cut short"):
@@ -185,22 +185,22 @@ def test_an_error() -> None:
 
 def test_what_a_host_sends() -> None:
     """Each payload as the table of messages writes it."""
-    assert messages.put(A, 9, 4, b"xyz") == A_ + struct.pack("<QQ", 9, 4) + b"xyz"
-    run = messages.run(A, [B, C], ["y"], {"t": B, "u": C}, 7, 3)
+    assert messages.encode_put(A, 9, 4, b"xyz") == A_ + struct.pack("<QQ", 9, 4) + b"xyz"
+    run = messages.encode_run(A, [B, C], ["y"], {"t": B, "u": C}, 7, 3)
     texts = u16(1) + b"\1\0y" + u16(2) + b"\1\0t" + B_ + b"\1\0u" + C_
     assert run == A_ + struct.pack("<BI", 7, 3) + u16(2) + B_ + C_ + texts
-    assert messages.run(A, [], [], {}, 0, 1) == A_ + struct.pack("<BI", 0, 1) + u16(0, 0, 0)
-    assert messages.unit(A, ["y", "z"], {"t": B}) == A_ + u16(2) + b"\1\0y\1\0z" + u16(1) + b"\1\0t" + B_
+    assert messages.encode_run(A, [], [], {}, 0, 1) == A_ + struct.pack("<BI", 0, 1) + u16(0, 0, 0)
+    assert messages.encode_unit(A, ["y", "z"], {"t": B}) == A_ + u16(2) + b"\1\0y\1\0z" + u16(1) + b"\1\0t" + B_
 
 
 @pytest.mark.parametrize("flags", range(8))
 def test_a_run_whose_events_come_one_by_one(flags: int) -> None:
-    found = messages.unbatched(messages.run(A, [B], ["y"], {"t": C}, flags, 5))
-    assert found == messages.run(A, [B], ["y"], {"t": C}, flags & 3, 5)
+    found = messages.remove_batching(messages.encode_run(A, [B], ["y"], {"t": C}, flags, 5))
+    assert found == messages.encode_run(A, [B], ["y"], {"t": C}, flags & 3, 5)
 
 
 def event(index: int, name: str = "t", iteration: int = 0, digest: int = 0xAB) -> bytes:
-    return struct.pack("<IIQQ", index, iteration, digest, 55) + messages.text(name)
+    return struct.pack("<IIQQ", index, iteration, digest, 55) + messages.encode_text(name)
 
 
 def test_an_event() -> None:
@@ -251,7 +251,7 @@ def test_gathered_events() -> None:
 
 
 def test_done() -> None:
-    payload = struct.pack("<i", -7) + messages.text("stop\x07ped") + struct.pack("<QIB", 1 << 40, 1 << 20, 1)
+    payload = struct.pack("<i", -7) + messages.encode_text("stop\x07ped") + struct.pack("<QIB", 1 << 40, 1 << 20, 1)
     assert messages.read_done(payload) == Done(-7, "stop?ped", 1 << 40, 1 << 20, True)
     assert messages.read_done(payload[:-1] + b"\0").kept is False
     for wrong, message in (
@@ -270,10 +270,13 @@ def test_done() -> None:
 
 def test_a_packed_piece() -> None:
     piece = bytes(5000)
-    packed = messages.put_packed(A, 9000, 4000, memoryview(piece))
+    packed = messages.encode_put_packed(A, 9000, 4000, memoryview(piece))
     assert packed == A_ + struct.pack("<QQI", 9000, 4000, 5000) + compress(piece, store_size=False)
     assert messages.read_packed(packed[32:]) == packed[32:48] + piece
-    assert messages.put_packed(A, 256, 0, bytes(range(256))) is None and messages.put_packed(A, 0, 0, b"") is None
+    assert (
+        messages.encode_put_packed(A, 256, 0, bytes(range(256))) is None
+        and messages.encode_put_packed(A, 0, 0, b"") is None
+    )
 
 
 def test_packing_must_spare_more_than_a_sixteenth() -> None:
@@ -281,8 +284,8 @@ def test_packing_must_spare_more_than_a_sixteenth() -> None:
     pieces = [random.Random(1).randbytes(320 - zeros) + bytes(zeros) for zeros in range(8, 60)]
     sizes = {len(compress(piece, store_size=False)): piece for piece in pieces}
     assert {299, 300} <= sizes.keys()
-    assert messages.put_packed(A, 320, 0, sizes[299]) is not None
-    assert messages.put_packed(A, 320, 0, sizes[300]) is None
+    assert messages.encode_put_packed(A, 320, 0, sizes[299]) is not None
+    assert messages.encode_put_packed(A, 320, 0, sizes[300]) is None
 
 
 def packed_as(size: int, block: bytes) -> bytes:

@@ -47,9 +47,9 @@ def test_the_payload_of_a_run_and_of_a_unit() -> None:
         agent.run_unit(A, ["y"], {"t": B})
     payloads = [f.payload for f in script.asked[1:]]
     assert payloads == [
-        messages.run(A, [B], ["t", "u"], {"t": B}, 1, 1),
-        messages.run(A, [B], [], {}, 3, 1),
-        messages.unit(A, ["y"], {"t": B}),
+        messages.encode_run(A, [B], ["t", "u"], {"t": B}, 1, 1),
+        messages.encode_run(A, [B], [], {}, 3, 1),
+        messages.encode_unit(A, ["y"], {"t": B}),
     ]
 
 

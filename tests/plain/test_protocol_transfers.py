@@ -86,7 +86,7 @@ def test_a_content_that_went_bad_is_sent_anew_once() -> None:
     def refuse(f: Frame) -> Iterator[Reply]:
         script.contents.pop(A)
         script.handlers.pop(frames.PUT)
-        yield frames.ERROR, struct.pack("<i", -3) + messages.text("damaged")
+        yield frames.ERROR, struct.pack("<i", -3) + messages.encode_text("damaged")
 
     script.handlers[frames.PUT] = refuse
     with opened(script, piece_bytes=60) as agent:
@@ -99,7 +99,9 @@ def test_a_content_that_went_bad_is_sent_anew_once() -> None:
 def test_an_error_that_sending_anew_does_not_mend(status: int, held: int) -> None:
     script = ScriptedAgent()
     script.contents[A] = bytearray(held)
-    script.handlers[frames.PUT] = lambda f: iter([(frames.ERROR, struct.pack("<i", status) + messages.text("no"))])
+    script.handlers[frames.PUT] = lambda f: iter(
+        [(frames.ERROR, struct.pack("<i", status) + messages.encode_text("no"))]
+    )
     with opened(script, piece_bytes=100) as agent, pytest.raises(AgentError) as caught:
         agent.put(A, DATA)
     assert caught.value.status == status and len(pieces(script)) == 1

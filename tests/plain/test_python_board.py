@@ -6,9 +6,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from qverify_agents.emulation.archive import FILE, Entry, newc
+from qverify_agents.emulation.archive import FILE, ArchiveEntry, encode_newc
 from qverify_agents.emulation.image import KINDS, Image
-from qverify_agents.emulation.python_board import with_python
+from qverify_agents.emulation.python_board import add_python
 from qverify_agents.emulation.python_root import PACKAGES
 from qverify_agents.errors import BoardUnreachable
 
@@ -18,7 +18,7 @@ def image(tmp_path: Path) -> Image:
     folder = tmp_path / "image"
     folder.mkdir()
     (folder / "packages.json").write_text("{}")
-    (folder / "initrd.gz").write_bytes(gzip.compress(newc({"init": Entry(FILE, 0o755, b"#!/bin/sh\n")})))
+    (folder / "initrd.gz").write_bytes(gzip.compress(encode_newc({"init": ArchiveEntry(FILE, 0o755, b"#!/bin/sh\n")})))
     return Image(folder, KINDS["arm64"], "arm64")
 
 
@@ -54,7 +54,7 @@ def names(archive: bytes) -> dict[str, bytes]:
 
 
 def test_it_follows_the_images_own_archive_and_is_built_once(image: Image, root: Path) -> None:
-    built = with_python(image, "onnxruntime", ["onnxruntime"], str(root))
+    built = add_python(image, "onnxruntime", ["onnxruntime"], str(root))
     file, own = image.folder / built.initrd, (image.folder / "initrd.gz").read_bytes()
     data = file.read_bytes()
     start = len(own) + -len(own) % 4
@@ -64,7 +64,7 @@ def test_it_follows_the_images_own_archive_and_is_built_once(image: Image, root:
     assert held["usr/lib/aarch64-linux-gnu/libc.so.6"] == b"libc" and held["lib"] == b"usr/lib"
     assert not any("tests" in n or "cpuinfo" in n for n in held)
     before = file.stat().st_mtime_ns
-    assert with_python(image, "onnxruntime", ["onnxruntime"], str(root)) == built and file.stat().st_mtime_ns == before
+    assert add_python(image, "onnxruntime", ["onnxruntime"], str(root)) == built and file.stat().st_mtime_ns == before
     assert image.initrd == "initrd.gz"
 
 
@@ -72,7 +72,7 @@ def test_a_folder_without_the_library_is_one_line(image: Image, root: Path, monk
     with pytest.raises(
         BoardUnreachable, match=r"no Python with litert for it in .*root\. Next: scripts/arm_reference DIR --litert"
     ):
-        with_python(image, "litert", ["ai_edge_litert"], str(root))
+        add_python(image, "litert", ["ai_edge_litert"], str(root))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     with pytest.raises(BoardUnreachable, match="no Python with onnxruntime for it in the cache"):
-        with_python(image, "onnxruntime", ["onnxruntime"])
+        add_python(image, "onnxruntime", ["onnxruntime"])

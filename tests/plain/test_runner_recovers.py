@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from qverify.cli.main import main
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import boards, resolve
+from qverify_agents.inventory import read_boards, resolve
 
 TOOL = """
 import shutil, sys, time
@@ -97,7 +97,7 @@ def test_seconds_to_wait_may_be_a_number(
 ) -> None:
     (tmp_path / "b.toml").write_text(f"[boards.x]\nuri = 'local'\nreset_wait = {value}\n")
     monkeypatch.setenv("QVERIFY_BOARDS", str(tmp_path / "b.toml"))
-    assert boards()["x"].reset_wait_s == seconds
+    assert read_boards()["x"].reset_wait_s == seconds
 
 
 @pytest.mark.parametrize("key", ["reset", "power_cycle", "power"])

@@ -37,11 +37,11 @@ def _interpreter(folder: Path) -> None:
 
 
 STARTERS: dict[str, Callable[[Path], Any]] = {
-    "the command that resets a board": lambda _: power._run(["/bin/sh", "-c", SLEEP], 60, os.environ),
+    "the command that resets a board": lambda _: power._run_program(["/bin/sh", "-c", SLEEP], 60, os.environ),
     "the user's command of triage": lambda _: run_to_end(["/bin/sh", "-c", SLEEP], 60),
     "an agent": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP]),
     "an agent by threads": lambda _: ProcessStream(["/bin/sh", "-c", SLEEP], threads=True),
-    "a ProxyCommand": lambda _: ProxyCommand.started(SLEEP),
+    "a ProxyCommand": lambda _: ProxyCommand.start(SLEEP),
     "another engine": _engine,
     "another interpreter": _interpreter,
 }

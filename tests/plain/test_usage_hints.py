@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify_agents.inventory import nearest
+from qverify_agents.inventory import suggest_board
 
 NAME = "relu2_QuantizeLinear_Output"
 
@@ -151,8 +151,8 @@ def test_a_misspelt_board_is_asked_back(
     (folder / "boards.toml").write_text('[boards.bench7]\nuri = "local"\n')
     monkeypatch.setenv("QVERIFY_BOARDS", str(folder / "boards.toml"))
     for typed, meant in (("lcoal", "local"), ("bnech7", "bench7")):
-        assert nearest(typed) == meant
-    assert nearest("10.0.0.5") == ""
+        assert suggest_board(typed) == meant
+    assert suggest_board("10.0.0.5") == ""
 
 
 def test_a_group_without_a_command_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

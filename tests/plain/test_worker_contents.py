@@ -26,5 +26,5 @@ def test_a_file_of_another_size_is_sent_anew(tmp_path: Path, found: bytes) -> No
 def test_pieces_are_resumed_and_what_is_whole_is_kept(tmp_path: Path) -> None:
     assert Contents(tmp_path, 1 << 20).put(SHA256, len(DATA), 0, DATA[:90]) == 90
     again = Contents(tmp_path, 1 << 20)
-    assert again.stored(SHA256) == 90 and again.put(SHA256, len(DATA), 90, DATA[90:]) == len(DATA)
+    assert again.stored_bytes(SHA256) == 90 and again.put(SHA256, len(DATA), 90, DATA[90:]) == len(DATA)
     assert again.put(SHA256, len(DATA), 0, DATA[:90]) == len(DATA) and again.read(SHA256) == DATA

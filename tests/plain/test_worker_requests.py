@@ -16,8 +16,8 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import AgentError, BadAddress, LinkError
 from qverify_agents.protocol import frames, messages
 from qverify_agents.protocol.client import Agent
-from qverify_agents.protocol.frames import FrameReader, frame_bytes
-from qverify_agents.worker import packed_worker
+from qverify_agents.protocol.frames import FrameReader, encode_frame
+from qverify_agents.worker import pack_worker
 
 BOARD = "local?runtime=onnxruntime"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -58,7 +58,7 @@ def test_a_run_gives_events_digests_and_values(agent):
         assert event.digest == xxhash.xxh64_hexdigest(value.tobytes())
         assert agent.get(event.tensor, 24) == value.tobytes()
     assert agent.get_range("z", 24, 8, 4) == (2 * (X + 1)).tobytes()[8:12]
-    assert agent.said == '{"nodes_by_provider": {"CPUExecutionProvider": 2}}'
+    assert agent.done_text == '{"nodes_by_provider": {"CPUExecutionProvider": 2}}'
     assert [e.tensor for e in agent.run(of, [x], nodes=["z"], digests=False)] == ["z"]
     assert "onnxruntime" in agent.hello["version"] and agent.capabilities >= {"per_node", "inject"}
 
@@ -91,7 +91,7 @@ def test_contents_are_kept_resumed_and_checked(tmp_path):
     sha256 = hashlib.sha256(data).hexdigest()
     store = f"{BOARD}&store={tmp_path / 'store'}"
     with connect(store) as agent:
-        agent._ask(frames.PUT, messages.put(sha256, 3000, 0, data[:1000]), frames.PUT)
+        agent._request(frames.PUT, messages.encode_put(sha256, 3000, 0, data[:1000]), frames.PUT)
     with connect(store) as agent:
         assert agent.have([sha256]) == {sha256: 1000}
         agent.put(sha256, data)
@@ -103,15 +103,15 @@ def test_contents_are_kept_resumed_and_checked(tmp_path):
             agent.run(sha256, [])
         wrong = hashlib.sha256(b"other").hexdigest()
         with pytest.raises(AgentError, match="its bytes have another hash"):
-            agent._ask(frames.PUT, messages.put(wrong, 5, 0, b"bytes"), frames.PUT)
+            agent._request(frames.PUT, messages.encode_put(wrong, 5, 0, b"bytes"), frames.PUT)
         with pytest.raises(AgentError, match="a piece of 5 bytes at 3 of 5"):
-            agent._ask(frames.PUT, messages.put(wrong, 5, 3, b"bytes"), frames.PUT)
+            agent._request(frames.PUT, messages.encode_put(wrong, 5, 3, b"bytes"), frames.PUT)
 
 
 def test_damaged_frames_and_other_bytes_are_skipped():
     with connect(BOARD) as agent:
-        ping = frame_bytes(frames.PING, 77, b"here")
-        damaged = bytearray(frame_bytes(frames.PING, 78, b"lost"))
+        ping = encode_frame(frames.PING, 77, b"here")
+        damaged = bytearray(encode_frame(frames.PING, 78, b"lost"))
         damaged[17] ^= 1
         reader, kinds = FrameReader(), []
         agent._link.write(b"QV noise QV\x01" + bytes(damaged) + b"\0QV" + ping, Deadline(20))
@@ -124,9 +124,9 @@ def test_damaged_frames_and_other_bytes_are_skipped():
 
 def test_a_run_asked_for_again_is_not_run_again(agent):
     of, x = put(agent, model()), put(agent, X.tobytes())
-    request = messages.run(of, [x], [], {}, messages.DIGESTS | messages.EVERY_TENSOR, 1)
+    request = messages.encode_run(of, [x], [], {}, messages.DIGESTS | messages.EVERY_TENSOR, 1)
     for _ in range(2):
-        agent._link.write(frame_bytes(frames.RUN, 5, request), Deadline(20))
+        agent._link.write(encode_frame(frames.RUN, 5, request), Deadline(20))
     reader, kinds = FrameReader(), []
     while kinds.count(frames.DONE) < 2:
         reader.feed(agent._link.read(Deadline(20)))
@@ -138,11 +138,11 @@ def test_a_run_asked_for_again_is_not_run_again(agent):
 @pytest.mark.parametrize("cut", [0, 31, 33, 38, 60])
 def test_requests_cut_short_are_refused(agent, cut):
     of = put(agent, model())
-    whole = messages.run(of, [of], ["y"], {}, 3, 1)
+    whole = messages.encode_run(of, [of], ["y"], {}, 3, 1)
     with pytest.raises(AgentError, match="a request of"):
-        agent._ask(frames.RUN, whole[:cut], frames.DONE)
+        agent._request(frames.RUN, whole[:cut], frames.DONE)
     with pytest.raises(AgentError, match="wanted"):
-        agent._ask(frames.GET, struct.pack("<H", 5) + b"abc", frames.DATA)
+        agent._request(frames.GET, struct.pack("<H", 5) + b"abc", frames.DATA)
 
 
 def test_a_run_that_hangs_ends_with_its_limit(tmp_path):
@@ -172,6 +172,6 @@ def test_options_belong_to_their_runtime():
 
 
 def test_the_packed_worker_has_the_same_bytes_each_time():
-    before = packed_worker()
-    packed_worker.cache_clear()
-    assert packed_worker() == before
+    before = pack_worker()
+    pack_worker.cache_clear()
+    assert pack_worker() == before

@@ -294,7 +294,7 @@ def test_a_reset_switches_the_power_of_the_place(
 def test_an_exporter_that_goes_does_not_keep_the_place(site: Lab, tmp_path: Path):
     with connect(f"labgrid:desk?cache={tmp_path}/cache", 30) as agent:
         site.kill("exporter")
-        assert agent.ask_again()["lock"] == "held"
+        assert agent.refresh_hello()["lock"] == "held"
     assert site.holders() == {}
     with pytest.raises(BoardUnreachable, match=r"desk: its exporter is not connected"):
         hold("desk")
@@ -313,6 +313,6 @@ def test_a_coordinator_that_is_started_anew_ends_no_run(site: Lab, tmp_path: Pat
         assert site.holders() == {}
         with pytest.raises(BoardBusy, match="the board is in use by"):
             connect(address, 30)
-        assert agent.ask_again()["lock"] == "held"
+        assert agent.refresh_hello()["lock"] == "held"
     assert main(["boards", "release-stale"]) == 0
     assert site.holders() == {} and list(records_folder().iterdir()) == []

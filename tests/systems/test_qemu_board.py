@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from qverify.cli.main import main
-from qverify_agents.connect import connect, shell_of
+from qverify_agents.connect import connect, open_board_shell
 from qverify_agents.deadline import Deadline
 from qverify_agents.emulation import machine, run_folders
-from qverify_agents.emulation.image import Image, image
-from qverify_agents.emulation.packages import own_mirror
+from qverify_agents.emulation.image import Image, ensure_image
+from qverify_agents.emulation.packages import find_own_mirror
 from qverify_agents.errors import BoardUnreachable, LinkError
 
 from tests.conftest import with_images
@@ -83,7 +83,7 @@ def test_a_console_that_swallows_bytes_is_refused(digits, capsys):
 def test_a_bundle_run_by_hand_on_a_board(board, digits, tmp_path, capsys):
     """busybox and nothing else; the bundle lies where nothing may be executed."""
     assert main(["pack", "-m", str(digits / "digits_quant.onnx"), "-o", str(tmp_path / "b"), "--arch", "aarch64"]) == 0
-    with shell_of("qemu:arm64", 60) as (run_there, _):
+    with open_board_shell("qemu:arm64", 60) as (run_there, _):
         for path in sorted((tmp_path / "b").rglob("*")):
             name = path.relative_to(tmp_path)
             if path.is_dir() or "host" in path.parts:
@@ -171,7 +171,7 @@ def copied(built: Image, where: Path) -> Path:
 
 
 def test_a_cache_folder_of_an_odd_and_long_name(digits, tmp_path, monkeypatch):
-    built = image("arm64")
+    built = ensure_image("arm64")
     odd = tmp_path / ("a, b=%d" + "x" * 70)
     (odd / "qverify" / "boards").mkdir(parents=True)
     copied(built, odd / "qverify" / "boards")
@@ -187,7 +187,7 @@ def test_a_cache_folder_of_an_odd_and_long_name(digits, tmp_path, monkeypatch):
 
 
 def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
-    image("arm64")
+    ensure_image("arm64")
     before = processes()
     with qverify("boards", "up", "qemu:arm64", "--cold") as host:
         wait_until(lambda: processes() > before)
@@ -199,7 +199,7 @@ def test_what_a_killed_up_leaves_is_ended_by_down(capsys):
 
 @pytest.fixture
 def board():
-    made = machine.start(image("arm64"), Deadline(120), ends_with_us=True)
+    made = machine.start(ensure_image("arm64"), Deadline(120), ends_with_us=True)
     machine.keep(made)
     try:
         yield made
@@ -208,7 +208,7 @@ def board():
 
 
 def test_a_snapshot_is_of_the_image_wherever_it_lies(tmp_path):
-    built = image("arm64")
+    built = ensure_image("arm64")
     machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
     again = machine.start(replace(built, folder=copied(built, tmp_path)), Deadline(120), ends_with_us=True)
     machine.stop(again)
@@ -217,10 +217,10 @@ def test_a_snapshot_is_of_the_image_wherever_it_lies(tmp_path):
 
 def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_wait(tmp_path):
     """Of an image of its own: other tests restore the user's."""
-    built = image("arm64")
+    built = ensure_image("arm64")
     built = replace(built, folder=copied(built, tmp_path))
     machine.stop(machine.start(built, Deadline(120), ends_with_us=True))
-    snapshot = machine._snapshot(built)  # the folder has those of other command lines, too
+    snapshot = machine._snapshot_path(built)  # the folder has those of other command lines, too
     kept = snapshot.read_bytes()
     with pytest.raises(BoardUnreachable, match=r"did not boot in time: .*; give --timeout to wait longer"):
         machine.start(built, Deadline(0.1), ends_with_us=True)
@@ -236,9 +236,9 @@ def test_a_snapshot_is_dropped_when_it_is_damaged_not_when_the_caller_would_not_
 
 @pytest.mark.skipif(shutil.which(OTHERS["s390x"]) is None, reason=f"no {OTHERS['s390x']} on this machine")
 def test_a_board_whose_network_no_snapshot_restores_always_boots(tmp_path):
-    built = image("s390x")
+    built = ensure_image("s390x")
     built = replace(built, folder=copied(built, tmp_path))
-    snapshot = machine._snapshot(built)
+    snapshot = machine._snapshot_path(built)
     snapshot.write_bytes(b"of an earlier version")
     started = machine.start(built, Deadline(120), ends_with_us=True)
     machine.stop(started)
@@ -246,7 +246,7 @@ def test_a_board_whose_network_no_snapshot_restores_always_boots(tmp_path):
 
 
 def test_a_full_and_a_noexec_folder_are_said(board):
-    with shell_of("qemu:arm64", 30) as (run_there, _):
+    with open_board_shell("qemu:arm64", 30) as (run_there, _):
         run_there("dd if=/dev/zero of=/small/fill bs=1024 count=1950 2>/dev/null")
         with pytest.raises(BoardUnreachable, match=r"cannot be written to /small/full/bin: .*No space left"):
             connect("qemu:arm64?cache=/small/full", 30)
@@ -282,14 +282,14 @@ def test_a_killed_host_leaves_no_machine(digits):
         host.kill()
     wait_until(lambda: processes() == before, 5)
     (left,) = folders()
-    machine.stop(machine.start(image("arm64"), Deadline(60), ends_with_us=True))
+    machine.stop(machine.start(ensure_image("arm64"), Deadline(60), ends_with_us=True))
     assert folders() == [], left
 
 
 def test_the_image_is_the_same_bytes_again(tmp_path, monkeypatch):
     from qverify_agents.emulation import image as images
 
-    built = image("arm64")
+    built = ensure_image("arm64")
     again = images.Image(tmp_path, built.kind, "arm64")
     for name in ("host", "host.pub", "client", "client.pub"):
         shutil.copy(built.folder / name, tmp_path / name)
@@ -312,7 +312,7 @@ def test_without_an_archive_the_message_says_how_each_command_takes_one(tmp_path
     with pytest.raises(
         BoardUnreachable, match=r"\?mirror=ARCHIVE .* `boards up` and of scripts/build_board of a clone"
     ):
-        own_mirror()
+        find_own_mirror()
 
 
 def test_an_emulated_board_answers_to_its_name_of_the_inventory(board, tmp_path, monkeypatch, capsys):

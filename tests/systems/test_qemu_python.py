@@ -13,7 +13,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.inputs.sources import InputRequest, prepared_inputs
 from qverify.session.models import open_models
-from qverify_agents.emulation.python_root import PACKAGES, kept_roots
+from qverify_agents.emulation.python_root import PACKAGES, find_python_roots
 
 from tests.conftest import MODELS, need_models, with_images
 from tests.plain.hrt_stand_in import model_file
@@ -30,7 +30,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(with_images(tmp_path / "cache")))
 
     def having(package: str) -> str:
-        found = [one for one in kept_roots() if (one / PACKAGES / package).is_dir()]
+        found = [one for one in find_python_roots() if (one / PACKAGES / package).is_dir()]
         if not found:
             pytest.skip(f"no Python for ARM with {package} is kept; scripts/arm_reference makes one")
         return str(found[-1])

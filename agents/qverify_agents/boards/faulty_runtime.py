@@ -1,5 +1,5 @@
-"""faulty:BOARD?fault=KIND[:SEED]@NODE: a board whose runtime corrupts a node; for tests, benchmarks and demonstrations.
-Several faults are separated by |; an & within a name is written %26."""
+"""faulty:BOARD?fault=KIND[:SEED]@NODE: a board whose runtime computes a node wrongly; for tests, benchmarks and
+demonstrations. Several faults are separated by |; an & in a name is written %26."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN = """
     scales_per_tensor bias_missing bias_shifted bias_narrow clamp_missing clamp_extra sign_input sign_weight
     layout_input layout_weight window_offset pool_count resize_offset resize_mode lut_offset lut_sign
 """
-# For the benchmark: nothing in the verifier may be written for one of them.
+# Only for the benchmark: nothing in the verifier may be written with one of them in mind.
 _WITHHELD = """
     channel_drift checkerboard dither gamma gray_code echo scrambler fade smoothed running_max
     nibble_mirrored line_reversed tiles_negated sheared ploughed lanes_shuffled weight_half_lost input_sign_folded
@@ -33,43 +33,43 @@ _WITHHELD = """
     multiplier_mitchell sum_in_bfloat16 carry_late winograd_cut weights_pruned weights_block_float input_dithered
 """
 KNOWN, WITHHELD = tuple(_KNOWN.split()), tuple(_WITHHELD.split())
-# Slight mistakes in nodes that are left in float or sum 16 bits; no hypothesis names them.
+# Slight mistakes in nodes that compute in float or that add 16 bit values; no hypothesis covers them.
 SLIGHT = ("offset_slight", "exp_rough", "gamma_row", "epsilon_tenfold", "variance_unbiased", "bias_slight")
-FATAL = ("die", "hang", "garbage")  # the process ends or blocks
-UNSTEADY = ("jitter",)  # not the same from run to run
+FATAL = ("die", "hang", "garbage")  # the process ends, blocks or writes garbage
+UNSTEADY = ("jitter",)  # the effect changes from run to run
 KINDS = (*KNOWN, *WITHHELD, *SLIGHT, *UNSTEADY, *FATAL)
 
 
 def plainer(address: Address) -> Address:
     """Returns the wrapped board's address with the faults. Raises BadAddress for an unknown fault."""
     faults = address.options.get("fault", "")
-    wrong = next((one for one in faults.split("|") if not _valid(one)), None)
-    if wrong is not None:
-        got = f", got {one_line(wrong)!r}{_suggest(wrong)}" if wrong else ""
-        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{got}; kinds: {' '.join(KINDS)}")
+    wrong_fault = next((fault for fault in faults.split("|") if not _is_valid(fault)), None)
+    if wrong_fault is not None:
+        received = f", got {one_line(wrong_fault)!r}{_suggest_kind(wrong_fault)}" if wrong_fault else ""
+        raise BadAddress(f"-b faulty:BOARD needs ?fault=KIND@NODE{received}; kinds: {' '.join(KINDS)}")
     inner = parse(resolve_wrapped(address.rest))
     return Address(inner.scheme, inner.rest, {**inner.options, **address.options})
 
 
 def struck_nodes(uri: str) -> list[str]:
-    """Returns the names of the nodes that the faults of a board of -b strike, of one of the inventory too; none where
-    an address is wrong, which connecting tells."""
+    """Returns the names of the nodes in which a board given with -b has faults. Returns [] for a wrong address, about
+    which connecting raises the error."""
     try:
-        addresses = [parse(one) for one in resolve(uri)]
+        addresses = [parse(fault) for fault in resolve(uri)]
     except BadAddress:
         return []
-    faults = [one for a in addresses for one in a.options.get("fault", "").split("|")]
-    return [one.partition("@")[2] for one in faults if _valid(one)]
+    faults = [fault for a in addresses for fault in a.options.get("fault", "").split("|")]
+    return [fault.partition("@")[2] for fault in faults if _is_valid(fault)]
 
 
-def _suggest(wrong: str) -> str:
-    """Returns the kind that a mistyped one may have meant, to be added to an error."""
-    kind = wrong.partition("@")[0].partition(":")[0]
-    near = [] if kind in KINDS else get_close_matches(kind, KINDS, 1)
-    return f" (did you mean {near[0]}?)" if near else ""
+def _suggest_kind(fault: str) -> str:
+    """Returns a suggestion for a mistyped kind of fault, to be appended to the error message, or ""."""
+    kind = fault.partition("@")[0].partition(":")[0]
+    similar = [] if kind in KINDS else get_close_matches(kind, KINDS, 1)
+    return f" (did you mean {similar[0]}?)" if similar else ""
 
 
-def _valid(one: str) -> bool:
-    kind, at, node = one.partition("@")
+def _is_valid(fault: str) -> bool:
+    kind, at, node = fault.partition("@")
     name, colon, seed = kind.partition(":")
     return name in KINDS and bool(at and node) and (not colon or (seed.isascii() and seed.isdigit()))

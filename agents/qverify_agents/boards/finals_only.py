@@ -1,4 +1,4 @@
-"""finals:BOARD: a board that offers only its final outputs: no dumps per node, no digests, no injection."""
+"""finals:BOARD: a board that offers its final outputs only: no tensors of single nodes, no digests, no injection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""local: a runtime of this machine as a subprocess: the one that comes with qverify, one of your own, or onnxruntime or LiteRT."""
+"""local: a runtime of this machine as a subprocess: that of qverify, one built by the user, onnxruntime or LiteRT."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from pathlib import Path
 from qverify_agents.address import Address
 from qverify_agents.binaries import host_architecture, runtime_path
 from qverify_agents.errors import BadAddress, BoardUnreachable, NotOnThisHost
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.worker import OPTIONS as WORKER_OPTIONS
-from qverify_agents.worker import is_worker, own_python, runtime_words, worker_file
+from qverify_agents.worker import is_worker, local_python, runtime_arguments, write_worker_file
 
 OPTIONS: frozenset[str] = frozenset({"runtime"}) | WORKER_OPTIONS
 
 
 def plainer(address: Address) -> Address:
-    """Returns the address that starts the runtime. Option runtime: a program that was built from board_runtime/, with
-    changes of your own, or onnxruntime or litert, by this Python or the one of option python. BoardUnreachable where it
-    cannot be started, NotOnThisHost without a program of one's own elsewhere than on Linux, BadAddress beside a fault."""
+    """Returns the address that starts the runtime. Option `runtime`: path of a qvrt that was built from board_runtime/
+    with changes; or onnxruntime or litert, run by this Python or that of option `python`. Raises BoardUnreachable if
+    there is no such program, NotOnThisHost for the other runtimes on systems other than Linux, BadAddress for a path
+    together with a fault."""
     if is_worker(address):
-        if why := why_not_here("-b local", "qverify's worker runs on Linux"):
+        if why := explain_if_not_linux("-b local", "qverify's worker runs on Linux"):
             raise NotOnThisHost(why)
-        return Address("exec", argv=(*own_python(address), "-I", str(worker_file()), *runtime_words(address)))
+        return Address(
+            "exec", argv=(*local_python(address), "-I", str(write_worker_file()), *runtime_arguments(address))
+        )
     faulty = "fault" in address.options
-    why = why_not_here("-b local", "the runtime that comes with qverify runs on Linux")
+    why = explain_if_not_linux("-b local", "the runtime that comes with qverify runs on Linux")
     if why and "runtime" not in address.options:
         raise NotOnThisHost(why)
     path = Path() if why else runtime_path(host_architecture(), faulty)

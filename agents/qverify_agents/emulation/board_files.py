@@ -1,4 +1,4 @@
-"""The files of a board's initramfs: from the distribution's packages, and our own, with the keys of ssh."""
+"""The files of a board's initramfs: those of the distribution's packages, and our own, including the SSH keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import struct
 from pathlib import Path
 
-from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, Entry, deb_files
+from qverify_agents.emulation.archive import DEVICE, FILE, FOLDER, LINK, ArchiveEntry, iterate_deb_files
 from qverify_agents.errors import BoardUnreachable
 
 MODULES = [
@@ -117,61 +117,63 @@ exec setsid sh -c 'while :; do setsid cttyhack sh -l; done'
 """
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Writes the file completely or not at all."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(data)
     part.replace(path)
 
 
-def contents(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, Entry], bytes, dict[str, bytes]]:
-    """Returns the files for the board, the kernel, and its modules by name. Raises BoardUnreachable."""
-    entries: dict[str, Entry] = {}
+def unpack_packages(debs: dict[str, Path], kernel_name: str) -> tuple[dict[str, ArchiveEntry], bytes, dict[str, bytes]]:
+    """Returns the board's files from these packages, the kernel, and the kernel's modules by name. Raises
+    BoardUnreachable if there is no kernel or no busybox."""
+    entries: dict[str, ArchiveEntry] = {}
     kernel, modules = b"", dict[str, bytes]()
     for package, path in debs.items():
-        for name, entry in deb_files(path):
+        for name, entry in iterate_deb_files(path):
             if package == kernel_name and name.startswith("boot/vmlin"):
                 kernel = entry.data
             elif package == kernel_name and ".ko" in name:
                 modules[Path(name).name.split(".ko")[0]] = entry.data
             elif name.endswith("bin/busybox"):
-                entries["bin/busybox"] = Entry(FILE, 0o755, entry.data)
-            elif name.endswith(("sbin/dropbear", "/copyright")) or _library(name):
+                entries["bin/busybox"] = ArchiveEntry(FILE, 0o755, entry.data)
+            elif name.endswith(("sbin/dropbear", "/copyright")) or _is_library(name):
                 entries[name] = entry
     if not kernel or "bin/busybox" not in entries:
         raise BoardUnreachable(f"{kernel_name} or busybox-static contains no kernel or no busybox")
     return entries, kernel, modules
 
 
-def _library(name: str) -> bool:
+def _is_library(name: str) -> bool:
     return ".so" in name and "/gconv/" not in name and "/audit/" not in name and Path(name).name.startswith(LIBRARIES)
 
 
-def modules_of(compressed: dict[str, bytes]) -> dict[str, Entry]:
-    """Returns the modules of MODULES and those they depend on, and the order in which to load them."""
-    entries: dict[str, Entry] = {}
+def select_modules(compressed: dict[str, bytes]) -> dict[str, ArchiveEntry]:
+    """Returns the modules of MODULES and their dependencies as files, and the file modules.order, which lists them in
+    the order in which to load them. compressed: all modules of the kernel."""
+    entries: dict[str, ArchiveEntry] = {}
 
     def add(name: str) -> None:
-        spelled = next((n for n in (name, name.replace("_", "-"), name.replace("-", "_")) if n in compressed), None)
-        path = f"lib/modules/{spelled}.ko"
-        if spelled is None or path in entries:
+        spelling = next((n for n in (name, name.replace("_", "-"), name.replace("-", "_")) if n in compressed), None)
+        path = f"lib/modules/{spelling}.ko"
+        if spelling is None or path in entries:
             return
-        data = compressed[spelled]
+        data = compressed[spelling]
         data = lzma.decompress(data) if data[:6] == b"\xfd7zXZ\0" else data
-        at = data.find(b"\0depends=")
-        needed = data[at + 9 : data.index(b"\0", at + 1)].decode().split(",") if at >= 0 else []
-        for other in filter(None, needed):
-            add(other)
-        entries[path] = Entry(FILE, 0o644, data)
+        position = data.find(b"\0depends=")
+        dependencies = data[position + 9 : data.index(b"\0", position + 1)].decode().split(",") if position >= 0 else []
+        for dependency in filter(None, dependencies):
+            add(dependency)
+        entries[path] = ArchiveEntry(FILE, 0o644, data)
 
     for name in MODULES:
         add(name)
     order = "".join(f"/{path}\n" for path in entries)
-    return {**entries, "modules.order": Entry(FILE, 0o644, order.encode())}
+    return {**entries, "modules.order": ArchiveEntry(FILE, 0o644, order.encode())}
 
 
-def own_files(folder: Path) -> dict[str, Entry]:
-    """Returns the files that no package has, and those of the board's keys, which are made in `folder` once."""
+def make_own_files(folder: Path) -> dict[str, ArchiveEntry]:
+    """Returns the files that are in no package, including the board's keys, which are generated in `folder` once."""
     text = {
         "init": (0o755, INIT),
         "etc/passwd": (0o644, "root:*:0:0:root:/root:/bin/sh\n"),
@@ -180,29 +182,30 @@ def own_files(folder: Path) -> dict[str, Entry]:
         "etc/profile": (0o644, "PS1='qvboard# '\n"),
         "etc/nsswitch.conf": (0o644, "passwd: files\ngroup: files\n"),
     }
-    entries = {name: Entry(FILE, mode, content.encode()) for name, (mode, content) in text.items()}
-    entries |= {f"bin/{applet}": Entry(LINK, 0o777, b"busybox") for applet in APPLETS}
+    entries = {name: ArchiveEntry(FILE, mode, content.encode()) for name, (mode, content) in text.items()}
+    entries |= {f"bin/{applet}": ArchiveEntry(LINK, 0o777, b"busybox") for applet in APPLETS}
     entries |= {
-        name: Entry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "tmp", "small", "noexec", "run", "var/log")
+        name: ArchiveEntry(FOLDER, 0o755) for name in ("dev", "proc", "sys", "tmp", "small", "noexec", "run", "var/log")
     }
-    host, client = _key(folder / "host"), _key(folder / "client")
-    entries["etc/dropbear/dropbear_ed25519_host_key"] = Entry(FILE, 0o600, host[0])
-    entries["root"] = entries["root/.ssh"] = Entry(FOLDER, 0o700)
-    entries["root/.ssh/authorized_keys"] = Entry(FILE, 0o600, client[1])
-    entries["dev/console"] = Entry(DEVICE, 0o600, device=(5, 1))
-    entries["dev/null"] = Entry(DEVICE, 0o666, device=(1, 3))
+    host, client = _make_key(folder / "host"), _make_key(folder / "client")
+    entries["etc/dropbear/dropbear_ed25519_host_key"] = ArchiveEntry(FILE, 0o600, host[0])
+    entries["root"] = entries["root/.ssh"] = ArchiveEntry(FOLDER, 0o700)
+    entries["root/.ssh/authorized_keys"] = ArchiveEntry(FILE, 0o600, client[1])
+    entries["dev/console"] = ArchiveEntry(DEVICE, 0o600, device=(5, 1))
+    entries["dev/null"] = ArchiveEntry(DEVICE, 0o666, device=(1, 3))
     return entries
 
 
-def _key(path: Path) -> tuple[bytes, bytes]:
-    """Returns an ed25519 key, made once: in dropbear's format, and its public line."""
+def _make_key(path: Path) -> tuple[bytes, bytes]:
+    """Returns an ed25519 key in dropbear's format, and its public key as a line. Generates the key if the file does not
+    exist."""
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if not path.is_file():
         generated = Ed25519PrivateKey.generate()
         public = generated.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n"
-        write_whole(path.with_name(f"{path.name}.pub"), public)
+        write_atomically(path.with_name(f"{path.name}.pub"), public)
         private = generated.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as out:
@@ -211,16 +214,17 @@ def _key(path: Path) -> tuple[bytes, bytes]:
     assert isinstance(key, Ed25519PrivateKey)
     raw = key.private_bytes(form.Encoding.Raw, form.PrivateFormat.Raw, form.NoEncryption())
     raw += key.public_key().public_bytes(form.Encoding.Raw, form.PublicFormat.Raw)
-    kept = struct.pack(">I", 11) + b"ssh-ed25519" + struct.pack(">I", len(raw)) + raw
-    return kept, path.with_name(f"{path.name}.pub").read_bytes()
+    dropbear_key = struct.pack(">I", 11) + b"ssh-ed25519" + struct.pack(">I", len(raw)) + raw
+    return dropbear_key, path.with_name(f"{path.name}.pub").read_bytes()
 
 
-def merged(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns the entries with bin, sbin and lib as links into usr, whether the distribution has merged them or not."""
-    tops = ("bin", "sbin", "lib", "lib64")
-    moved = {f"usr/{name}" if name.split("/")[0] in tops else name: entry for name, entry in entries.items()}
+def link_into_usr(entries: dict[str, ArchiveEntry]) -> dict[str, ArchiveEntry]:
+    """Returns the entries with bin, sbin, lib and lib64 as links into usr, whether the distribution has merged them or
+    not."""
+    top_folders = ("bin", "sbin", "lib", "lib64")
+    moved = {f"usr/{name}" if name.split("/")[0] in top_folders else name: entry for name, entry in entries.items()}
     return {
         **moved,
-        **{top: Entry(LINK, 0o777, f"usr/{top}".encode()) for top in tops},
-        **{f"usr/{top}": Entry(FOLDER, 0o755) for top in tops},
+        **{top: ArchiveEntry(LINK, 0o777, f"usr/{top}".encode()) for top in top_folders},
+        **{f"usr/{top}": ArchiveEntry(FOLDER, 0o755) for top in top_folders},
     }

@@ -1,4 +1,4 @@
-"""A machine under QEMU: booted, or restored from a snapshot in a fraction of a second; ended in any case."""
+"""A machine under QEMU: booted, or restored from a snapshot in a fraction of a second, and always ended."""
 
 from __future__ import annotations
 
@@ -20,20 +20,32 @@ from qverify_agents.emulation.image import KINDS, Image
 from qverify_agents.emulation.monitor import Monitor
 from qverify_agents.errors import BoardUnreachable, LinkTimeout
 from qverify_agents.printable import last_line
-from qverify_agents.process_group import KILL, own_group
+from qverify_agents.process_group import KILL, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
-_OURS: dict[int, tuple[subprocess.Popen[bytes], int]] = {}  # started here: process to wait for, and its folder's lock
-RESTORE_S = 30.0  # it takes about one; a snapshot that has not answered by then is damaged,
-RESTORE_PART = 0.25  # or by this part of the time that there is, on a busy host with a long --timeout
-NO_ERROR = "char device redirected"  # with which qemu's log begins
+_STARTED_HERE: dict[
+    int, tuple[subprocess.Popen[bytes], int]
+] = {}  # by process id: the process, and the descriptor that owns its folder
+# A restore takes about a second. A snapshot from which no machine has answered after RESTORE_S seconds, or after this
+# share of the time left if that is longer (on a busy host with a long --timeout), is damaged.
+RESTORE_S, RESTORE_SHARE = 30.0, 0.25
+LOG_BEGINNING = "char device redirected"  # beginning of qemu's log, which is no error
 MEMORY_MB, MEMORY_PYTHON_MB, READY = 256, 1536, b"QVBOARD-READY"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningMachine:
-    """A running machine. port: of ssh on 127.0.0.1. console: a pty. folder: contains console.log and qmp.sock.
-    started_s: seconds until it answered. warm: whether it was restored from a snapshot."""
+    """A running machine.
+
+    Attributes:
+        architecture: its architecture.
+        port: port of its SSH server on 127.0.0.1.
+        console: path of the pty of its console.
+        pid: process id of qemu.
+        folder: its folder, which contains console.log and qmp.sock.
+        started_s: seconds from its start until it answered.
+        warm: whether it was restored from a snapshot.
+    """
 
     architecture: str
     port: int
@@ -54,7 +66,7 @@ def state_file(architecture: str) -> Path:
 
 
 def running(architecture: str) -> RunningMachine | None:
-    """Returns the machine that `boards up` started, or None."""
+    """Returns the running machine that `boards up` started, or None."""
     try:
         machine = RunningMachine(**json.loads(state_file(architecture).read_text()))
     except (OSError, ValueError, TypeError):
@@ -63,49 +75,51 @@ def running(architecture: str) -> RunningMachine | None:
 
 
 def sweep(architecture: str) -> bool:
-    """Ends machines that killed processes left; returns whether a machine, or its folder, of this architecture was
-    among them."""
+    """Ends the machines that killed processes left running. Returns whether one of them, or its folder, was of this
+    architecture."""
 
     def kept(folder: Path) -> bool:
-        return any((one := running(kind)) is not None and Path(one.folder).name == folder.name for kind in KINDS)
+        return any(
+            (machine := running(kind)) is not None and Path(machine.folder).name == folder.name for kind in KINDS
+        )
 
     return any(name.startswith(f"{architecture}-") for name in run_folders.sweep(kept))
 
 
 def start(image: Image, deadline: Deadline, ends_with_us: bool, cold: bool = False) -> RunningMachine:
-    """Starts a machine. ends_with_us: it ends with this process, however that ends. cold: boots even if there is a
-    snapshot. Raises BoardUnreachable with qemu's message."""
+    """Starts a machine and returns it once it answers. ends_with_us: whether it ends with this process, in whatever way
+    that ends. cold: boot it even if there is a snapshot. Raises BoardUnreachable with qemu's error message."""
     program = image.kind.machine[0]
     if shutil.which(program) is None or shutil.which("qemu-img") is None:
         raise BoardUnreachable(
             f"no {program} on this machine; apt-get install --no-install-recommends {image.kind.apt} qemu-utils"
         )
     sweep(image.architecture)
-    snapshot = _snapshot(image)
+    snapshot = _snapshot_path(image)
     if snapshot.is_file() and not cold and image.kind.restores_network:
         try:
-            return _started(image, deadline, ends_with_us, snapshot, warm=True)
+            return _start_once(image, deadline, ends_with_us, snapshot, warm=True)
         except BoardUnreachable:
-            if deadline.over:  # the time ran out, which does not mean that the snapshot is damaged
+            if deadline.over:  # no time is left; the snapshot may be sound
                 raise
-            snapshot.unlink(missing_ok=True)  # of another qemu, or damaged
-    return _started(image, deadline, ends_with_us, snapshot, warm=False)
+            snapshot.unlink(missing_ok=True)  # made by another qemu, or damaged
+    return _start_once(image, deadline, ends_with_us, snapshot, warm=False)
 
 
-def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
-    """Starts a machine from the snapshot if warm; otherwise boots it and makes the snapshot, if it can be restored. Raises BoardUnreachable if
-    it does not answer."""
-    begun = time.monotonic()
+def _start_once(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Path, warm: bool) -> RunningMachine:
+    """Starts a machine, if `warm` from the snapshot. Otherwise boots it and saves the snapshot, unless this kind of
+    machine cannot be restored. Raises BoardUnreachable if it does not answer."""
+    start = time.monotonic()
     folder, owner = run_folders.make(image.architecture)
     port, process = _free_port(), None
     try:
-        _disk(folder / "vm.qcow2", snapshot if warm else None)
-        command = [*_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
+        _make_disk(folder / "vm.qcow2", snapshot if warm else None)
+        command = [*_qemu_command(image, folder, port), *(["-loadvm", "ready"] if warm else [])]
         with signals_held():
-            process = _launched(command, folder, ends_with_us)
-        limit = deadline.part(max(RESTORE_S, RESTORE_PART * deadline.left())) if warm else deadline
-        kept = snapshot if not warm and image.kind.restores_network else None
-        console = _answering(process, folder, port, limit, kept, warm)
+            process = _launch(command, folder, ends_with_us)
+        limit = deadline.part(max(RESTORE_S, RESTORE_SHARE * deadline.left())) if warm else deadline
+        new_snapshot = snapshot if not warm and image.kind.restores_network else None
+        console = _wait_until_ready(process, folder, port, limit, new_snapshot, warm)
     except BaseException as error:
         if process is not None:
             _end(process)
@@ -113,14 +127,14 @@ def _started(image: Image, deadline: Deadline, ends_with_us: bool, snapshot: Pat
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)
         if isinstance(error, LinkTimeout):
-            said = f"{message}; " if message and not message.startswith(NO_ERROR) else ""
-            raise BoardUnreachable(f"qemu:{image.architecture} did not boot in time: {said}{error}") from error
+            log_note = f"{message}; " if message and not message.startswith(LOG_BEGINNING) else ""
+            raise BoardUnreachable(f"qemu:{image.architecture} did not boot in time: {log_note}{error}") from error
         raise
-    _OURS[process.pid] = process, owner
-    return RunningMachine(image.architecture, port, console, process.pid, str(folder), time.monotonic() - begun, warm)
+    _STARTED_HERE[process.pid] = process, owner
+    return RunningMachine(image.architecture, port, console, process.pid, str(folder), time.monotonic() - start, warm)
 
 
-def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subprocess.Popen[bytes]:
+def _launch(command: list[str], folder: Path, ends_with_us: bool) -> subprocess.Popen[bytes]:
     with open(folder / "qemu.log", "wb") as log:
         return subprocess.Popen(
             command,
@@ -128,54 +142,56 @@ def _launched(command: list[str], folder: Path, ends_with_us: bool) -> subproces
             stdout=log,
             stderr=log,
             cwd=folder,
-            **own_group(KILL if ends_with_us else 0),
+            **new_group_arguments(KILL if ends_with_us else 0),
         )
 
 
-def _answering(
+def _wait_until_ready(
     process: subprocess.Popen[bytes], folder: Path, port: int, limit: Deadline, snapshot: Path | None, warm: bool
 ) -> str:
-    """Waits until it accepts ssh, makes the snapshot if one is wanted, and returns its console, a pty."""
+    """Waits until the machine accepts SSH connections, saves a snapshot if a path for it is given, and returns the path
+    of the console's pty."""
     if not warm:
         _wait_for_boot(process, folder, limit)
-    _wait_for_ssh(port, limit, lambda: _still_there(process, folder))
+    _wait_for_ssh(port, limit, lambda: _check_process(process, folder))
     with Monitor(folder / "qmp.sock", limit) as monitor:
         if snapshot is not None:
             monitor.line("savevm ready")
-            _keep(folder / "vm.qcow2", snapshot)
+            _save_snapshot(folder / "vm.qcow2", snapshot)
         return monitor.pty("con")
 
 
 def keep(machine: RunningMachine) -> None:
-    """Writes the state file by which later commands find the machine, and releases its folder from this process."""
+    """Writes the state file by which later commands find the machine. From then on, its folder no longer belongs to
+    this process."""
     path = state_file(machine.architecture)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(machine), indent=1) + "\n")
     part.replace(path)
-    if machine.pid in _OURS:
-        process, owner = _OURS[machine.pid]
-        _OURS[machine.pid] = process, -1
-        _release(owner)
+    if machine.pid in _STARTED_HERE:
+        process, owner = _STARTED_HERE[machine.pid]
+        _STARTED_HERE[machine.pid] = process, -1
+        _release_folder(owner)
 
 
-def _release(owner: int) -> None:
+def _release_folder(owner: int) -> None:
     if owner >= 0:
         os.close(owner)
 
 
 def reset(machine: RunningMachine, deadline: Deadline) -> None:
-    """Resets the machine and returns when it has booted and answers. Raises BoardUnreachable."""
+    """Resets the machine and waits until it has booted and answers. Raises BoardUnreachable."""
     log = Path(machine.folder) / "console.log"
     boots = log.read_bytes().count(READY)
     with Monitor(Path(machine.folder) / "qmp.sock", deadline) as monitor:
         monitor.ask("system_reset")
     while log.read_bytes().count(READY) == boots:
-        _still_running(machine)
+        _check_running(machine)
         time.sleep(min(0.05, deadline.left()))
-    _wait_for_ssh(machine.port, deadline, lambda: _still_running(machine))
+    _wait_for_ssh(machine.port, deadline, lambda: _check_running(machine))
 
 
-def _still_running(machine: RunningMachine) -> None:
+def _check_running(machine: RunningMachine) -> None:
     if not machine.alive:
         raise BoardUnreachable(
             f"qemu:{machine.architecture} ended: {_last_log_line(Path(machine.folder) / 'qemu.log')}"
@@ -185,25 +201,25 @@ def _still_running(machine: RunningMachine) -> None:
 def stop(machine: RunningMachine) -> None:
     """Ends the machine and removes its folder and its state file."""
     _kill(machine.pid)
-    process, owner = _OURS.pop(machine.pid, (None, -1))
+    process, owner = _STARTED_HERE.pop(machine.pid, (None, -1))
     if process is not None:
         _end(process)
     end = time.monotonic() + 5
     while machine.alive and time.monotonic() < end:
         time.sleep(0.02)
     shutil.rmtree(machine.folder, ignore_errors=True)
-    _release(owner)
+    _release_folder(owner)
     path = state_file(machine.architecture)
     with contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text()).get("pid") == machine.pid:
             path.unlink()
 
 
-def _command(image: Image, folder: Path, port: int) -> list[str]:
-    """Returns qemu's command line. It runs in the folder and names files without it, as a comma would end a name in
-    most options."""
+def _qemu_command(image: Image, folder: Path, port: int) -> list[str]:
+    """Returns qemu's command line. qemu runs in the folder, so that most files are named without it: in most options a
+    comma in the path would end the name."""
     s390x = image.architecture == "s390x"
-    freed = " init_on_free=1" if image.python else ""  # zeros are no part of a snapshot
+    kernel_option = " init_on_free=1" if image.python else ""  # free memory is zero, and a snapshot omits zeros
     network = "virtio-net-ccw,netdev=n0" if s390x else "virtio-net-pci,netdev=n0,romfile="
     return [
         *image.kind.machine,
@@ -218,24 +234,33 @@ def _command(image: Image, folder: Path, port: int) -> list[str]:
             "-no-user-config",
         ),
         *("-kernel", str(image.folder.absolute() / "vmlinuz"), "-initrd", str(image.folder.absolute() / image.initrd)),
-        *("-append", f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on{freed}"),
+        *(
+            "-append",
+            f"console={image.kind.console} quiet loglevel=4 panic=-1 random.trust_bootloader=on{kernel_option}",
+        ),
         *("-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22", "-device", network),
-        *("-qmp", "unix:qmp.sock,server=on,wait=off", "-pidfile", f"{folder}/qemu.pid"),  # by which it is known
+        *(
+            "-qmp",
+            "unix:qmp.sock,server=on,wait=off",
+            "-pidfile",
+            f"{folder}/qemu.pid",
+        ),  # by this path, run_folders.runs_in finds qemu's process
         *("-chardev", "pty,id=con,logfile=console.log"),
         *(("-device", "sclpconsole,chardev=con") if s390x else ("-serial", "chardev:con")),
         *("-drive", "if=none,format=qcow2,file=vm.qcow2,id=d0"),
     ]
 
 
-def _snapshot(image: Image) -> Path:
-    """Returns the snapshot's path for this image, qemu version and command line, independent of the image's folder."""
+def _snapshot_path(image: Image) -> Path:
+    """Returns the path of the snapshot for this image, qemu version and command line. Its file name does not depend on
+    where the image's folder is."""
     version = subprocess.run(
         [image.kind.machine[0], "--version"], capture_output=True, text=True, timeout=20, check=False
     ).stdout
     key = sha256()
     for part in (
         version,
-        str(_command(replace(image, folder=Path("/i")), Path("/f"), 0)),
+        str(_qemu_command(replace(image, folder=Path("/i")), Path("/f"), 0)),
         (image.folder / "packages.json").read_text(),
         image.host_key,
     ):
@@ -243,7 +268,7 @@ def _snapshot(image: Image) -> Path:
     return image.folder / f"snapshot-{key.hexdigest()[:16]}.qcow2"
 
 
-def _disk(path: Path, snapshot: Path | None) -> None:
+def _make_disk(path: Path, snapshot: Path | None) -> None:
     if snapshot is not None:
         shutil.copyfile(snapshot, path)
         return
@@ -252,7 +277,7 @@ def _disk(path: Path, snapshot: Path | None) -> None:
     )
 
 
-def _keep(disk: Path, snapshot: Path) -> None:
+def _save_snapshot(disk: Path, snapshot: Path) -> None:
     part = snapshot.with_suffix(f".{os.getpid()}.part")
     shutil.copyfile(disk, part)
     part.replace(snapshot)
@@ -260,7 +285,7 @@ def _keep(disk: Path, snapshot: Path) -> None:
 
 def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Deadline) -> None:
     while True:
-        _still_there(process, folder)
+        _check_process(process, folder)
         with contextlib.suppress(OSError):
             if READY in (folder / "console.log").read_bytes():
                 return
@@ -268,18 +293,18 @@ def _wait_for_boot(process: subprocess.Popen[bytes], folder: Path, deadline: Dea
 
 
 def _wait_for_ssh(port: int, deadline: Deadline, check: Callable[[], None]) -> None:
-    """Waits for ssh's banner: qemu itself accepts the connection long before the board does. check: raises if qemu has
-    ended."""
+    """Waits for the banner of the SSH server: qemu itself accepts connections long before the board does. check: raises
+    an error if qemu has ended."""
     while True:
         check()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as one:
-            one.settimeout(min(3.0, deadline.left()))
-            if one.recv(4) == b"SSH-":
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2.0) as connection:
+            connection.settimeout(min(3.0, deadline.left()))
+            if connection.recv(4) == b"SSH-":
                 return
         time.sleep(min(0.05, deadline.left()))
 
 
-def _still_there(process: subprocess.Popen[bytes], folder: Path) -> None:
+def _check_process(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.poll() is not None:
         raise BoardUnreachable(f"qemu ended with status {process.returncode}: {_last_log_line(folder / 'qemu.log')}")
 
@@ -297,14 +322,14 @@ def _kill(pid: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process. If it does not end (a disk that hangs), no error is raised, which would hide the run's
-    result."""
+    """Kills the process. Raises no error if it does not end (as with a disk that hangs), because that would hide the
+    result of the run."""
     _kill(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(5)
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""QEMU's monitor over its socket (QMP): what a machine is asked while it runs."""
+"""Sends commands to a running machine through QEMU's monitor (QMP)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from qverify_agents.errors import BoardUnreachable
 
 
 class Monitor:
-    """QEMU's monitor by QMP, as far as it is needed here. Raises BoardUnreachable."""
+    """A connection to QEMU's monitor. Every method raises BoardUnreachable if qemu refuses a command or does not
+    answer."""
 
     _socket: socket.socket
     _file: BufferedRWPair
@@ -36,6 +37,7 @@ class Monitor:
         self.ask("qmp_capabilities")
 
     def ask(self, name: str, **arguments: Any) -> Any:
+        """Executes a QMP command and returns its result."""
         self._file.write(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
         self._file.flush()
         while line := self._file.readline():
@@ -47,12 +49,13 @@ class Monitor:
         raise BoardUnreachable("qemu ended")
 
     def line(self, text: str) -> None:
-        """Runs a line of the human monitor. Raises BoardUnreachable for any output, which is a complaint."""
+        """Runs a command line of the human monitor, which prints nothing if it succeeds."""
         output = self.ask("human-monitor-command", **{"command-line": text})
         if output:
             raise BoardUnreachable(f"qemu refuses {text}: {str(output).strip()[:200]}")
 
     def pty(self, label: str) -> str:
+        """Returns the path of the pty of the character device with this label."""
         return next(str(c["filename"]).removeprefix("pty:") for c in self.ask("query-chardev") if c["label"] == label)
 
     def __enter__(self) -> Monitor:
@@ -63,13 +66,13 @@ class Monitor:
         self._socket.close()
 
 
-def _connect(one: socket.socket, path: Path) -> None:
-    """Connects to a socket with a path of any length: a socket's name has at most 108 bytes, so its folder's descriptor
-    is used."""
+def _connect(connection: socket.socket, path: Path) -> None:
+    """Connects to the socket with a path of any length. As the name of a socket has at most 108 bytes, its folder is
+    named by a descriptor."""
     if sys.platform != "linux":
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        one.connect(f"/proc/self/fd/{folder}/{path.name}")
+        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)

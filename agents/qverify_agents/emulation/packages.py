@@ -1,5 +1,5 @@
-"""Fetches distribution packages of another architecture by apt into a separate folder, without changing this machine's
-apt."""
+"""Fetches distribution packages of another architecture with apt into a folder of their own; this machine's apt is not
+changed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-FETCH_S = 900
-PAUSES_S = (2.0, 10.0)  # before the package lists are fetched again
+FETCH_S = 900  # seconds for one command of apt
+PAUSES_S = (2.0, 10.0)  # before fetching the package lists again
 
 
 class Packages:
-    """Packages of one architecture. architecture: Debian's name. mirror: an archive's address; None for the one in this
-    machine's configuration. Raises BoardUnreachable."""
+    """The packages of one architecture. architecture: Debian's name of it. mirror: address of an archive, or None for
+    that of this machine's apt. Every method raises BoardUnreachable if apt fails."""
 
     def __init__(self, folder: Path, architecture: str, suite: str, mirror: str | None = None):
         if shutil.which("apt-get") is None:
@@ -29,7 +29,7 @@ class Packages:
         for name in ("lists/partial", "cache/archives/partial", "debs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
-        address = mirror or own_mirror()
+        address = mirror or find_own_mirror()
         (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
         settings = {
             "Dir::State": folder,
@@ -49,17 +49,18 @@ class Packages:
     def _run(self, *words: str, cwd: Path | None = None) -> str:
         command = [words[0], *self._options, *words[1:]]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=FETCH_S, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=FETCH_S, check=False)
         except subprocess.TimeoutExpired:
             raise BoardUnreachable(f"{words[0]} {words[-1]}: did not end within {FETCH_S} s") from None
-        if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if line.startswith("E: ")), done.stderr)
-            message = last_line(first, f"status {done.returncode}")
+        if result.returncode:
+            error_text = next((line for line in result.stderr.splitlines() if line.startswith("E: ")), result.stderr)
+            message = last_line(error_text, f"status {result.returncode}")
             raise BoardUnreachable(f"{words[0]} {words[-1][:60]}: {message}")
-        return done.stdout
+        return result.stdout
 
     def update(self) -> None:
-        """Fetches the package lists; again where an archive did not answer, which apt's own retries do not always cover."""
+        """Fetches the package lists. Tries again if the archive does not answer, because apt's own retries do not cover
+        every case."""
         for pause in PAUSES_S:
             try:
                 self._update()
@@ -79,7 +80,7 @@ class Packages:
         return [name for name in names if not name.startswith("<")]
 
     def closure(self, roots: list[str], skip: set[str]) -> list[str]:
-        """Returns the roots and everything they depend on, without skip."""
+        """Returns the roots and all packages that they depend on, except those in `skip` and what only these need."""
         words = (
             "--recurse",
             "--no-recommends",
@@ -98,17 +99,17 @@ class Packages:
                 edges.setdefault(current, [])
             elif line.strip().startswith(("Depends:", "PreDepends:")) and "<" not in line:
                 edges.setdefault(current, []).append(line.split()[-1])
-        seen: list[str] = []
-        todo = list(roots)
-        while todo:
-            name = todo.pop(0)
-            if name not in seen and name not in skip:
-                seen.append(name)
-                todo += edges.get(name, [])
-        return seen
+        closure: list[str] = []
+        queue = list(roots)
+        while queue:
+            name = queue.pop(0)
+            if name not in closure and name not in skip:
+                closure.append(name)
+                queue += edges.get(name, [])
+        return closure
 
     def fetch(self, names: list[str]) -> dict[str, Path]:
-        """Downloads the packages and returns the newest .deb of each; apt checks signatures."""
+        """Downloads the packages and returns the newest .deb of each by name. apt checks the signatures."""
         debs = self._folder / "debs"
         for old in debs.glob("*.deb"):
             old.unlink()
@@ -120,16 +121,17 @@ class Packages:
         return {name: files[-1] for name, files in files.items()}
 
 
-def own_mirror() -> str:
-    """Returns the first main archive of this machine's apt configuration. Raises BoardUnreachable."""
-    done = subprocess.run(
+def find_own_mirror() -> str:
+    """Returns the address of the first Debian main archive in this machine's apt configuration. Raises BoardUnreachable
+    if there is none."""
+    result = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    for line in done.stdout.splitlines():
+    for line in result.stdout.splitlines():
         words = line.split()
         if len(words) == 3 and words[2] == "main" and "-" not in words[1] and words[0].rstrip("/").endswith("/debian"):
             return words[0]

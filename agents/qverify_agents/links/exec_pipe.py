@@ -1,4 +1,4 @@
-"""exec: a program of this machine that is the agent; the link of `local` and `qemu-user`."""
+"""The link `exec`: an agent that is a program of this machine. Used by `local` and `qemu-user`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ OPTIONS = frozenset({"store", "memory", "address_space", "packs", "piece", "ahea
 
 
 def open_link(address: Address, deadline: Deadline) -> ProcessStream:
-    """Starts the agent. Options of the address: store (a directory kept between runs; without it, the agent keeps
-    contents in memory), memory (bytes the board may use to keep every tensor), address_space (limit of the runtime's
-    memory in bytes); packs, piece, ahead: values of a slower link (capabilities.py), for rehearsals and tests."""
+    """Starts the agent and returns the link to it.
+
+    Options of the address: store (directory in which contents are kept between runs; without it the agent keeps them in
+    memory), memory (bytes that the board may use to keep every tensor), address_space (limit of the memory of the
+    runtime's process, in bytes), and for rehearsals and tests packs, piece and ahead (values of a slower link, see
+    interfaces.py)."""
     deadline.left()
     if not address.argv:
         raise BadAddress("-b exec: is only used by other kinds of boards; name one of those, for example local")
@@ -32,7 +35,7 @@ def open_link(address: Address, deadline: Deadline) -> ProcessStream:
 
 def _agent_command(address: Address) -> list[str]:
     store = address.options.get("store")
-    words = [*address.argv, "agent"]
+    command = [*address.argv, "agent"]
     if store:
         try:
             Path(store).mkdir(parents=True, exist_ok=True)
@@ -40,10 +43,10 @@ def _agent_command(address: Address) -> list[str]:
             raise BoardUnreachable(
                 f"store={store}: cannot be made: {error.strerror}. Next: name another directory"
             ) from error
-        words.append(f"--store={store}")
+        command.append(f"--store={store}")
     if "memory" in address.options:
-        words += [f"--memory={address.options['memory']}", f"--store_limit={1 << 32}"]
+        command += [f"--memory={address.options['memory']}", f"--store_limit={1 << 32}"]
     if "address_space" in address.options:
         kilobytes = int(address.options["address_space"]) // 1024
-        words = ["/bin/sh", "-c", f'ulimit -v {kilobytes} && exec "$@"', "sh", *words]
-    return words
+        command = ["/bin/sh", "-c", f'ulimit -v {kilobytes} && exec "$@"', "sh", *command]
+    return command

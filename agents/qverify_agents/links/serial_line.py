@@ -1,4 +1,5 @@
-"""serial: a board's console, or a UART that its agent uses alone (?mode=direct); any address pyserial knows."""
+"""The link `serial`: a board's console, or a UART that its agent alone uses (?mode=direct), at any address that
+pyserial can open."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import time
 from typing import Any
 
 from qverify_agents.address import Address
-from qverify_agents.capabilities import Link, Shell
-from qverify_agents.console.link import ConsoleLink, agent_there
+from qverify_agents.console.link import ConsoleLink, find_running_agent
 from qverify_agents.console.shell import LOGIN, PASSWORD, PROMPT, ConsoleShell
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardBusy, BoardUnreachable, LinkClosed, NotOnThisHost
+from qverify_agents.interfaces import Link, Shell
 from qverify_agents.option_values import is_on
 
 OPTIONS = frozenset(
@@ -23,7 +24,8 @@ OPTIONS = frozenset(
 
 
 def open_shell(address: Address, deadline: Deadline) -> Shell:
-    """Returns a shell that is logged in, into which connect.py puts the agent. Not used with mode=direct."""
+    """Logs in at the console and returns its shell, through which connect.py starts the agent. Not used with
+    mode=direct."""
     options = address.options
     port = SerialPort(address)
     shell = SerialShell(
@@ -43,16 +45,16 @@ def open_shell(address: Address, deadline: Deadline) -> Shell:
 
 
 def open_direct(address: Address, deadline: Deadline) -> Link | None:
-    """Returns the line as a link if an agent uses it alone: one that answers and never ends by itself, or with
-    mode=direct. Ends an agent that a host once started on the console. Returns None if one must log in to the
-    console."""
+    """Returns the link to an agent that has the line for itself: one that answers and never ends by itself, or any with
+    mode=direct. Ends an agent that an earlier host left running on the console. Returns None if the console requires a
+    login."""
     mode = address.options.get("mode", "console")
     port = SerialPort(address)
     try:
-        hello = {"idle_s": 0} if mode == "direct" else agent_there(port, deadline)
+        hello = {"idle_s": 0} if mode == "direct" else find_running_agent(port, deadline)
         if hello is not None and hello.get("idle_s", 0) == 0 and "fault" not in address.options:
             return DirectLink(port, address.rest)
-        if hello is not None:  # an agent of a killed host, perhaps of another version or a faulty one
+        if hello is not None:  # started by a host that was killed; it may have another version or planted faults
             ConsoleLink(port, address.rest).close()
     except BaseException:
         port.close()
@@ -62,9 +64,9 @@ def open_direct(address: Address, deadline: Deadline) -> Link | None:
 
 
 class SerialPort:
-    """A Port (console/line.py) over pyserial, locked against other programs of this host. `wait` of the address: how
-    long to wait for a program that has it open, then BoardBusy is raised. Raises BoardUnreachable if it cannot be
-    opened."""
+    """A Port (console/line.py) over pyserial, locked against other programs of this host. If another program has it
+    open, waits as long as the option `wait` of the address allows and then raises BoardBusy. Raises BoardUnreachable if
+    it cannot be opened."""
 
     def __init__(self, address: Address):
         self._where = address.rest
@@ -80,17 +82,15 @@ class SerialPort:
     def _open(self, address: Address) -> None:
         try:
             import serial
-        except ImportError as error:  # of a module that it needs from the system
+        except ImportError as error:  # of a module of the system that pyserial needs
             raise NotOnThisHost(f"-b serial:{address.rest}: pyserial does not work on this host: {error}") from error
         try:
             self._serial: Any = serial.serial_for_url(address.rest, do_not_open=True)
             self._serial.baudrate = int(address.options.get("baud", "115200"))
             self._serial.parity = address.options.get("parity", "N")
             self._serial.rtscts = address.options.get("flow", "none") == "rtscts"
-            for line in address.options.keys() & {
-                "dtr",
-                "rts",
-            }:  # as they are from the first moment: some boards reset by them
+            # Set before the port is opened, because some boards are reset by these lines.
+            for line in address.options.keys() & {"dtr", "rts"}:
                 setattr(self._serial, line, is_on(address.options, line))
             self._serial.timeout, self._serial.write_timeout = 0.1, None
             if address.rest.startswith("/"):
@@ -101,7 +101,7 @@ class SerialPort:
                 raise BoardBusy(
                     f"{address.rest}: another program on this host has it open; --wait SECONDS waits for it"
                 ) from error
-            raise BoardUnreachable(f"{address.rest}: {_why(address.rest, error)}") from error
+            raise BoardUnreachable(f"{address.rest}: {_explain_error(address.rest, error)}") from error
 
     def read(self, seconds: float) -> bytes:
         import serial
@@ -132,10 +132,11 @@ class SerialPort:
             self._serial.close()
 
 
-def _why(path: str, error: Exception) -> str:
+def _explain_error(path: str, error: Exception) -> str:
+    """Returns the reason why a port cannot be opened, with advice for the usual mistakes."""
     if re.fullmatch(r"(?i)COM\d+", path) and os.name != "nt":
-        here = "on this system a serial board is -b serial:///dev/ttyUSB0?baud=115200"
-        return f"a serial port of Windows; {here} (a host of this name: -b root@{path})"
+        advice = "on this system a serial board is -b serial:///dev/ttyUSB0?baud=115200"
+        return f"a serial port of Windows; {advice} (a host of this name: -b root@{path})"
     missing = path.startswith("/") and not os.path.exists(path)
     if missing or isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ENOENT:
         return "no such device; is the adapter plugged in?"
@@ -145,7 +146,7 @@ def _why(path: str, error: Exception) -> str:
 
 
 class SerialShell(ConsoleShell):
-    """A console's shell that also closes its port."""
+    """A ConsoleShell that closes its port, too."""
 
     def close(self) -> None:
         try:
@@ -155,7 +156,7 @@ class SerialShell(ConsoleShell):
 
 
 class DirectLink(ConsoleLink):
-    """A link to an agent that uses the line alone; it keeps running when the link is closed."""
+    """A Link to an agent that has the line for itself and keeps running when the link is closed."""
 
     def __init__(self, port: SerialPort, where: str):
         super().__init__(port, where)

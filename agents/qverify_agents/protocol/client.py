@@ -1,4 +1,4 @@
-"""The requests to an agent: contents it has and is sent, runs, values (PROTOCOL.md)."""
+"""The requests to an agent (PROTOCOL.md): to store contents, to run a model, and to return values."""
 
 from __future__ import annotations
 
@@ -17,24 +17,31 @@ OnNode = Callable[[NodeEvent], Any]
 
 
 class Agent(Conversation):
-    """An agent. kept: whether every tensor of the last run can be fetched (else only final outputs and those the run
-    named). said: the text of its DONE. place: which board it is, where the address leaves that open."""
+    """A connected agent.
 
-    kept = True  # until a run says otherwise
+    Attributes:
+        kept: whether every tensor of the last run can be fetched; if not, only the final outputs and the tensors that
+            the run named can.
+        done_text: the text of the last run's DONE, "" for a run of qvrt that succeeded.
+        place: name of the board that was chosen if the address matches several, otherwise "".
+    """
+
+    kept = True
     place = ""
-    said = ""  # what the last run's DONE says, which is nothing where qvrt ran it
+    done_text = ""
 
     @in_turn
     def have(self, hashes: list[str]) -> dict[str, int]:
-        """Returns how many bytes of each content the board has."""
-        answer = self._ask(frames.HAVE, b"".join(map(bytes.fromhex, hashes)), frames.HAVE)
+        """Returns, for each of these hashes, the number of bytes that the board has of the content."""
+        answer = self._request(frames.HAVE, b"".join(map(bytes.fromhex, hashes)), frames.HAVE)
         if len(answer) != 8 * len(hashes):
             raise ProtocolError(f"HAVE: the answer has {len(answer)} bytes, wanted {8 * len(hashes)}")
         return dict(zip(hashes, struct.unpack(f"<{len(hashes)}Q", answer), strict=True))
 
     @in_turn
     def put(self, sha256: str, data: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Sends what the board does not have yet; resumes a partial content; starts over once if that is damaged."""
+        """Sends the part of a content that the board does not have. If the part that it has proves damaged, sends the
+        whole content once more. progress: called with the bytes stored so far and the total."""
         present = self.have([sha256])[sha256]
         self.counters["cached_bytes"] += min(present, len(data))
         try:
@@ -46,38 +53,38 @@ class Agent(Conversation):
             self._put_from(0, sha256, data, progress)
 
     def _put_from(self, present: int, sha256: str, data: bytes, progress: Callable[[int, int], None] | None) -> None:
-        idle, rounds = 0, self._rounds(len(data))
+        rounds_without_progress, rounds_left = 0, self._max_rounds(len(data))
         while present < len(data) or not data:
-            before, rounds = present, rounds - 1
-            for answer in self._ask_ahead(self._pieces(present, sha256, data), frames.PUT):
-                now, wanted = _bytes_of_put(answer), min(present + self._link.piece_bytes, len(data))
-                if not 0 <= now <= len(data):
+            present_before, rounds_left = present, rounds_left - 1
+            for answer in self._request_ahead(self._encode_pieces(present, sha256, data), frames.PUT):
+                stored, expected = _stored_bytes(answer), min(present + self._link.piece_bytes, len(data))
+                if not 0 <= stored <= len(data):
                     raise ProtocolError(
-                        f"PUT: the board answered {now} of {len(data)} bytes after the piece at {present}"
+                        f"PUT: the board answered {stored} of {len(data)} bytes after the piece at {present}"
                     )
-                present = now
+                present = stored
                 if progress is not None:
                     progress(present, len(data))
-                if present != wanted:
-                    break  # what was sent ahead does not follow; from there anew
-            idle = 0 if present > before else idle + 1
+                if present != expected:
+                    break  # pieces that were sent ahead do not follow this one: continue after what is stored
+            rounds_without_progress = 0 if present > present_before else rounds_without_progress + 1
             if not data:
                 return
-            if idle > 3 or rounds < 0:
+            if rounds_without_progress > 3 or rounds_left < 0:
                 raise ProtocolError(f"PUT: the board has {present} of {len(data)} bytes and accepts no more")
 
-    def _pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields PUT or PUT_PACKED payloads from `start` to the end. On a link that sends ahead, packing ends with the
-        first piece that it does not make smaller."""
-        packs, whole = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
+    def _encode_pieces(self, start: int, sha256: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yields (message type, payload) of PUT or PUT_PACKED from `start` to the end. On a link that sends requests
+        ahead, packing stops after the first piece that does not become smaller."""
+        pack, view = self._link.packs and self.hello.get("packs") == "lz4", memoryview(data)
         for at in range(start, max(len(data), 1), self._link.piece_bytes):
-            piece = whole[at : at + self._link.piece_bytes]
-            packed = messages.put_packed(sha256, len(data), at, piece) if packs else None
+            piece = view[at : at + self._link.piece_bytes]
+            packed = messages.encode_put_packed(sha256, len(data), at, piece) if pack else None
             if packed is not None:
                 yield frames.PUT_PACKED, packed
                 continue
-            packs = packs and not self._link.ahead
-            yield frames.PUT, messages.put(sha256, len(data), at, piece)
+            pack = pack and not self._link.ahead
+            yield frames.PUT, messages.encode_put(sha256, len(data), at, piece)
 
     @in_turn
     def run(
@@ -93,19 +100,27 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs the model (content hash) on inputs (content hashes of aligned bytes, in graph input order) and returns
-        its events.
+        """Runs a model and returns its events.
 
-        nodes: tensors to report. injected: tensor to content hash of the dense bytes that replace it once its node ran.
-        on_node: called with each event as it comes; True cancels the run (AgentError). names: the model's tensors in
-        their order in model.bin; if given, an event of another tensor is refused, and a slow link collects events.
-        events: the tensors of one iteration's events, in running order; if given, other events raise Contradiction."""
-        every = nodes == "all"
-        flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if every else 0)
+        Args:
+            model: content hash of the model.
+            inputs: content hashes of the inputs' aligned bytes, in graph input order.
+            on_node: called with each event as it arrives; if it returns True, the run is cancelled (AgentError).
+            nodes: names of the tensors to report, or "all".
+            digests: whether the events contain digests.
+            repeat: number of iterations.
+            injected: by tensor, the content hash of the dense bytes that replace it once its node has run.
+            names: the model's tensors in their order in model.bin. If given, an event of another tensor is refused, and
+                a slow link sends several events in one frame.
+            events: the tensors that one iteration reports, in running order. If given, other events raise
+                Contradiction.
+        """
+        all_nodes = nodes == "all"
+        flags = (messages.DIGESTS if digests else 0) | (messages.EVERY_TENSOR if all_nodes else 0)
         flags |= messages.BATCHED if names and self._link.packs else 0
-        payload = messages.run(model, inputs, [] if every else nodes, injected or {}, flags, repeat)
+        payload = messages.encode_run(model, inputs, [] if all_nodes else nodes, injected or {}, flags, repeat)
         ledger = Events(frozenset(names), events, repeat, self._link.ahead == 0)
-        return self._events(frames.RUN, payload, on_node, names, ledger)
+        return self._collect_events(frames.RUN, payload, on_node, names, ledger)
 
     @in_turn
     def run_unit(
@@ -116,19 +131,19 @@ class Agent(Conversation):
         names: Sequence[str] = (),
         events: Sequence[str] | None = None,
     ) -> list[NodeEvent]:
-        """Runs only these nodes on injected tensors (content hashes of dense bytes) and returns the events. names,
-        events: as for run."""
+        """Runs only these nodes, on inputs given as content hashes of their dense bytes by tensor, and returns the
+        events. names, events: as for run()."""
         ledger = Events(frozenset(names), events, lossy=self._link.ahead == 0)
-        return self._events(frames.UNIT, messages.unit(model, nodes, inputs), None, names, ledger)
+        return self._collect_events(frames.UNIT, messages.encode_unit(model, nodes, inputs), None, names, ledger)
 
-    def _events(
+    def _collect_events(
         self, kind: int, payload: bytes, on_node: OnNode | None, names: Sequence[str], ledger: Events
     ) -> list[NodeEvent]:
-        """Returns all events of a run, each once, in order; requests events that were lost. names: of all tensors that
-        can occur."""
+        """Sends RUN or UNIT and returns all events of the run, each once, in order. Requests lost events again. names:
+        the model's tensors in their order in model.bin, or () if NODES is not used."""
 
-        def add(index: int, event: NodeEvent, asked: bool = False) -> tuple[bool, bool]:
-            fresh, first = ledger.add(index, event, self.generation, asked)
+        def add(index: int, event: NodeEvent, requested: bool = False) -> tuple[bool, bool]:
+            fresh, first = ledger.add(index, event, self.generation, requested)
             return fresh, first and on_node is not None and on_node(event) is True
 
         def add_frame(frame: frames.Frame) -> tuple[bool, bool]:
@@ -137,64 +152,67 @@ class Agent(Conversation):
                 return any(new for new, _ in added), any(cancel for _, cancel in added)
             return add(*messages.read_node(frame.payload))
 
-        done = messages.read_done(self._ask(kind, payload, frames.DONE, add_frame))
-        self.kept, self.said = done.kept, done.text
+        done = messages.read_done(self._request(kind, payload, frames.DONE, add_frame))
+        self.kept, self.done_text = done.kept, done.text
         while (first := ledger.first_lacking(done)) is not None:
             answer = messages.read_events_from(
-                first, done.events, self._ask(frames.EVENTS, struct.pack("<I", first), frames.EVENTS)
+                first, done.events, self._request(frames.EVENTS, struct.pack("<I", first), frames.EVENTS)
             )
             if not answer:
                 raise ProtocolError(f"the board lost event {first} of {done.events}")
             for index, event in answer:
-                add(index, event, asked=True)
+                add(index, event, requested=True)
         if done.status:
             raise AgentError(done.status, done.text)
         return ledger.in_order()
 
     def get(self, tensor: str, size_bytes: int) -> bytes:
-        """Returns the tensor's dense valid bytes after the last run. Raises ProtocolError if it is not size_bytes
-        long."""
+        """Returns the dense valid bytes that a tensor has after the last run. Raises ProtocolError if it does not have
+        size_bytes bytes."""
         return self.get_range(tensor, size_bytes, 0, size_bytes)
 
     @in_turn
     def get_range(self, tensor: str, size_bytes: int, offset: int, length: int) -> bytes:
-        """Returns `length` bytes, from offset, of a tensor of size_bytes."""
-        data, name = bytearray(), messages.text(tensor)
-        packed = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
-        for _ in range(self._rounds(length)):
+        """Returns `length` bytes, beginning at `offset`, of a tensor of size_bytes bytes."""
+        data, name = bytearray(), messages.encode_text(tensor)
+        packed_flag = b"\1" if self._link.packs and self.hello.get("packs") == "lz4" else b""
+        for _ in range(self._max_rounds(length)):
             start = offset + len(data)
-            places = range(start, max(offset + length, start + 1), self._link.piece_bytes)
-            lengths = [min(self._link.piece_bytes, offset + length - at) for at in places]
+            offsets = range(start, max(offset + length, start + 1), self._link.piece_bytes)
+            lengths = [min(self._link.piece_bytes, offset + length - piece_offset) for piece_offset in offsets]
             requests = (
-                (frames.GET, name + struct.pack("<QI", at, n) + packed) for at, n in zip(places, lengths, strict=True)
+                (frames.GET, name + struct.pack("<QI", piece_offset, piece_length) + packed_flag)
+                for piece_offset, piece_length in zip(offsets, lengths, strict=True)
             )
-            for at, n, answer in zip(places, lengths, self._ask_ahead(requests, frames.DATA), strict=False):
+            for piece_offset, piece_length, answer in zip(
+                offsets, lengths, self._request_ahead(requests, frames.DATA), strict=False
+            ):
                 if len(answer) < 16 or struct.unpack_from("<Q", answer)[0] != size_bytes:
                     raise ProtocolError(
                         f"{tensor}: the board's tensor has another size than the {size_bytes} bytes wanted"
                     )
-                if struct.unpack_from("<Q", answer, 8)[0] != at or not (
-                    len(answer) == 16 if n == 0 else 0 < len(answer) - 16 <= n
+                if struct.unpack_from("<Q", answer, 8)[0] != piece_offset or not (
+                    len(answer) == 16 if piece_length == 0 else 0 < len(answer) - 16 <= piece_length
                 ):
                     raise ProtocolError(f"{tensor}: the board sent another range than the one asked for")
                 data += memoryview(answer)[16:]
-                if len(answer) - 16 < n:
+                if len(answer) - 16 < piece_length:
                     break
             if len(data) >= length:
                 return bytes(data)
         raise ProtocolError(f"{tensor}: the board sends it in ever smaller pieces ({len(data)} of {length} bytes)")
 
-    def _rounds(self, size_bytes: int) -> int:
-        """Returns how often a transfer may be continued before it is given up."""
+    def _max_rounds(self, size_bytes: int) -> int:
+        """Returns how often the rest of a transfer is requested before it is given up."""
         return 8 + 2 * (size_bytes // self._link.piece_bytes)
 
     @in_turn
     def ping(self) -> None:
         """Raises LinkError if the agent does not answer."""
-        if self._ask(frames.PING, b"qverify", frames.PING) != b"qverify":
+        if self._request(frames.PING, b"qverify", frames.PING) != b"qverify":
             raise ProtocolError("PING came back changed")
 
 
-def _bytes_of_put(answer: bytes) -> int:
-    """Returns the number of bytes in PUT's answer; -1 for an answer of another size."""
+def _stored_bytes(answer: bytes) -> int:
+    """Returns the number of stored bytes in the answer to PUT, or -1 if the answer has the wrong size."""
     return int(struct.unpack("<Q", answer)[0]) if len(answer) == 8 else -1

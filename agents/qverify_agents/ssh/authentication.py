@@ -1,5 +1,5 @@
-"""Logs in to an SSH server: with keys of the ssh-agent and of files, then a password, which is asked for only at a
-terminal."""
+"""Logs in to an SSH server: with keys of the ssh-agent and of files, then with a password, for which the user is
+prompted at a terminal only."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from qverify_agents.deadline import Deadline
 from qverify_agents.errors import BoardUnreachable
 from qverify_agents.ssh.host_settings import HostSettings
 
-AGENT_S = 10.0  # an ssh-agent lists its keys at once; one that waits for its own user does not
+SSH_AGENT_S = 10.0  # an ssh-agent lists its keys at once, unless it waits for its own user
 
 
 def authenticate(transport: Any, settings: HostSettings, address: Address, deadline: Deadline) -> None:
-    """Tries none, ssh-agent keys, identity files and a password. Raises BoardUnreachable with what was tried, EOFError if
-    the server ends the connection before it says what it allows."""
+    """Logs in: tries no credentials, keys of the ssh-agent, key files and a password, in this order. Raises
+    BoardUnreachable with a list of the attempts, EOFError if the server ends the connection before it has answered."""
     import paramiko
 
     user, tried = settings.user, list[str]()
@@ -40,33 +40,35 @@ def authenticate(transport: Any, settings: HostSettings, address: Address, deadl
             raise EOFError from None
         allowed = ["publickey", "password"]
     if "publickey" in allowed:
-        with contextlib.closing(_keys(settings, address, deadline)) as keys:
+        with contextlib.closing(_iterate_keys(settings, address, deadline)) as keys:
             for name, key in keys:
                 tried.append(name)
-                if _taken(transport, settings, deadline, tried, partial(transport.auth_publickey, user, key)):
+                if _try_login(transport, settings, deadline, tried, partial(transport.auth_publickey, user, key)):
                     return
     if "password" in allowed or "keyboard-interactive" in allowed:
-        password = _secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
+        password = _find_secret("QVERIFY_SSH_PASSWORD", f"{user}@{settings.host}'s password: ", address)
         if password is not None:
             tried.append("password")
-            if _taken(transport, settings, deadline, tried, partial(transport.auth_password, user, password)):
+            if _try_login(transport, settings, deadline, tried, partial(transport.auth_password, user, password)):
                 return
     transport.close()
-    hop = "hop" in address.options
-    step = (
-        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)" if hop else "QVERIFY_SSH_PASSWORD, or --user"
+    is_jump_host = "hop" in address.options
+    advice = (
+        "a key for this jump host (QVERIFY_SSH_PASSWORD is the board's)"
+        if is_jump_host
+        else "QVERIFY_SSH_PASSWORD, or --user"
     )
     raise BoardUnreachable(
         f"{settings.alias}: {settings.host} refuses user {user} (tried {', '.join(tried) or 'nothing: no key, no password'}; it "
-        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {step}"
+        f"allows {', '.join(allowed)}). Next: ssh-copy-id, or {advice}"
     )
 
 
-def _taken(
+def _try_login(
     transport: Any, settings: HostSettings, deadline: Deadline, tried: list[str], attempt: Callable[[], list[str]]
 ) -> bool:
-    """Returns whether the login is complete. Raises LinkTimeout if the server is silent, BoardUnreachable if it hangs
-    up."""
+    """Makes one attempt and returns whether the login is complete. Raises LinkTimeout if the server does not answer,
+    BoardUnreachable if it hangs up."""
     import paramiko
 
     transport.auth_timeout = deadline.left()
@@ -86,37 +88,37 @@ def _taken(
     return False
 
 
-def _keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
-    """Yields (name, key): the ssh-agent's keys that the configuration names, its others unless IdentitiesOnly, then
-    those of files that the ssh-agent does not have."""
+def _iterate_keys(settings: HostSettings, address: Address, deadline: Deadline) -> Any:
+    """Yields (name, key): first the ssh-agent's keys that the configuration names, then its other keys unless
+    IdentitiesOnly is set, then the keys of files that the ssh-agent does not have."""
     import paramiko
 
-    public = {path: _public(path) for path in settings.identities}
-    with _agent(deadline) as agent_keys:
-        blobs = {key.blob for key in agent_keys}
-        for key in sorted(agent_keys, key=lambda key: key.blob not in public.values()):
-            if key.blob in public.values() or not settings.identities_only:
+    public_keys = {path: _read_public_key(path) for path in settings.identities}
+    with _open_ssh_agent(deadline) as agent_keys:
+        agent_blobs = {key.blob for key in agent_keys}
+        for key in sorted(agent_keys, key=lambda key: key.blob not in public_keys.values()):
+            if key.blob in public_keys.values() or not settings.identities_only:
                 yield "ssh-agent", key
     for path in settings.identities:
-        if public[path] in blobs:
+        if public_keys[path] in agent_blobs:
             continue
         try:
-            yield os.path.basename(path), _load(path, None)
+            yield os.path.basename(path), _load_private_key(path, None)
         except paramiko.PasswordRequiredException:
-            secret = _secret("QVERIFY_SSH_PASSPHRASE", f"passphrase of {path}: ", address)
-            if secret is not None:
+            passphrase = _find_secret("QVERIFY_SSH_PASSPHRASE", f"passphrase of {path}: ", address)
+            if passphrase is not None:
                 try:
-                    yield os.path.basename(path), _load(path, secret)
+                    yield os.path.basename(path), _load_private_key(path, passphrase)
                 except paramiko.SSHException:
                     raise BoardUnreachable(f"{path}: wrong passphrase") from None
         except (paramiko.SSHException, ValueError, OSError):
-            continue  # a kind paramiko cannot read; the openssh backend can
+            continue  # a kind of key that paramiko cannot read, unlike the openssh backend
 
 
 @contextlib.contextmanager
-def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
-    """Yields the ssh-agent's keys, which can sign within the block; none if no agent runs. Sets a time limit on its
-    socket, which paramiko does not. Raises BoardUnreachable if the agent does not answer."""
+def _open_ssh_agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
+    """Yields the ssh-agent's keys, which can sign within the block, or () if no ssh-agent runs. Sets a time limit on
+    its socket, which paramiko does not. Raises BoardUnreachable if the ssh-agent does not answer."""
     from paramiko import SSHException
     from paramiko.agent import AgentSSH, get_agent_connection
 
@@ -128,36 +130,36 @@ def _agent(deadline: Deadline) -> Iterator[tuple[Any, ...]]:
         yield ()
         return
     agent: Any = AgentSSH()
-    limit = min(AGENT_S, deadline.left())
+    limit_s = min(SSH_AGENT_S, deadline.left())
     with contextlib.closing(connection):
-        connection.settimeout(limit)
+        connection.settimeout(limit_s)
         try:
             agent._connect(connection)
         except TimeoutError:
             raise BoardUnreachable(
-                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit:.0f} s; restart it, or unset SSH_AUTH_SOCK"
+                f"the ssh-agent of SSH_AUTH_SOCK does not answer within {limit_s:.0f} s; restart it, or unset SSH_AUTH_SOCK"
             ) from None
         except (SSHException, OSError):
-            pass  # it has no keys then
-        connection.settimeout(None)  # a key may wait for its owner to touch it; the login has its own limit
+            pass  # treat it as an ssh-agent without keys
+        connection.settimeout(None)  # a key may wait until its owner touches it; the login has a limit of its own
         yield agent.get_keys()
 
 
-def _public(path: str) -> bytes:
-    """Returns the public key of a private key: from its .pub, from the file itself if it is public, or from the header,
-    which is never encrypted; empty if none has it."""
+def _read_public_key(path: str) -> bytes:
+    """Returns the public key that belongs to a key file: from the file itself if it is a public key, from its header,
+    which is never encrypted, or from its .pub file; b"" if none contains it."""
     for file in (path, f"{path}.pub"):
         with contextlib.suppress(OSError, ValueError, IndexError, struct.error):
             text = Path(file).read_text(encoding="utf-8")
             if not text.startswith("-----BEGIN"):
                 return base64.b64decode(text.split()[1], validate=True)
-            return _of_header(base64.b64decode("".join(text.split("-----")[2].split()), validate=True))
+            return _parse_key_header(base64.b64decode("".join(text.split("-----")[2].split()), validate=True))
     return b""
 
 
-def _of_header(data: bytes) -> bytes:
-    """Returns the public key in a private key's header (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of the kdf,
-    number of keys, the public key). Raises ValueError for another format."""
+def _parse_key_header(data: bytes) -> bytes:
+    """Returns the public key from the header of a private key (OpenSSH's PROTOCOL.key: magic, cipher, kdf, options of
+    the kdf, number of keys, public key). Raises ValueError for another format."""
     magic = b"openssh-key-v1\0"
     if not data.startswith(magic):
         raise ValueError
@@ -168,7 +170,7 @@ def _of_header(data: bytes) -> bytes:
     return data[at + 4 : at + 4 + struct.unpack_from(">I", data, at)[0]]
 
 
-def _load(path: str, password: str | None) -> Any:
+def _load_private_key(path: str, password: str | None) -> Any:
     """Loads a private key. Raises PasswordRequiredException for an encrypted key without a password, SSHException for a
     file that is not a key."""
     import paramiko
@@ -184,9 +186,9 @@ def _load(path: str, password: str | None) -> Any:
     raise problem
 
 
-def _secret(variable: str, prompt: str, address: Address) -> str | None:
-    """Returns a secret from the environment, or asked for at a terminal; never from a command line or a file. None if
-    there is no terminal."""
+def _find_secret(variable: str, prompt: str, address: Address) -> str | None:
+    """Returns a secret from the environment variable or, at a terminal, from a prompt; never from a command line or a
+    file. Returns None if neither is possible."""
     if variable in os.environ and not (variable == "QVERIFY_SSH_PASSWORD" and "hop" in address.options):
         return os.environ[variable]
     if address.options.get("ask") == "never" or not (sys.stdin is not None and sys.stdin.isatty()):

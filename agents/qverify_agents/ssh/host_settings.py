@@ -1,5 +1,5 @@
-"""A host's settings as OpenSSH resolves them (`ssh -G`); without that program, as paramiko reads the configuration
-file."""
+"""The SSH settings of a host, as OpenSSH resolves them (`ssh -G`) or, without that program, as paramiko reads the
+configuration file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,27 @@ from qverify_agents.errors import BadAddress, BoardUnreachable
 from qverify_agents.printable import last_line
 from qverify_agents.this_user import user_name
 
-ACCEPTING = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a changed key is refused in any case
+ACCEPTING_VALUES = ("accept-new", "no", "off", "false")  # of StrictHostKeyChecking; a changed key is always refused
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Settings of one host. alias: as typed. identities: key files that exist, or whose .pub exists. known_hosts:
-    files. host_key_alias: HostKeyAlias, or "". host_key_policy: strict or accept-new. proxy_jump: "" or
-    user@host:port,... proxy_command: "" or a command line."""
+    """The SSH settings of one host.
+
+    Attributes:
+        alias: the host as the user typed it.
+        host: its name or IP address.
+        port: its port.
+        user: the user who logs in.
+        identities: key files that exist or whose .pub file exists.
+        known_hosts: paths of the known_hosts files.
+        host_key_alias: HostKeyAlias, or "".
+        host_key_policy: "strict" or "accept-new".
+        proxy_jump: jump hosts as user@host:port,... or "".
+        proxy_command: command line of the ProxyCommand, or "".
+        connect_timeout_s: seconds for opening the connection.
+        identities_only: whether only the keys in `identities` are offered.
+    """
 
     alias: str
     host: str
@@ -39,22 +52,23 @@ class HostSettings:
 
     @property
     def known_as(self) -> str:
-        """The name in known_hosts, in lower case; OpenSSH uses an alias as it is, without the port."""
+        """The name in known_hosts: HostKeyAlias as it is, otherwise the host in lower case, with the port if it is not
+        22."""
         host = self.host.lower()
         return self.host_key_alias or (host if self.port == 22 else f"[{host}]:{self.port}")
 
     @property
     def scan(self) -> str:
-        """The arguments with which ssh-keyscan writes its key under that name; "" if it cannot reach the host or uses
-        another name."""
+        """Arguments with which ssh-keyscan prints the host's key under this name, or "" if it cannot reach the host or
+        would use another name."""
         if self.host_key_alias or self.proxy_jump or self.proxy_command:
             return ""
         return f"-p {self.port} {shlex.quote(self.host)}"
 
 
-def split(target: str) -> tuple[str, str, int | None]:
-    """Returns user, host and port of `user@host:port`, `[::1]:22` or `alias`; "" and None if not given. Raises
-    BadAddress."""
+def split_target(target: str) -> tuple[str, str, int | None]:
+    """Returns the user ("" if missing), the host and the port (None if missing) of `user@host:port`, `[::1]:22` or
+    `alias`. Raises BadAddress."""
     user, at, rest = target.rpartition("@")
     host, port = rest, ""
     if rest.startswith("["):
@@ -70,55 +84,66 @@ def split(target: str) -> tuple[str, str, int | None]:
 
 
 def resolve(target: str, config: str | None = None) -> HostSettings:
-    """Returns the settings of a host. config: another file than ~/.ssh/config (QVERIFY_SSH_CONFIG if None). Raises
-    BadAddress or BoardUnreachable."""
-    user, host, port = split(target)
+    """Returns the settings of a host. config: a configuration file to use instead of QVERIFY_SSH_CONFIG or
+    ~/.ssh/config. Raises BadAddress or BoardUnreachable."""
+    user, host, port = split_target(target)
     config = config or os.environ.get("QVERIFY_SSH_CONFIG")
     if config and not Path(config).is_file():
         raise BadAddress(f"--ssh-config {config}: no such file")
-    settings = _by_openssh(user, host, port, config) if shutil.which("ssh") else _by_paramiko(host, config)
-    one = {k: v[0] for k, v in settings.items()}
-    policy = "accept-new" if one.get("stricthostkeychecking") in ACCEPTING else "strict"
-    name = one.get("hostname", host)
-    known = [p for k in ("userknownhostsfile", "globalknownhostsfile") for v in settings.get(k, []) for p in _paths(v)]
-    jump, command = one.get("proxyjump", ""), one.get("proxycommand", "")
-    port, user = port or int(one.get("port", 22)), user or one.get("user") or user_name()
-    tokens = {"%": "%", "d": os.path.expanduser("~"), "h": name, "n": host, "p": str(port), "r": user, "u": user_name()}
-    identities = [_path(p.strip('"'), tokens) for p in settings.get("identityfile", _default_identities())]
+    settings = _read_by_openssh(user, host, port, config) if shutil.which("ssh") else _read_by_paramiko(host, config)
+    first_values = {k: v[0] for k, v in settings.items()}
+    policy = "accept-new" if first_values.get("stricthostkeychecking") in ACCEPTING_VALUES else "strict"
+    hostname = first_values.get("hostname", host)
+    known_hosts = [
+        p for k in ("userknownhostsfile", "globalknownhostsfile") for v in settings.get(k, []) for p in _split_paths(v)
+    ]
+    jump, command = first_values.get("proxyjump", ""), first_values.get("proxycommand", "")
+    port, user = port or int(first_values.get("port", 22)), user or first_values.get("user") or user_name()
+    tokens = {
+        "%": "%",
+        "d": os.path.expanduser("~"),
+        "h": hostname,
+        "n": host,
+        "p": str(port),
+        "r": user,
+        "u": user_name(),
+    }
+    identities = [_expand_path(p.strip('"'), tokens) for p in settings.get("identityfile", _default_identities())]
     return HostSettings(
         host,
-        name,
+        hostname,
         port,
         user,
         tuple(p for p in identities if os.path.isfile(p) or os.path.isfile(f"{p}.pub")),
-        tuple(map(os.path.expanduser, known or ["~/.ssh/known_hosts"])),
-        one.get("hostkeyalias", ""),
+        tuple(map(os.path.expanduser, known_hosts or ["~/.ssh/known_hosts"])),
+        first_values.get("hostkeyalias", ""),
         policy,
         "" if jump == "none" else jump,
         "" if command == "none" else command,
-        float(one["connecttimeout"]) if one.get("connecttimeout", "none").isdecimal() else 15.0,
-        one.get("identitiesonly") == "yes",
+        float(first_values["connecttimeout"]) if first_values.get("connecttimeout", "none").isdecimal() else 15.0,
+        first_values.get("identitiesonly") == "yes",
     )
 
 
-def identity_file(text: str) -> str:
-    """Returns the path of identity= of an address: a private key, or the .pub of a key in the ssh-agent. Raises
-    BadAddress."""
+def require_identity_file(text: str) -> str:
+    """Returns the path that the option identity= names: a private key, or the .pub file of a key in the ssh-agent.
+    Raises BadAddress if there is no such file."""
     path = os.path.expanduser(text)
     if not os.path.isfile(path):
         raise BadAddress(f"identity={text}: no such file; wanted a private key, such as ~/.ssh/id_ed25519")
     return path
 
 
-def _path(text: str, tokens: dict[str, str]) -> str:
-    """Returns the path with ~ and tokens expanded. tokens: the text for % and a letter; others are kept."""
-    expanded = re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
+def _expand_path(text: str, tokens: dict[str, str]) -> str:
+    """Returns the path with ~ and %-tokens expanded. tokens: the replacement for each letter after %; other tokens are
+    kept."""
+    expanded = re.sub("%(.)", lambda match: tokens.get(match[1], match[0]), text)
     return os.path.expanduser(expanded)
 
 
-def _paths(value: str) -> list[str]:
-    """Splits the paths that `ssh -G` prints without quotes: a word that does not begin a path belongs to the one
-    before."""
+def _split_paths(value: str) -> list[str]:
+    """Splits the list of paths that `ssh -G` prints, without quotes in most cases: a word that cannot begin a path is
+    part of the path before it, which contains a space."""
     if '"' in value:
         return shlex.split(value)
     paths = re.split(r" +(?=[/~]|none$|[A-Za-z]:[\\/]|__PROGRAMDATA__)", value) if value else []
@@ -129,27 +154,27 @@ def _default_identities() -> list[str]:
     return [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
 
 
-def _by_openssh(user: str, host: str, port: int | None, config: str | None) -> dict[str, list[str]]:
+def _read_by_openssh(user: str, host: str, port: int | None, config: str | None) -> dict[str, list[str]]:
     command = ["ssh", "-G"]
     command += ["-F", config] if config else []
     command += ["-p", str(port)] if port else []
     command += ["-l", user] if user else []
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "--", host], capture_output=True, text=True, timeout=15, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
         raise BoardUnreachable(f"ssh -G {host}: no answer within 15 s (a Match exec in the configuration?)") from None
-    if done.returncode:
-        raise BoardUnreachable(f"ssh configuration for {host}: {last_line(done.stderr, 'ssh -G failed')}")
+    if result.returncode:
+        raise BoardUnreachable(f"ssh configuration for {host}: {last_line(result.stderr, 'ssh -G failed')}")
     settings: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    for line in result.stdout.splitlines():
         key, _, value = line.partition(" ")
         settings.setdefault(key.lower(), []).append(value)
     return settings
 
 
-def _by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
+def _read_by_paramiko(host: str, config: str | None) -> dict[str, list[str]]:
     from paramiko import SSHConfig
 
     path = Path(config or os.path.expanduser("~/.ssh/config"))

@@ -1,5 +1,5 @@
-"""Time limits for paramiko's waits that have none: the connection is closed when the deadline passes, which ends the
-wait."""
+"""Time limits for calls of paramiko that have none: the connection is closed when the deadline passes, which ends the
+call."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 from qverify_agents.deadline import Deadline
 
-STEP_S = 0.25
-GRACE_S = 1.0  # a wait that keeps its own deadline ends before the connection is closed
+STEP_S = 0.25  # seconds between two checks
+GRACE_S = 1.0  # seconds after the deadline, in which a call that watches the deadline itself ends
 
 
 class TimeLimits:
-    """The time limits of one connection, kept by one thread: a timer per call would cost as much as the call."""
+    """The time limits for the calls of one connection, watched by one thread: a timer for each call would take as long
+    as the call."""
 
     def __init__(self, transport: Any):
         self._transport, self._end = transport, float("inf")
@@ -24,8 +25,8 @@ class TimeLimits:
 
     @contextlib.contextmanager
     def within(self, deadline: Deadline) -> Iterator[None]:
-        """Limits the block to the deadline. The caller turns paramiko's error into a LinkTimeout by calling
-        deadline.left()."""
+        """A context that ends at the deadline, by an error of paramiko. The caller turns that error into a LinkTimeout
+        by calling deadline.left()."""
         self._end = time.monotonic() + deadline.left() + GRACE_S
         try:
             yield
@@ -40,10 +41,10 @@ class TimeLimits:
 
 
 def close_transport(transport: Any) -> None:
-    """Closes the transport and those of its jump hosts, the nearest first: closing a channel sends through the
-    transport below, which may be the one that hangs."""
-    chain = [transport]
-    while (via := getattr(chain[-1].sock, "over", None)) is not None:
-        chain.append(via)
-    for one in reversed(chain):
-        one.close()
+    """Closes the transport and those of its jump hosts, the one nearest to this host first: closing a channel sends
+    data through the transport below it, which may be the one that hangs."""
+    transports = [transport]
+    while (jump_transport := getattr(transports[-1].sock, "jump_transport", None)) is not None:
+        transports.append(jump_transport)
+    for each in reversed(transports):
+        each.close()

@@ -1,8 +1,9 @@
-"""LiteRT's Python package (ai-edge-litert, tflite_runtime or tensorflow): .tflite models, by its kernels or a delegate.
+"""LiteRT's Python package (ai-edge-litert, tflite_runtime or tensorflow): runs .tflite models, by its kernels or a
+delegate.
 
-A model is a .tflite, or a zip of `model.tflite` and `tensors.json`: which tensor, by its index, is called what, in which layout:
-{"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order of the file's axes that gives the named
-tensor's; shape: of the named tensor.
+A model is a .tflite file, or a zip of `model.tflite` and `tensors.json`. The latter names tensors of the file by index
+and states their layout in the ONNX: {"inputs": [{"index", "name", "axes", "shape"}], "outputs": [...]}. axes: the order
+in which the file's axes are transposed; shape: the shape after that.
 """
 
 from __future__ import annotations
@@ -21,47 +22,48 @@ from typing import Any
 import numpy as np
 
 from qverify_worker.errors import FORMAT, INTERNAL, UNSUPPORTED, RequestError
-from qverify_worker.model import Array, Settings
+from qverify_worker.model import Array, RuntimeSettings
 
 NAME = "litert"
 PACKAGES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
 RESOLVERS = {"reference": "BUILTIN_REF", "optimized": "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "xnnpack": "BUILTIN"}
-MOST = 1 << 31  # bytes of a model
-MARKS = (0x5A, 0xA5)  # bytes that a tensor has before a run; one that still has them was not written
-MOST_SAID = 4
-DELEGATED = "DELEGATE"  # LiteRT's name of what a delegate took over
+MAX_MODEL_BYTES = 1 << 31
+MARKS = (0x5A, 0xA5)  # values of all bytes of a tensor before a run: a tensor that still has them was not written
+MAX_REPORTED_TENSORS = 4  # names in `joined_differs`
+DELEGATED = "DELEGATE"  # LiteRT's name for a node that stands for nodes a delegate computes
 
 
-def _library() -> Any:
+def _import_library() -> Any:
     for name in PACKAGES:
         try:
             return import_module(name)
         except ImportError as error:
-            why = error
-    raise ImportError(f"none of {', '.join(PACKAGES)} ({why})")
+            last_error = error
+    raise ImportError(f"none of {', '.join(PACKAGES)} ({last_error})")
 
 
 def version() -> str:
     """Returns the library's version. Raises ImportError."""
-    library = _library()
+    library = _import_library()
     top = import_module(library.__name__.partition(".")[0])
     return str(getattr(top, "__version__", "of an unknown version"))
 
 
-def features(settings: Settings) -> list[str]:
-    """Returns what a board with these settings offers."""
+def features(settings: RuntimeSettings) -> list[str]:
+    """Returns the features that a board with these settings offers (PROTOCOL.md)."""
     return ["finals", "digests", "per_node", "inject"]
 
 
-def open_model(data: bytes, settings: Settings) -> LiteRtModel:
+def open_model(data: bytes, settings: RuntimeSettings) -> LiteRtModel:
     """Opens a .tflite or a zip of one. Raises RequestError for a delegate that cannot be loaded, and for a model that
     LiteRT refuses."""
     return LiteRtModel(data, settings)
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor of the file. dims: in the file. axes: which give the named tensor's layout. shape: of the named tensor."""
+class ModelTensor:
+    """A tensor of the file. index: its index there. name: its name in the ONNX. dims: its shape in the file. axes: the
+    order in which its axes are transposed for the ONNX. shape: its shape in the ONNX."""
 
     index: int
     name: str
@@ -72,47 +74,48 @@ class Tensor:
 
 
 class LiteRtModel:
-    """A Model (model.py). Where a delegate computes, every tensor is read from an interpreter that gives it each node by
-    itself; final outputs are always those of one in which it may join nodes, as in use."""
+    """A Model (model.py). If a delegate computes, inner tensors are read from a second interpreter that keeps every
+    tensor, so that the delegate computes each node alone. The final outputs always come from an interpreter in which
+    the delegate may join nodes, as in real use."""
 
-    def __init__(self, data: bytes, settings: Settings):
-        self._content, named = _unpacked(data)
+    def __init__(self, data: bytes, settings: RuntimeSettings):
+        self._content, tensor_names = _unpack_model(data)
         self._settings, self._delegates = settings, bool(settings.delegate or settings.kernels == "xnnpack")
-        self._interpreter = self._open(whole=not self._delegates)
-        self._whole: Any = None if self._delegates else self._interpreter
-        self._said: dict[str, Any] = {}
+        self._interpreter = self._open_interpreter(keep_all=not self._delegates)
+        self._alone_interpreter: Any = None if self._delegates else self._interpreter
+        self._report: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
-        details = {d["index"]: d for d in (*self._interpreter.get_tensor_details(), *self._ends())}
-        inputs = named.get("inputs") or [{"index": d["index"]} for d in self._interpreter.get_input_details()]
-        outputs = named.get("outputs") or [{"index": d["index"]} for d in self._interpreter.get_output_details()]
-        self._inputs, self._outputs = ([_tensor(one, details) for one in ends] for ends in (inputs, outputs))
+        details = {d["index"]: d for d in (*self._interpreter.get_tensor_details(), *self._input_and_output_details())}
+        inputs = tensor_names.get("inputs") or [{"index": d["index"]} for d in self._interpreter.get_input_details()]
+        outputs = tensor_names.get("outputs") or [{"index": d["index"]} for d in self._interpreter.get_output_details()]
+        self._inputs, self._outputs = ([_find_tensor(entry, details) for entry in ends] for ends in (inputs, outputs))
         self.inputs = [(t.name, t.dtype, t.shape) for t in self._inputs]
         self.outputs = [t.name for t in self._outputs]
         self._finals = {int(d["index"]) for d in self._interpreter.get_output_details()}
 
-    def _open(self, whole: bool) -> Any:
-        """Returns an interpreter. whole: it keeps every tensor, and joins no nodes in a delegate."""
-        library = _library()
+    def _open_interpreter(self, keep_all: bool) -> Any:
+        """Returns an interpreter for the model. keep_all: it keeps every tensor, so that a delegate joins no nodes."""
+        library = _import_library()
         try:
-            more = self._delegate(library, self._settings)
+            delegate_options = self._load_delegate(library, self._settings)
             resolver = getattr(library.OpResolverType, RESOLVERS[self._settings.kernels or "optimized"])
-            opened: Any = library.Interpreter(
+            interpreter: Any = library.Interpreter(
                 model_content=self._content,
                 num_threads=self._settings.threads or None,
                 experimental_op_resolver_type=resolver,
-                experimental_preserve_all_tensors=whole,
-                **more,
+                experimental_preserve_all_tensors=keep_all,
+                **delegate_options,
             )
-            opened.allocate_tensors()
+            interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
             raise RequestError(FORMAT, f"LiteRT refuses the model: {_one_line(error)}") from error
-        return opened
+        return interpreter
 
-    def _ends(self) -> list[dict[str, Any]]:
+    def _input_and_output_details(self) -> list[dict[str, Any]]:
         return [*self._interpreter.get_input_details(), *self._interpreter.get_output_details()]
 
     @staticmethod
-    def _delegate(library: Any, settings: Settings) -> dict[str, Any]:
+    def _load_delegate(library: Any, settings: RuntimeSettings) -> dict[str, Any]:
         if not settings.delegate:
             return {}
         try:
@@ -123,125 +126,137 @@ class LiteRtModel:
             raise RequestError(UNSUPPORTED, f"delegate {settings.delegate}: {_one_line(error)}") from error
 
     def run(self, values: dict[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """Returns the outputs by name, each in its named layout. Raises RequestError where LiteRT fails, or a tensor was not
-        written."""
-        shown = [t for t in self._outputs if not self._delegates or t.name in wanted or t.index in self._finals]
-        finals = [t for t in shown if t.index in self._finals]
-        made = self._run(self._interpreter, values, shown if self._whole is self._interpreter else finals)
-        self._said = {}
+        """Returns the outputs by name, each in the layout of the ONNX. Raises RequestError if LiteRT fails or leaves a
+        tensor unwritten."""
+        tensors = [t for t in self._outputs if not self._delegates or t.name in wanted or t.index in self._finals]
+        finals = [t for t in tensors if t.index in self._finals]
+        outputs = self._run(
+            self._interpreter, values, tensors if self._alone_interpreter is self._interpreter else finals
+        )
+        self._report = {}
         if self._delegates:
-            self._said["nodes_by_provider"] = _placement(self._interpreter, self._settings.delegate or "XNNPACK")
-        if len(shown) > len(finals) and self._whole is not self._interpreter:
-            if self._whole is None:
-                self._whole = self._open(whole=True)
-            whole = self._run(self._whole, values, shown)
-            joined = [t.name for t in finals if whole[t.name].tobytes() != made[t.name].tobytes()]
-            self._said |= {"each_node_alone": 1, "joined_differs": joined[:MOST_SAID]}
-            made = {**whole, **made}
-        return made
+            self._report["nodes_by_provider"] = _count_nodes_by_provider(
+                self._interpreter, self._settings.delegate or "XNNPACK"
+            )
+        if len(tensors) > len(finals) and self._alone_interpreter is not self._interpreter:
+            if self._alone_interpreter is None:
+                self._alone_interpreter = self._open_interpreter(keep_all=True)
+            outputs_alone = self._run(self._alone_interpreter, values, tensors)
+            changed = [t.name for t in finals if outputs_alone[t.name].tobytes() != outputs[t.name].tobytes()]
+            self._report |= {"each_node_alone": 1, "joined_differs": changed[:MAX_REPORTED_TENSORS]}
+            outputs = {**outputs_alone, **outputs}
+        return outputs
 
     def time(self, values: dict[str, Array], wanted: Collection[str], runs: int) -> list[dict[str, float]]:
-        """Returns, for each of these runs, the seconds of the whole model, under the name of the last of `wanted`."""
+        """Returns, for each run, the seconds that the whole model took, under the name of the last of `wanted`."""
         finals = [t for t in self._outputs if t.index in self._finals]
         self._run_marked(self._interpreter, values, finals, MARKS[0])
-        taken = []
+        times = []
         for _ in range(runs):
             start = time.perf_counter()
             self._interpreter.invoke()
-            taken.append({list(wanted)[-1]: time.perf_counter() - start})
-        return taken
+            times.append({list(wanted)[-1]: time.perf_counter() - start})
+        return times
 
-    def _run(self, opened: Any, values: dict[str, Array], shown: list[Tensor]) -> dict[str, Array]:
-        made = self._run_marked(opened, values, shown, MARKS[0])
-        doubtful = [t for t in shown if _is_marked(made[t.name], MARKS[0])]
+    def _run(self, interpreter: Any, values: dict[str, Array], tensors: list[ModelTensor]) -> dict[str, Array]:
+        outputs = self._run_marked(interpreter, values, tensors, MARKS[0])
+        doubtful = [t for t in tensors if _is_marked(outputs[t.name], MARKS[0])]
         if doubtful:
-            again = self._run_marked(opened, values, doubtful, MARKS[1])
-            if lost := next((t for t in doubtful if _is_marked(again[t.name], MARKS[1])), None):
+            second_outputs = self._run_marked(interpreter, values, doubtful, MARKS[1])
+            if missing := next((t for t in doubtful if _is_marked(second_outputs[t.name], MARKS[1])), None):
                 raise RequestError(
                     UNSUPPORTED,
-                    f"{lost.name}: the delegate writes no such tensor; finals:BOARD judges the outputs alone",
+                    f"{missing.name}: the delegate writes no such tensor; finals:BOARD judges the outputs alone",
                 )
-        return made
+        return outputs
 
-    def _run_marked(self, opened: Any, values: dict[str, Array], shown: list[Tensor], mark: int) -> dict[str, Array]:
-        """Runs once, after every tensor that is read got the bytes `mark`, where a delegate might leave it as it was."""
-        fed = {t.index for t in self._inputs}
+    def _run_marked(
+        self, interpreter: Any, values: dict[str, Array], tensors: list[ModelTensor], mark: int
+    ) -> dict[str, Array]:
+        """Runs the model once and returns these tensors by name. If there is a delegate, which might leave a tensor
+        unwritten, first fills each of them with the byte `mark`."""
+        input_indices = {t.index for t in self._inputs}
         try:
-            for one in shown if self._delegates else []:
-                if one.index not in fed:
-                    bytes_of = bytes([mark]) * (math.prod(one.dims) * one.dtype.itemsize)
-                    opened.set_tensor(one.index, np.frombuffer(bytes_of, one.dtype).reshape(one.dims))
+            for tensor in tensors if self._delegates else []:
+                if tensor.index not in input_indices:
+                    marked_bytes = bytes([mark]) * (math.prod(tensor.dims) * tensor.dtype.itemsize)
+                    interpreter.set_tensor(tensor.index, np.frombuffer(marked_bytes, tensor.dtype).reshape(tensor.dims))
             for tensor in self._inputs:
-                file = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
-                opened.set_tensor(tensor.index, np.ascontiguousarray(file.transpose(np.argsort(tensor.axes))))
-            opened.invoke()
-            made = {t.name: (t, opened.get_tensor(t.index)) for t in shown}
+                value = values[tensor.name].reshape([tensor.dims[a] for a in tensor.axes])
+                interpreter.set_tensor(tensor.index, np.ascontiguousarray(value.transpose(np.argsort(tensor.axes))))
+            interpreter.invoke()
+            read_values = {t.name: (t, interpreter.get_tensor(t.index)) for t in tensors}
         except (ValueError, RuntimeError) as error:
             raise RequestError(INTERNAL, f"LiteRT fails: {_one_line(error)}") from error
-        return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in made.items()}
+        return {n: np.ascontiguousarray(v.transpose(t.axes)).reshape(t.shape) for n, (t, v) in read_values.items()}
 
     def report(self) -> dict[str, Any]:
-        """Returns where the nodes of the last run were computed, and whether its final outputs are the same if a delegate
-        joins nodes, where there is one."""
-        return self._said
+        """Returns facts on the last run. With a delegate: the number of nodes by provider, and, if inner tensors were
+        read, the final outputs that differ when the delegate joins nodes."""
+        return self._report
 
 
 def _is_marked(value: Array, mark: int) -> bool:
     return value.size > 0 and bool((value.view(np.uint8) == mark).all())
 
 
-def _placement(opened: Any, delegate: str) -> dict[str, int]:
-    """Returns how many nodes of the model the delegate computes, and how many LiteRT's kernels. {} where this LiteRT does
-    not say."""
+def _count_nodes_by_provider(interpreter: Any, delegate: str) -> dict[str, int]:
+    """Returns the number of the model's nodes that the delegate computes and that LiteRT's kernels compute, or {} if
+    this version of LiteRT does not report it."""
     try:
-        nodes = opened._get_ops_details()
+        nodes = interpreter._get_ops_details()
     except AttributeError:
         return {}
-    own = [n for n in nodes if n["op_name"] != DELEGATED]
-    parts = [n for n in nodes if n["op_name"] == DELEGATED]
-    return _count(own, parts, os.path.basename(delegate))
+    model_nodes = [n for n in nodes if n["op_name"] != DELEGATED]
+    delegate_nodes = [n for n in nodes if n["op_name"] == DELEGATED]
+    return _count_delegated(model_nodes, delegate_nodes, os.path.basename(delegate))
 
 
-def _count(own: list[dict[str, Any]], parts: list[dict[str, Any]], delegate: str) -> dict[str, int]:
-    """Returns the nodes of the parts: those from which a part's output is made, as far back as its inputs."""
-    maker = {int(o): n for n in own for o in n["outputs"]}
-    taken = set()
-    for part in parts:
-        given, todo = {int(i) for i in part["inputs"]}, [int(o) for o in part["outputs"]]
+def _count_delegated(
+    model_nodes: list[dict[str, Any]], delegate_nodes: list[dict[str, Any]], delegate: str
+) -> dict[str, int]:
+    """Returns the number of nodes by provider. The nodes that the delegate computes are found from each output of a
+    delegate node back to its inputs."""
+    producer = {int(o): n for n in model_nodes for o in n["outputs"]}
+    delegated = set()
+    for part in delegate_nodes:
+        part_inputs, todo = {int(i) for i in part["inputs"]}, [int(o) for o in part["outputs"]]
         while todo:
-            node = maker.get(todo.pop())
-            if node is not None and node["index"] not in taken:
-                taken.add(node["index"])
-                todo += [int(i) for i in node["inputs"] if int(i) not in given]
-    kernels = len(own) - len(taken)
-    return {k: n for k, n in ((delegate, len(taken)), ("LiteRT's kernels", kernels)) if n}
+            node = producer.get(todo.pop())
+            if node is not None and node["index"] not in delegated:
+                delegated.add(node["index"])
+                todo += [int(i) for i in node["inputs"] if int(i) not in part_inputs]
+    kernels = len(model_nodes) - len(delegated)
+    return {k: n for k, n in ((delegate, len(delegated)), ("LiteRT's kernels", kernels)) if n}
 
 
-def _unpacked(data: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Returns the .tflite and the names of its tensors, {} where there are none."""
+def _unpack_model(data: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Returns the .tflite and the content of tensors.json, {} if there is none."""
     if data[4:8] == b"TFL3":
         return data, {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            if sum(entry.file_size for entry in packed.infolist()) > MOST:
-                raise RequestError(FORMAT, f"a packed model of more than {MOST} bytes")
-            model, named = packed.read("model.tflite"), json.loads(packed.read("tensors.json"))
+            if sum(entry.file_size for entry in packed.infolist()) > MAX_MODEL_BYTES:
+                raise RequestError(FORMAT, f"a packed model of more than {MAX_MODEL_BYTES} bytes")
+            model, tensor_names = packed.read("model.tflite"), json.loads(packed.read("tensors.json"))
     except (zipfile.BadZipFile, KeyError, ValueError, RecursionError) as error:
         raise RequestError(FORMAT, f"not a .tflite, and not a packed one: {_one_line(error)}") from error
-    return model, named if isinstance(named, dict) else {}
+    return model, tensor_names if isinstance(tensor_names, dict) else {}
 
 
-def _tensor(one: Any, details: dict[int, dict[str, Any]]) -> Tensor:
-    """Returns the tensor that an entry of tensors.json names. Raises RequestError where the file has no such tensor."""
-    detail = details.get(one.get("index", -1)) if isinstance(one, dict) else None
+def _find_tensor(entry: Any, details: dict[int, dict[str, Any]]) -> ModelTensor:
+    """Returns the tensor for an entry of tensors.json. Raises RequestError if the model has no such tensor."""
+    detail = details.get(entry.get("index", -1)) if isinstance(entry, dict) else None
     if detail is None:
-        raise RequestError(FORMAT, f"tensors.json: {str(one)[:200]} is no tensor of the model")
+        raise RequestError(FORMAT, f"tensors.json: {str(entry)[:200]} is no tensor of the model")
     dims = tuple(int(d) for d in detail["shape"])
-    axes = tuple(one.get("axes") or range(len(dims)))
-    shape = tuple(one.get("shape") or (dims[a] for a in axes if a < len(dims)))
+    axes = tuple(entry.get("axes") or range(len(dims)))
+    shape = tuple(entry.get("shape") or (dims[a] for a in axes if a < len(dims)))
     if sorted(axes) != list(range(len(dims))) or np.prod(shape, dtype=np.int64) != np.prod(dims, dtype=np.int64):
-        raise RequestError(FORMAT, f"tensors.json: {str(one)[:200]}; the model's tensor is {dims}")
-    return Tensor(detail["index"], str(one.get("name") or detail["name"]), np.dtype(detail["dtype"]), dims, axes, shape)
+        raise RequestError(FORMAT, f"tensors.json: {str(entry)[:200]}; the model's tensor is {dims}")
+    return ModelTensor(
+        detail["index"], str(entry.get("name") or detail["name"]), np.dtype(detail["dtype"]), dims, axes, shape
+    )
 
 
 def _one_line(error: Exception) -> str:

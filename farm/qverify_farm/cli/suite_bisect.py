@@ -12,7 +12,7 @@ from qverify.errors import UsageError
 from qverify.files import check_writable, read_regular, write_text
 from qverify.plural import count
 from qverify_agents.printable import one_line
-from qverify_agents.process_group import KILL, end_group, own_group
+from qverify_agents.process_group import KILL, kill_group, new_group_arguments
 
 from qverify_farm.cli.suite_boards import read_here
 from qverify_farm.cli.suite_work import run_suite, say_interrupted
@@ -84,7 +84,11 @@ def _flash(command: list[str], timeout_s: float) -> str:
     """Runs the flash command. Returns "" if it succeeded, otherwise the reason why not."""
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **own_group(KILL)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **new_group_arguments(KILL),
         )
     except OSError as error:
         raise UsageError(f"--flash {command[0]}: {error.strerror}") from error
@@ -93,7 +97,7 @@ def _flash(command: list[str], timeout_s: float) -> str:
     except subprocess.TimeoutExpired:
         return f"the flash command did not end within {timeout_s:g} s"
     finally:
-        end_group(process)
+        kill_group(process)
         process.communicate()
     last_line = one_line(output.decode(errors="replace").strip().rpartition("\n")[2])[:200]
     return f"the flash command ended with {process.returncode}: {last_line}" if process.returncode else ""

@@ -9,8 +9,8 @@ from qverify.closest_names import closest_names
 from qverify.errors import UsageError
 from qverify_agents.address import parse
 from qverify_agents.errors import BadAddress
-from qverify_agents.inventory import OURS, InventoryEntry
-from qverify_agents.inventory import boards as inventory_entries
+from qverify_agents.inventory import QVRT, InventoryEntry
+from qverify_agents.inventory import read_boards as inventory_entries
 
 from qverify_farm.engines.engine import ReachedBoard
 
@@ -31,7 +31,7 @@ def reached_boards(names: Sequence[str] | None = None, addresses: Sequence[str] 
     for address in addresses:
         if len(address) > MAX_NAME_LENGTH:
             raise BadAddress(f"-b {address[:60]}...: longer than {MAX_NAME_LENGTH} characters; name it in boards.toml")
-        runner = parse(address).options.get("runtime", OURS)
+        runner = parse(address).options.get("runtime", QVRT)
         boards.setdefault(address, ReachedBoard(address, address, {"runner": runner}, host))
     return boards
 
@@ -40,5 +40,5 @@ def _tags(entry: InventoryEntry) -> dict[str, str]:
     """Returns a board's tags and, as the tag `runner`, what runs models there: qvrt, onnxruntime, litert, a runner's name,
     or "command"."""
     options = {**parse(entry.address).options, **entry.options}
-    runner = dict(entry.runner).get("runtime", "command") if entry.runner else options.get("runtime", OURS)
+    runner = dict(entry.runner).get("runtime", "command") if entry.runner else options.get("runtime", QVRT)
     return {"runner": runner, **entry.tags}

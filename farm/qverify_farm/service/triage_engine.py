@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qverify.errors import QVerifyError
-from qverify_agents.deadline import Deadline, limited
+from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import LinkError
 
 from qverify_farm.engines.engine import Finished, JobEngine, ReachedBoard
@@ -112,7 +112,11 @@ def _result(task: JobTask, artifacts: Artifacts, files: FileCache, limit: JobLim
     start = time.monotonic()
     fields: dict[str, Any]
     try:
-        with limited(limit), files.tree(task.files, artifacts) as tree, tempfile.TemporaryDirectory() as output_folder:
+        with (
+            apply_time_limit(limit),
+            files.tree(task.files, artifacts) as tree,
+            tempfile.TemporaryDirectory() as output_folder,
+        ):
             fields = _run(task, tree, Path(output_folder), artifacts)
     except ChildDied as error:
         fields = {"ending": "lost", "why": f"its process {error}"}

@@ -13,9 +13,9 @@ from qverify.errors import QVerifyError
 from qverify.session.demo import SOURCE, write_example
 from qverify.session.runner import runner_for
 from qverify_agents.connect import connect
-from qverify_agents.deadline import limited
+from qverify_agents.deadline import apply_time_limit
 from qverify_agents.errors import LinkError
-from qverify_agents.inventory import ANY
+from qverify_agents.inventory import ANY_RUNTIME
 
 from qverify_farm.work.job_limit import JobLimit
 from qverify_farm.work.job_task import JobTask, StoredFile
@@ -31,7 +31,7 @@ def check_board(worker: JobWorker, name: str, address: str, limit: JobLimit | No
     in the farm."""
     limit = limit or JobLimit(TIMEOUT_S)
     try:
-        with worker.running(f"check {name}", limit), limited(limit):
+        with worker.running(f"check {name}", limit), apply_time_limit(limit):
             if runner_for(address, ()) is not None:
                 return _connect_once(worker, name, address)
             folder = _ensure_example(worker.folder / "example")
@@ -47,7 +47,7 @@ def check_board(worker: JobWorker, name: str, address: str, limit: JobLimit | No
 
 def _connect_once(worker: JobWorker, name: str, address: str) -> str:
     with contextlib.closing(board_lock(worker, name)):
-        connect(address, TIMEOUT_S, runs=ANY).close()
+        connect(address, TIMEOUT_S, runs=ANY_RUNTIME).close()
     return ""
 
 

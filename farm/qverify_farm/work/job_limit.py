@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from qverify_agents.deadline import Limit
+from qverify_agents.deadline import ThreadTimeLimit
 
 
-class JobLimit(Limit):
+class JobLimit(ThreadTimeLimit):
     """The limit of an attempt. `cancelled` is true once cancel() was called."""
 
     def __init__(self, timeout_s: float):

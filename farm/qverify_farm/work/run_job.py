@@ -19,7 +19,7 @@ from qverify.report.document import Report
 from qverify.session.job import JobOutcome, OpenedModels, verify
 from qverify.session.many_frames import verify_frames
 from qverify_agents.address import Address
-from qverify_agents.deadline import Deadline, limited
+from qverify_agents.deadline import Deadline, apply_time_limit
 from qverify_agents.errors import BoardBusy, LinkError, LinkTimeout
 from qverify_agents.host_lock import HostLock
 
@@ -46,7 +46,7 @@ def run_job(task: JobTask, worker: JobWorker, limit: JobLimit | None = None) -> 
     limit: lets the caller end the attempt."""
     start, limit = time.monotonic(), limit or JobLimit(task.timeout_s)
     attempt = RunningAttempt(task, worker, limit)
-    with worker.running(task.job, limit), limited(limit):
+    with worker.running(task.job, limit), apply_time_limit(limit):
         try:
             result = attempt.run_isolated() if task.isolated else attempt.run()
         except (BoardBusy, StoreFullError) as error:

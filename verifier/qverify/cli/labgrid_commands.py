@@ -21,10 +21,10 @@ def follow_console(address: Address, wait: str) -> int:
     from qverify_agents.boards.labgrid import HeldPlace
     from qverify_agents.deadline import Deadline
     from qverify_agents.links.serial_line import SerialPort
-    from qverify_agents.option_values import check
+    from qverify_agents.option_values import check_option_values
 
     options = {"wait": wait, **address.options, "link": "serial"}
-    check(f"-b labgrid:{address.rest}", options)
+    check_option_values(f"-b labgrid:{address.rest}", options)
     where = replace(address, options=options)
     with contextlib.closing(HeldPlace(where, Deadline(CONNECT_S, f"labgrid:{address.rest}"))) as place:
         click.echo(f"{place.name}: {place.address.rest}; Ctrl-C ends it", err=True)
@@ -41,7 +41,7 @@ def release_stale() -> int:
     from qverify_agents.errors import LinkError
 
     worst, released = 0, 0
-    for coordinator in labgrid.known_coordinators():
+    for coordinator in labgrid.find_known_coordinators():
         try:
             for place, holder in labgrid.release_stale(coordinator):
                 released += 1

@@ -110,9 +110,9 @@ def _entries(folder: str) -> Sequence[Any]:
 def board_names() -> list[str]:
     """Returns the names in the inventory, and the addresses that need no further parts."""
     from qverify_agents.errors import LinkError
-    from qverify_agents.inventory import boards
+    from qverify_agents.inventory import read_boards
 
     try:
-        return [*boards(), *FIXED_ADDRESSES]
+        return [*read_boards(), *FIXED_ADDRESSES]
     except LinkError:  # the inventory cannot be read; the command itself reports why
         return list(FIXED_ADDRESSES)

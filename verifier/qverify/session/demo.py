@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from qverify_agents.emulation.user_mode import emulator
+from qverify_agents.emulation.user_mode import find_emulator
 
 from qverify import example
 from qverify.compare.options import Options
@@ -60,9 +60,9 @@ class DemoRun:
 
 
 def demo_runs() -> list[DemoRun]:
-    """Returns the runs that this machine can do. That on the emulated board is included if its emulator is
+    """Returns the runs that this machine can do. That on the emulated board is included if its find_emulator is
     installed."""
-    arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if emulator("aarch64") else []
+    arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if find_emulator("aarch64") else []
     return [
         DemoRun("local", "verify it on this machine: onnxruntime, the simulator and the board's program agree"),
         *arm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qverify_agents.connect import option_of, runtime_of
+from qverify_agents.connect import find_option, find_runtime
 
 from qverify.errors import UsageError
 from qverify.session.models import Models
@@ -22,7 +22,7 @@ def open_board(
     """Connects the board and returns the side that runs the model there: model.bin on qvrt, the .tflite on LiteRT, the
     quantized ONNX on onnxruntime. Raises LinkError if no agent answers, UsageError if -m has no model for the
     runtime."""
-    runtime = runtime_of(uri, options or {})
+    runtime = find_runtime(uri, options or {})
     if models.alone is not None and runtime not in ("", "litert"):
         raise UsageError(f"a board whose runtime is {runtime} runs no .tflite; wanted qvrt or litert")
     if (runtime == "litert") != (models.tflite is not None) and models.alone is None:
@@ -38,7 +38,7 @@ def open_board(
     if not runtime:
         sha256 = models.binary_sha256
         return Board(uri, models.binary, models.graph, deadline_s, options, spot_seed, models.islands, sha256)
-    if option_of(uri, options or {}, "form") == "original":
+    if find_option(uri, options or {}, "form") == "original":
         from qverify.sides.original_board import OriginalBoard
 
         if models.original is None or models.islands is not None:

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 
 from qverify_agents.binaries import MACHINES
-from qverify_agents.host_system import why_not_here
+from qverify_agents.host_system import explain_if_not_linux
 from qverify_agents.link_estimates import COMMON, Rate, estimate_rate
 
 from qverify.errors import UsageError
@@ -56,7 +56,7 @@ def plan(
     counted; if None, that of the address, or else ASSUMED_ARCHITECTURE, which the row then names. bytes_per_s: speed to
     use instead of the assumed one. Raises UsageError for an unknown machine, and on a host other than Linux, where no
     run can be rehearsed."""
-    if why := why_not_here(
+    if why := explain_if_not_linux(
         "plan", "the run is rehearsed with the board's program, which runs on Linux", "a Linux host"
     ):
         raise UsageError(why)

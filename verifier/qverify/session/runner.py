@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qverify_agents.inventory import runner_of
+from qverify_agents.inventory import find_runner
 
 from qverify.errors import BadFileError, UsageError
 from qverify.files import parse_json, read_regular
@@ -56,7 +56,7 @@ def runner_for(board: str | None, options: tuple[tuple[str, str], ...]) -> Runne
         if options:
             raise UsageError("--runner, --runtime and --runner-option say what runs on a board; give -b BOARD")
         return None
-    where, listed = runner_of(board)
+    where, listed = find_runner(board)
     keys = {key for key, _ in options}
     if keys & {"runtime", "command"}:  # this may be another runner than the one listed for the board
         listed = tuple((k, v) for k, v in listed if k not in ("runtime", "command"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from io import FileIO
 from typing import Any
 
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import find_runtime
 from qverify_agents.errors import LinkError
 
 from qverify.compare.options import Options
@@ -249,7 +249,7 @@ def _open(request: SoakRequest) -> _Runs:
     ).with_engine(request.engine)
     models, vendor = open_with_board_model(job_request, runner)
     prepared = prepared_inputs(models.graph, request.inputs)
-    if runner is not None or runtime_of(request.board, request.reach):
+    if runner is not None or find_runtime(request.board, request.reach):
         engine = None if models.engine is None else models.engine.run(prepared)
         return _Runs(job_request, runner, vendor, models, prepared, {}, True, engine)
     simulated = Simulator(models.graph, models.islands).run(prepared, keep=set())

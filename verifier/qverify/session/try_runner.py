@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from qverify_agents.command_board import CommandBoard, CommandLine
-from qverify_agents.connect import runtime_of
+from qverify_agents.connect import find_runtime
 
 from qverify.errors import UsageError
 from qverify.inputs.sources import prepared_inputs
@@ -46,7 +46,7 @@ def try_runner(request: Request, on_step: OnStep) -> RunnerTrial:
 def _describe_missing_runner(request: Request) -> str:
     """Returns the error for a board without a runner, which names the runtime in the board's address, if any."""
     board = request.board or ""
-    runtime = runtime_of(board, request.reach or {}) if board else ""
+    runtime = find_runtime(board, request.reach or {}) if board else ""
     what_it_runs = f"runs {runtime}, which qverify drives itself" if runtime else "has no runner (it would run qvrt)"
     return f"{board}: {what_it_runs}; wanted a board with a runner in boards.toml, or --runner COMMAND"
 

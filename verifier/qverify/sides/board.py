@@ -258,7 +258,7 @@ class Board(BoardUnits):
 
     def condition(self) -> dict[str, float | None]:
         """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
-        facts = self._agent.ask_again()
+        facts = self._agent.refresh_hello()
         return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from qverify_agents.command_board import CommandBoard
 from qverify_agents.errors import LinkError, LinkTimeout
-from qverify_agents.power import recover
+from qverify_agents.power import reset_hanging_board
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class BoardConnection:
     def _recover(self, error: LinkTimeout, up_s: float | None) -> bool:
         """Resets the board. Returns whether that is done. Raises LinkError where it does not come back."""
         try:
-            done = recover(self._uri, up_s, self._options)
+            done = reset_hanging_board(self._uri, up_s, self._options)
         except LinkError as lost:
             raise LinkError(f"{error}; {lost}") from error
         self.recovered = f"the board hung ({error}) and was reset once: {done}" if done else ""

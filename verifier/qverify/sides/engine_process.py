@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from qverify_agents.printable import one_line
-from qverify_agents.process_group import KILL, end_group, own_group
+from qverify_agents.process_group import KILL, kill_group, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
 from qverify.errors import QVerifyError, UsageError
@@ -161,7 +161,7 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
                 stdout=output,
                 stderr=output,
                 env={name: value for name, value in os.environ.items() if name not in drop},
-                **own_group(KILL),
+                **new_group_arguments(KILL),
             )
         end, pause = time.monotonic() + choice.timeout_s, 0.005
         while process.poll() is None:
@@ -173,7 +173,7 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
             pause = min(0.1, pause * 1.5)
     finally:
         if process is not None:
-            end_group(process)
+            kill_group(process)
             process.wait()
     status = process.returncode
     if status:

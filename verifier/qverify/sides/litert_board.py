@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from qverify_agents.connect import option_of
+from qverify_agents.connect import find_option
 from qverify_agents.errors import AgentError, LinkError
 
 from qverify.errors import BadFileError, QVerifyError, UsageError
@@ -56,8 +56,8 @@ class LiteRtBoard(Board):
         read = _operators_of(model)
         inner = _fitting(tensors, read, graph)
         super().__init__(uri, b"", inner, deadline_s, options, spot_seed)
-        if not option_of(uri, options or {}, "delegate"):
-            self.kernels = f"litert-{option_of(uri, options or {}, 'kernels') or 'optimized'}"
+        if not find_option(uri, options or {}, "delegate"):
+            self.kernels = f"litert-{find_option(uri, options or {}, 'kernels') or 'optimized'}"
         self._file, self._tensors, self._read = model, tensors, read
         if self._read is None:
             self.capabilities -= {"inject"}
@@ -143,7 +143,7 @@ class LiteRtBoard(Board):
         """Returns what ties the .tflite to the quantized ONNX, where nodes ran, and how a delegate was made to show every
         tensor."""
         lines = [] if self._alone else [TIED]
-        said = said_of(self._agent.said)
+        said = said_of(self._agent.done_text)
         placed = placement_of(said)
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())

@@ -58,7 +58,7 @@ class OriginalBoard(Board):
     def notes(self) -> list[str]:
         """Returns what ran and where."""
         ran = "onnxruntime ran the quantized ONNX as it is, with its own optimizations; its final outputs are judged"
-        placed = placement_of(said_of(self._agent.said))
+        placed = placement_of(said_of(self._agent.done_text))
         total = sum(placed.values())
         shares = (f"{number} of {total} nodes ran on {name}" for name, number in placed.most_common())
         return [ran, f"onnxruntime: {'; '.join(shares)} (after its optimizations)"] if placed else [ran]

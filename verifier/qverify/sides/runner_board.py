@@ -17,7 +17,7 @@ from qverify_agents.command_board import CommandBoard, CommandLine
 from qverify_agents.deadline import Deadline
 from qverify_agents.errors import LinkError, LinkTimeout
 from qverify_agents.printable import one_line
-from qverify_agents.supervised import RunningLine
+from qverify_agents.supervised_command import RunningCommandLine
 
 from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph
@@ -155,12 +155,12 @@ class RunnerBoard:
     def _plan(self, prepared: PreparedInputs, dump_all: bool) -> tuple[RunnerPlan, dict[str, str], str]:
         """Pushes what the run needs. Returns the plan, what is placed in the run's folder, and that
         folder."""
-        run, placed = self._board.new_run(), dict[str, str]()
+        run, placed = self._board.new_run_folder(), dict[str, str]()
 
         def place(name: str, data: bytes) -> str:
             name = _file_name(name, placed)
             placed[name] = self._board.put(data)
-            return self._board.placed(run, name)
+            return self._board.placed_path(run, name)
 
         inputs = []
         for one in prepared.inputs:
@@ -191,7 +191,7 @@ class RunnerBoard:
         """Runs a command line for a page, in a run of its own; a path of the coming run is that of this one."""
         key = line.replace(run, "")
         if key not in self._answers:
-            own = self._board.new_run()
+            own = self._board.new_run_folder()
             lines, size = list[str](), 0
 
             def keep(text: str) -> None:
@@ -245,7 +245,7 @@ class RunnerBoard:
 
     def condition(self) -> dict[str, float | None]:
         """Returns the current temperature_c and frequency_mhz; None where the board does not report them."""
-        facts = self._board.agent.ask_again()
+        facts = self._board.agent.refresh_hello()
         return {k: number_of(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
@@ -298,7 +298,7 @@ def _file_name(name: str, taken: Mapping[str, str]) -> str:
     raise AssertionError(name)
 
 
-def _why_not(started: RunningLine, plan: RunnerPlan) -> str:
+def _why_not(started: RunningCommandLine, plan: RunnerPlan) -> str:
     """Returns why a run that ended did not succeed, by its exit statuses; "" where it did."""
     marks = started.marks
 

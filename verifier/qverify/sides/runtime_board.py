@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from qverify_agents.connect import option_of
+from qverify_agents.connect import find_option
 from qverify_agents.errors import AgentError, LinkError
 
 from qverify.errors import UsageError
@@ -58,7 +58,7 @@ class RuntimeBoard(Board):
         self._units = dict[tuple[str, ...], bytes]()
         self._fed = [i.name for i in model.model.graph.input if i.name in graph.inputs]
         self._names = frozenset(names)
-        if option_of(uri, options or {}, "providers") in PROCESSOR:
+        if find_option(uri, options or {}, "providers") in PROCESSOR:
             self.kernels = "onnxruntime"
         super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
 
@@ -113,7 +113,7 @@ class RuntimeBoard(Board):
     def placement(self) -> Counter[str]:
         """Returns, by execution provider, how many nodes the last run took there, as the runtime says; empty where it
         does not say."""
-        return placement_of(said_of(self._agent.said))
+        return placement_of(said_of(self._agent.done_text))
 
     def notes(self) -> list[str]:
         """Returns lines about what ran and where: a node that was meant for an accelerator may have run on the processor."""

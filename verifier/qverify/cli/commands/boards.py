@@ -38,7 +38,7 @@ command.add_command(release_stale)
 def list() -> int:
     from qverify_agents.emulation.image import KINDS
     from qverify_agents.emulation.machine import running
-    from qverify_agents.inventory import OURS, boards, broken
+    from qverify_agents.inventory import QVRT, read_boards, read_broken_entries
 
     from qverify.renderers import board_table
 
@@ -46,17 +46,17 @@ def list() -> int:
         [
             b.name,
             b.uri,
-            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else OURS,
+            b.foreign if b.runner else f"{b.foreign} (not driven)" if b.foreign else QVRT,
             _join_tags(b.tags),
             b.file,
         ]
-        for b in boards().values()
+        for b in read_boards().values()
     ]
     up = [m for kind in KINDS if (m := running(kind)) is not None]
     rows += [
-        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", OURS, f"console {m.console}", f"pid {m.pid}"] for m in up
+        [f"qemu:{m.architecture}", f"ssh 127.0.0.1:{m.port}", QVRT, f"console {m.console}", f"pid {m.pid}"] for m in up
     ]
-    errors = broken()
+    errors = read_broken_entries()
     if rows or not errors:
         click.echo(board_table.render(rows, screen()) if rows else "no boards.toml, no board up")
     for error in errors.values():
@@ -69,9 +69,9 @@ def list() -> int:
 @link_options(30.0)
 def check(names: tuple[str, ...], deadline_s: float, reach: dict[str, str]) -> int:
     from qverify_agents.errors import LinkError
-    from qverify_agents.inventory import boards, broken
+    from qverify_agents.inventory import read_boards, read_broken_entries
 
-    worst, all_names = 0, names or (*boards(), *broken())
+    worst, all_names = 0, names or (*read_boards(), *read_broken_entries())
     if not all_names:
         raise click.UsageError("no names given, and no boards.toml")
     for name in all_names:
@@ -99,14 +99,14 @@ def info(name: str, deadline_s: float, reach: dict[str, str]) -> int:
 @click.option("--cold", is_flag=True, help="boot even if there is a snapshot")
 def up(name: str, mirror: str | None, cold: bool) -> int:
     from qverify_agents.deadline import Deadline
-    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.image import ensure_image
     from qverify_agents.emulation.machine import keep, running, start
 
     kind = _require_emulated(name)
     with _lock(kind):
         machine = running(kind)
         if machine is None:
-            built = image(kind, mirror, lambda text: click.echo(text, err=True))
+            built = ensure_image(kind, mirror, lambda text: click.echo(text, err=True))
             machine = start(
                 built, Deadline(300.0, name), ends_with_us=False, cold=cold or not built.kind.restores_console
             )
@@ -125,14 +125,14 @@ def up(name: str, mirror: str | None, cold: bool) -> int:
 @click.option("--force", is_flag=True, help="even if it is in use")
 def down(name: str, force: bool) -> int:
     from qverify_agents.emulation.machine import running, stop, sweep
-    from qverify_agents.power import refuse_used
+    from qverify_agents.power import raise_if_in_use
 
     kind = _require_emulated(name)
     with _lock(kind):
         swept, machine = sweep(kind), running(kind)
         if machine is not None:
             if not force:
-                refuse_used(name)
+                raise_if_in_use(name)
             stop(machine)
     not_up = "was not up; remains of a killed qverify were removed" if swept else "is not up"
     click.echo(f"{name} {'is down' if machine is not None else not_up}")
@@ -198,13 +198,13 @@ def console(name: str, wait: str) -> int:
 @click.argument("name")
 @link_options(30.0)
 def break_(name: str, deadline_s: float, reach: dict[str, str]) -> int:
-    from qverify_agents.connect import shell_of
+    from qverify_agents.connect import open_board_shell
 
-    with shell_of(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, deadline_s, reach) as (run, deployed):
         if not deployed.name:
             click.echo(f"no agent is on {name}, so it is not locked")
             return 0
-        done = run(deployed.agent("lock break"))
+        done = run(deployed.command_line("lock break"))
     click.echo(one_line((done.out or done.err).decode(errors="replace")))
     return 0 if done.status == 0 else 3
 
@@ -216,12 +216,12 @@ def clean(name: str, deadline_s: float, reach: dict[str, str]) -> int:
     """Removes agents and contents. Raises BoardBusy while the board is in use."""
     import shlex
 
-    from qverify_agents.connect import shell_of
+    from qverify_agents.connect import open_board_shell
     from qverify_agents.errors import BoardBusy, BoardUnreachable
 
-    with shell_of(name, deadline_s, reach) as (run, deployed):
+    with open_board_shell(name, deadline_s, reach) as (run, deployed):
         folder = shlex.quote(deployed.folder)
-        lock = run(deployed.agent("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
+        lock = run(deployed.command_line("lock show")).out.decode(errors="replace").strip() if deployed.name else ""
         if '"state": "busy"' in lock:
             raise BoardBusy(f"{name} is in use: {lock[:300]}")
         done = run(f"sh -c {shlex.quote(CLEAN.replace('@DIR@', folder))}")
@@ -237,9 +237,9 @@ def _resolve(name: str) -> Address:
     Raises BadAddress if several boards match."""
     from qverify_agents.address import parse
     from qverify_agents.errors import BadAddress
-    from qverify_agents.inventory import ANY, resolve
+    from qverify_agents.inventory import ANY_RUNTIME, resolve
 
-    fitting = resolve(name, ANY)
+    fitting = resolve(name, ANY_RUNTIME)
     if len(fitting) > 1:
         raise BadAddress(f"{name}: matches {len(fitting)} boards, wanted one; choose from `qverify boards list`")
     return parse(fitting[0])
@@ -248,13 +248,13 @@ def _resolve(name: str) -> Address:
 def _require_emulated(name: str) -> str:
     """Returns the kind of an emulated board, such as `arm64`. Raises BadAddress for any other board."""
     from qverify_agents.boards.qemu_system import check_host
-    from qverify_agents.emulation.image import kind_of
+    from qverify_agents.emulation.image import find_kind
     from qverify_agents.errors import BadAddress
 
     address = _resolve(name)
     if address.scheme != "qemu":
         raise BadAddress(f"{name}: not an emulated board; wanted qemu:arm64 ..., or the name of one in boards.toml")
-    kind_of(address.rest)
+    find_kind(address.rest)
     check_host(address.rest)
     return address.rest
 
@@ -262,21 +262,21 @@ def _require_emulated(name: str) -> str:
 def _find_ssh(name: str, kind: str) -> Address:
     """Returns the ssh address of an emulated board. Raises BoardUnreachable if it is not up."""
     from qverify_agents.boards.qemu_system import ssh_address
-    from qverify_agents.emulation.image import image
+    from qverify_agents.emulation.image import ensure_image
     from qverify_agents.emulation.machine import running
     from qverify_agents.errors import BoardUnreachable
 
     machine = running(kind)
     if machine is None:
         raise BoardUnreachable(f"{name} is not up; start it with qverify boards up {name}")
-    return ssh_address(image(kind), machine)
+    return ssh_address(ensure_image(kind), machine)
 
 
 def _lock(kind: str) -> contextlib.AbstractContextManager[None]:
     """Returns a lock that one process at a time can hold while it starts or stops this board."""
-    from qverify_agents.emulation.run_folders import alone
+    from qverify_agents.emulation.run_folders import hold_lock
 
-    return alone(
+    return hold_lock(
         kind, lambda: click.echo(f"qemu:{kind}: another qverify is starting or stopping it; waiting", err=True)
     )
 
@@ -296,7 +296,7 @@ def _join_tags(tags: dict[str, str]) -> str:
 def _connect(name: str, deadline_s: float, reach: dict[str, str]) -> dict[str, Any]:
     """Connects a board, disconnects, and returns what its agent reported."""
     from qverify_agents.connect import connect
-    from qverify_agents.inventory import ANY
+    from qverify_agents.inventory import ANY_RUNTIME
 
-    with connect(name, deadline_s, reach, runs=ANY) as agent:
+    with connect(name, deadline_s, reach, runs=ANY_RUNTIME) as agent:
         return agent.hello

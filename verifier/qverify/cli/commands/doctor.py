@@ -9,7 +9,7 @@ import click
 def command() -> int:
     from qverify_agents.binaries import MACHINES, runtime_path
     from qverify_agents.connect import connect
-    from qverify_agents.emulation.user_mode import emulator
+    from qverify_agents.emulation.user_mode import find_emulator
     from qverify_agents.errors import LinkError, NotOnThisHost
     from qverify_agents.printable import one_line
 
@@ -32,7 +32,7 @@ def command() -> int:
         click.echo("       the reference computes them as products of uint8, which are exact")
     for arch in sorted(set(MACHINES.values())):
         try:
-            click.echo(f"ok     runtime {runtime_path(arch).name}; emulator {emulator(arch) or 'none'}")
+            click.echo(f"ok     runtime {runtime_path(arch).name}; emulator {find_emulator(arch) or 'none'}")
         except LinkError as error:
             click.echo(f"none   {error}")
     try:

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-from qverify_agents.process_group import end_group, own_group
+from qverify_agents.process_group import kill_group, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
 BUILD_TIMEOUT_S = 600.0  # of a build command (--build-cmd)
@@ -32,14 +32,18 @@ def run_to_end(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
         try:
             with signals_held():
                 process = subprocess.Popen(
-                    list(words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **own_group()
+                    list(words),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    **new_group_arguments(),
                 )
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"it did not end within {timeout_s:g} s") from error
         finally:
             if process is not None:
-                end_group(process)
+                kill_group(process)
                 process.wait()
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         lines = output.read().decode(errors="replace").strip().splitlines()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qverify_agents.printable import last_line, one_line
-from qverify_agents.process_group import KILL, end_group, own_group
+from qverify_agents.process_group import KILL, kill_group, new_group_arguments
 from qverify_agents.signals_held import signals_held
 
 from qverify.errors import UsageError
@@ -103,7 +103,7 @@ class OtherInterpreter:
             yield process
         finally:
             if process is not None:
-                end_group(process)
+                kill_group(process)
                 process.wait()
 
     def _popen(self, folder: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
@@ -114,7 +114,7 @@ class OtherInterpreter:
                 stdout=output,
                 stderr=output,
                 env={name: value for name, value in os.environ.items() if name not in OURS},
-                **own_group(KILL),
+                **new_group_arguments(KILL),
             )
         except OSError as error:
             raise ResultRejected(f"cannot be started: {error.strerror}") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.drawings.choose import _rank
+from qverify.compare.drawings.add_drawings import _rank
 from qverify.compare.drawings.draw_tensor import clipped_at_ends, draw_tensor, quantized_range
 from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.drawings.inputs import draw_inputs

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.compare.error_bounds import documented as page
-from qverify.compare.error_bounds import sums
+from qverify.compare.error_bounds import integer_sums
 from qverify.compare.error_bounds.bounded_values import NoBound, Whole
 from qverify.compare.error_bounds.documented import TooMany, documented, is_fixed_point_add
 from qverify.model_bin.graph import Graph, Node
@@ -152,7 +152,7 @@ def test_means(kernels: str) -> None:
 
 def test_sums_are_evaluated_in_parts_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found(dense(), X)
-    monkeypatch.setattr(sums, "TERMS_AT_ONCE", 13)
+    monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 13)
     parts = found(dense(), X)
     assert np.array_equal(whole.low, parts.low) and np.array_equal(whole.high, parts.high)
     monkeypatch.setattr(page, "TERMS_IN_ALL", 5 * 4 * 6)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.arithmetic.recurrences import RECURRENT, quantized
+from qverify.arithmetic.recurrences import RECURRENT, quantize_by_range
 from qverify.compare.error_bounds import recurrences
 from qverify.compare.error_bounds.bounded_values import Real, held
 from qverify.model_bin.graph import Graph, Node
@@ -267,8 +267,8 @@ def test_steps_of_lstm_integer(direction: int) -> None:
         )
 
     def arguments(kernel: Kernel, d: int, t: int, h: list[float]) -> list[Bounded]:
-        x, x_scale = quantized(of["x"])
-        of_h, h_scale = quantized(np.array([h]))
+        x, x_scale = quantize_by_range(of["x"])
+        of_h, h_scale = quantize_by_range(np.array([h]))
         made = []
         for row in range(count):
             u = float(x[t, 0] @ (weights[0][d, :, row].astype(float) - 3)) * float(x_scale) * float(scales[0][d, row])

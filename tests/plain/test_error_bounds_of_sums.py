@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds import chain, sums
+from qverify.compare.error_bounds import chain, integer_sums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
 from qverify.compare.error_bounds.chain import evaluated, missing
 from qverify.model_bin.graph import Graph, Node
@@ -83,7 +83,7 @@ def test_what_the_node_clips_is_clipped():
 
 
 def test_a_few_elements_at_a_time(monkeypatch):
-    monkeypatch.setattr(sums, "TERMS_AT_ONCE", 3)
+    monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 3)
     parts = made(layer(), (1, 0))
     ((_, all_at_once),) = (monkeypatch.undo(), made(layer(), (1, 0)))[1]
     assert [at.tolist() for at, _ in parts] == [[1], [0]]
@@ -233,7 +233,9 @@ def test_how_many_terms_an_element_has(op, x, w, y, terms):
     shapes = {"x": x, "y": y} | ({} if w is None else {"w": w})
     tensors = {n: TensorSpec(n, "int16", shape) for n, shape in shapes.items()}
     node = Node("y", op, ("x",) if w is None else ("x", "w"), ("y",))
-    assert sums.terms_of(sums.Operands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms
+    assert (
+        integer_sums.terms_of(integer_sums.SumOperands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms
+    )
 
 
 def test_of_zeros_beside_a_float_output_only_what_is_flushed_remains():

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from qverify.inputs import difference, hypotheses
 from qverify.inputs.description_tables import described
-from qverify.inputs.difference import Difference, explain_difference
+from qverify.inputs.difference import InputDifference, explain_difference
 from qverify.inputs.reproduction import Start
 
 from tests.plain.inputs_by_others import MEAN, SCALE, by_formula, gray, half_up, i420, nv12, photo, small
@@ -104,13 +104,13 @@ PLANTED: list[tuple[str, dict[str, Any], Callable[[np.ndarray], bytes], str]] = 
 ]  # fmt: skip
 
 
-def searched(table: dict[str, Any], data: bytes, **more: Any) -> Difference:
+def searched(table: dict[str, Any], data: bytes, **more: Any) -> InputDifference:
     wanted = described({**table, **SIZE}, "test")
     pixels = gray(photo())[..., None] if wanted.gray else photo()
     return explain_difference(Start("picture", pixels, wanted, photo() if wanted.gray else None), data, **more)
 
 
-def listed(found: Difference) -> list[str]:
+def listed(found: InputDifference) -> list[str]:
     return [one.said for group in found.exact for one in group]
 
 

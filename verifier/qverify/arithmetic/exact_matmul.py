@@ -41,7 +41,7 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExactSumPlan:
     """How a product is summed exactly: dtype: of both operands; runs: of the terms, each summed in dtype; whole: the type in
     which the runs' sums, and the bias, are added."""
 
@@ -60,7 +60,7 @@ class Terms:
         return total
 
 
-def exact_terms(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> Terms:
+def plan_exact_sums(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> ExactSumPlan:
     """Returns the fastest way to sum the terms of largest_partial_sum: in float32 where that is exact for the whole or, for
     long sums, for each of a few runs."""
     count, dtype = weights.shape[1], exact_dtype(largest_partial_sum(limits, weights, bias))
@@ -68,8 +68,8 @@ def exact_terms(limits: tuple[int, int], weights: Array, bias: Array | None = No
         for parts in range(1, MOST_RUNS + 1):
             runs = [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
             if all(exact_dtype(largest_partial_sum(limits, weights[:, run])) == np.float32 for run in runs):
-                return Terms(np.dtype(np.float32), tuple(runs), dtype)
-    return Terms(dtype, (slice(0, count),), dtype)
+                return ExactSumPlan(np.dtype(np.float32), tuple(runs), dtype)
+    return ExactSumPlan(dtype, (slice(0, count),), dtype)
 
 
 def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:

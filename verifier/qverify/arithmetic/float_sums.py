@@ -10,7 +10,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import Array, round_to_odd, two_sum
 
-Terms = Callable[[Array], Array]
+TermsOfElements = Callable[[Array], Array]
 ROUNDOFF = 2.0**-53 * 1.001  # of binary64, with room for the rounding of the bound itself
 EXTRA = 8  # roundings besides the sum's: of the norms, their product, the bound and its addition
 TERMS_AT_ONCE = 1 << 20
@@ -22,7 +22,7 @@ def sum_bound(terms: int, size: Array) -> Array:
     return (terms + EXTRA) * ROUNDOFF * size
 
 
-def round_once(total: Array, bound: Array, terms: Terms) -> Array:
+def round_once(total: Array, bound: Array, terms: TermsOfElements) -> Array:
     """Returns the exact sums, rounded once to float32; a zero is +0 and a NaN is 0x7FC00000.
 
     total: float64 sums, within `bound` of the exact ones. terms: of flat positions [E] of total, the exact float64

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class Requantization:
     """The requantization of an accumulator. rq: as in NUMERICS.md section 1; wide: int64 accumulators; axis: of the
     channels. dtype float32: acc is scaled and not requantized. bias: float32 [C], added to what is scaled."""
 
@@ -29,7 +29,7 @@ class Output:
     axis: int = 1
     bias: Array | None = None
 
-    def part(self, channels: slice, axis: int = 0) -> Output:
+    def part(self, channels: slice, axis: int = 0) -> Requantization:
         """Returns the same for some of the channels, with these on this axis."""
         rq = self.rq if self.rq.shape[-1] == 1 else self.rq[..., channels]
         return replace(self, rq=rq, axis=axis, bias=None if self.bias is None else self.bias[channels])

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.arithmetic.linear import Array, Output
+from qverify.arithmetic.linear import Array, Requantization
 from qverify.arithmetic.workers import core_count, run_blocks, runs
 
 LARGEST = 1 << 20  # sums of a block
@@ -14,7 +14,9 @@ WORTH = 1 << 22  # multiplications that are worth a block
 FEW_ROWS, IN_CACHE = 16, 1 << 17  # of the left matrix; elements of the right one that stay in a second-level cache
 
 
-def requantized_product(a: Array, b: Array, output: Output, shape: tuple[int, ...], bias: Array | None = None) -> Array:
+def requantized_product(
+    a: Array, b: Array, output: Requantization, shape: tuple[int, ...], bias: Array | None = None
+) -> Array:
     """Returns output of a @ b + bias, in this shape. a, b: centred, with numpy's broadcasting of matrices; a: of the type
     that holds every sum; b: of that or, if it is one matrix, of any integer type; bias: [N]; the channels of output are the
     columns."""
@@ -27,7 +29,7 @@ def requantized_product(a: Array, b: Array, output: Output, shape: tuple[int, ..
     return y.reshape(shape)
 
 
-def _columns(a: Array, b: Array, output: Output, y: Array, bias: Array | None) -> None:
+def _columns(a: Array, b: Array, output: Requantization, y: Array, bias: Array | None) -> None:
     """Computes y of one matrix b, several columns in each block: b is the large one, and each block reads its part of
     it alone."""
     target = y.reshape(-1, y.shape[-1])
@@ -45,7 +47,7 @@ def _columns(a: Array, b: Array, output: Output, y: Array, bias: Array | None) -
     run_blocks([partial(block, part) for part in parts])
 
 
-def _matrices(a: Array, b: Array, output: Output, y: Array, bias: Array | None) -> None:
+def _matrices(a: Array, b: Array, output: Requantization, y: Array, bias: Array | None) -> None:
     """Computes y of many matrices, several in each block."""
     lead, target = y.shape[:-2], y.reshape(-1, *y.shape[-2:])
     left, right = (np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(len(target), *x.shape[-2:]) for x in (a, b))

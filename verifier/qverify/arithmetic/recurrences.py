@@ -42,7 +42,7 @@ RECURRENT = tuple(FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GateFunction:
     """The function of a gate. clip: its argument is limited to +-clip before; 0: it is not."""
 
     name: str
@@ -54,43 +54,45 @@ class Gate:
         """Returns the function's argument."""
         return np.clip(x, -self.clip, self.clip) if self.clip else x
 
-    def unlimited(self) -> Gate:
+    def unlimited(self) -> GateFunction:
         """Returns the function without clip."""
-        return Gate(self.name, self.alpha, self.beta)
+        return GateFunction(self.name, self.alpha, self.beta)
 
     def __call__(self, x: Array) -> Array:
         """Returns the function of float64 values that float32 can represent, rounded once to float32, in float64."""
         with np.errstate(all="ignore"):
-            return rounded(FUNCTIONS[self.name](self.limited(x), self.alpha, self.beta))
+            return round_to_float32(FUNCTIONS[self.name](self.limited(x), self.alpha, self.beta))
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RecurrenceSettings:
     """The words of a recurrence. reverse: of each direction. gates: the functions of each direction.
     flag: input_forget of lstm, linear_before_reset of gru."""
 
     reverse: tuple[bool, ...]
     clip: float
     flag: bool
-    gates: tuple[tuple[Gate, ...], ...]
+    gates: tuple[tuple[GateFunction, ...], ...]
 
 
-def settings_of(words: tuple[int, ...], per_direction: int, has_flag: bool) -> Settings:
+def read_settings(words: tuple[int, ...], per_direction: int, has_flag: bool) -> RecurrenceSettings:
     """Returns the words of a node of lstm, gru or rnn, whose functions are `per_direction` for each direction."""
     first = 3 if has_flag else 2
     floats = np.array(words, np.int32).view(np.float32).astype(np.float64)
     count, clip = (len(words) - first) // 3, float(floats[1])
     functions = [
-        Gate(RECURRENT[words[first + k]], float(floats[first + count + k]), float(floats[first + 2 * count + k]), clip)
+        GateFunction(
+            RECURRENT[words[first + k]], float(floats[first + count + k]), float(floats[first + 2 * count + k]), clip
+        )
         for k in range(count)
     ]
     gates = tuple(tuple(functions[d : d + per_direction]) for d in range(0, count, per_direction))
     reverse = {REVERSE: (True,), BIDIRECTIONAL: (False, True)}.get(words[0], (False,))
-    return Settings(reverse, clip, has_flag and bool(words[2]), gates)
+    return RecurrenceSettings(reverse, clip, has_flag and bool(words[2]), gates)
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class RecurrenceOperands:
     """The inputs of a recurrence in float64: x (T, N, I), w (D, gates * H, I), r (D, gates * H, H), b (D, 2 * gates *
     H), lengths (N), initial h and c (D, N, H), p (D, 3 * H)."""
 
@@ -118,7 +120,7 @@ class Operands:
         return rows, self.lengths[rows] - 1 - step if reverse else np.full(len(rows), step)
 
 
-def operands(inputs: list[Array | None], name: str) -> Operands:
+def read_operands(inputs: list[Array | None], name: str) -> RecurrenceOperands:
     """Returns x w r b? lengths? h? c? p? with zeros for those that are absent. ValueError for a length outside 0..T."""
     x, w, r, b, lengths, h, c, p = [*inputs, *[None] * 8][:8]
     assert x is not None and w is not None and r is not None
@@ -128,20 +130,22 @@ def operands(inputs: list[Array | None], name: str) -> Operands:
         lengths = np.full(batch, steps)
     elif lengths.size and (lengths.min() < 0 or lengths.max() > steps):
         raise ValueError(f"{name}: a sequence length outside 0..{steps}")
-    given = ((b, (len(r), 2 * r.shape[1])), (h, state), (c, state), (p, (len(r), 3 * r.shape[-1])))
-    floats = [np.zeros(shape) if v is None else v.astype(np.float64) for v, shape in given]
+    optional = ((b, (len(r), 2 * r.shape[1])), (h, state), (c, state), (p, (len(r), 3 * r.shape[-1])))
+    floats = [np.zeros(shape) if v is None else v.astype(np.float64) for v, shape in optional]
     wide = [v.astype(np.float64) for v in (x, w, r)]
     b, h, c, p = floats
-    return Operands(wide[0], wide[1], wide[2], b, lengths.astype(np.int64), h, c, p)
+    return RecurrenceOperands(wide[0], wide[1], wide[2], b, lengths.astype(np.int64), h, c, p)
 
 
-def integer_operands(inputs: list[Array | None], name: str) -> Operands:
-    """Returns the operands of a lstm_integer; its weights stand as (D, columns, depth), not centred and not scaled."""
+def read_integer_operands(inputs: list[Array | None], name: str) -> RecurrenceOperands:
+    """Returns the operands of a lstm_integer node; its weights stand as (D, columns, depth), not centred and not scaled."""
     weights = [None if v is None else v.swapaxes(1, 2) for v in inputs[1:3]]
-    return operands([inputs[0], *weights, *inputs[3:8]], name)
+    return read_operands([inputs[0], *weights, *inputs[3:8]], name)
 
 
-def integer_weights(inputs: list[Array | None], directions: int) -> tuple[list[Scaled], list[Scaled]]:
+def read_integer_weights(
+    inputs: list[Array | None], directions: int
+) -> tuple[list[ScaledWeights], list[ScaledWeights]]:
     """Returns w and r of each direction, of the inputs w (D, I, 4 * H), r (D, H, 4 * H) and, after the first 8, scale and
     zero point of both, D or D * 4 * H."""
     both = []
@@ -150,11 +154,11 @@ def integer_weights(inputs: list[Array | None], directions: int) -> tuple[list[S
         assert weights is not None and scales is not None
         zero = np.zeros(directions) if zeros is None else zeros.astype(np.float64)
         centred = weights.astype(np.float64) - zero.reshape(directions, 1, -1)
-        both.append([Scaled(c.T, s) for c, s in zip(centred, scales.reshape(directions, -1), strict=True)])
+        both.append([ScaledWeights(c.T, s) for c, s in zip(centred, scales.reshape(directions, -1), strict=True)])
     return both[0], both[1]
 
 
-def rounded(x: Array) -> Array:
+def round_to_float32(x: Array) -> Array:
     """Returns float64 values rounded to float32, as float64; a zero is +0 and a NaN is 0x7FC00000."""
     with np.errstate(all="ignore"):
         y: Array = (np.asarray(x, np.float32) + np.float32(0)).astype(np.float64)
@@ -163,7 +167,7 @@ def rounded(x: Array) -> Array:
 
 
 def product(a: Array, weights: Array, added: Array) -> Array:
-    """Returns the exact sums of rows of a times rows of weights and what is added, rounded once, in float64."""
+    """Returns the exact sums of rows of a times rows of weights and what is added, rounded once to float32, in float64."""
     return multiply_exactly(a, weights.T, added).astype(np.float64)
 
 
@@ -171,14 +175,14 @@ def product(a: Array, weights: Array, added: Array) -> Array:
 Cell = Callable[[int, Array, Array, Array], tuple[Array, Array]]
 
 
-def sums_of(given: Operands, direction: int, bias: Array) -> Array:
+def sum_inputs(operands: RecurrenceOperands, direction: int, bias: Array) -> Array:
     """Returns the exact sums (T, N, gates * H) of x and the biases, rounded once."""
-    flat = given.x.reshape(-1, given.x.shape[-1])
-    return product(flat, given.w[direction], bias).reshape(*given.x.shape[:2], -1)
+    flat = operands.x.reshape(-1, operands.x.shape[-1])
+    return product(flat, operands.w[direction], bias).reshape(*operands.x.shape[:2], -1)
 
 
-def walk(
-    given: Operands,
+def run_steps(
+    operands: RecurrenceOperands,
     reverse: tuple[bool, ...],
     sums_of_x: Callable[[int], Array],
     cell: Cell,
@@ -188,13 +192,13 @@ def walk(
     begins with instead of its own.
 
     Returns y (T, D, N, H), 0 beyond a sequence's end, and the last h and c (D, N, H), 0 for a sequence of length 0."""
-    steps, batch = given.x.shape[:2]
-    y = np.zeros((steps, len(reverse), batch, given.hidden), np.float32)
+    steps, batch = operands.x.shape[:2]
+    y = np.zeros((steps, len(reverse), batch, operands.hidden), np.float32)
     last_h, last_c = (np.zeros(y.shape[1:], np.float32) for _ in range(2))
     for d, backward in enumerate(reverse):
-        sums, h, c = sums_of_x(d), given.h[d].copy(), given.c[d].copy()
+        sums, h, c = sums_of_x(d), operands.h[d].copy(), operands.c[d].copy()
         for step in range(steps):
-            rows, at = given.positions(step, backward)
+            rows, at = operands.positions(step, backward)
             if not len(rows):
                 break
             with np.errstate(all="ignore"):
@@ -202,30 +206,30 @@ def walk(
             y[at, d, rows] = last_h[d, rows] = h[rows]
             if recorded is not None:
                 h[rows] = recorded[at, d, rows]
-        some = given.lengths > 0
+        some = operands.lengths > 0
         last_c[d, some] = c[some]
     return y, last_h, last_c
 
 
-def lstm_units(
-    functions: tuple[Gate, ...], coupled: bool, peepholes: Array | None, sums: Array, c: Array
+def compute_lstm_step(
+    functions: tuple[GateFunction, ...], coupled: bool, peepholes: Array | None, sums: Array, c: Array
 ) -> tuple[Array, Array]:
     """Returns the new h and c of a lstm. sums: of its gates i, o, f, c [N, 4 * H]."""
     f, g, last = functions
     i, o, forget, new = np.split(sums, 4, -1)
     if peepholes is not None:
         of_i, of_o, of_f = np.split(peepholes, 3)
-        i, forget = rounded(i + of_i * c), rounded(forget + of_f * c)
+        i, forget = round_to_float32(i + of_i * c), round_to_float32(forget + of_f * c)
     i, new = f(i), g(new)
-    forget = rounded(1.0 - i) if coupled else f(forget)
-    c = rounded(forget * c + i * new)
+    forget = round_to_float32(1.0 - i) if coupled else f(forget)
+    c = round_to_float32(forget * c + i * new)
     if peepholes is not None:
-        o = rounded(o + of_o * c)
-    return rounded(f(o) * last.unlimited()(c)), c
+        o = round_to_float32(o + of_o * c)
+    return round_to_float32(f(o) * last.unlimited()(c)), c
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class ScaledWeights:
     """Weights of 8 bits of one direction. centred: [columns, depth], without their zero points. scales: float32, one or
     one a column."""
 
@@ -233,15 +237,15 @@ class Scaled:
     scales: Array
 
     def product(self, a: Array) -> Array:
-        """Returns fl32(fl32(acc) * fl32(scale * scales)) of rows of a, quantized together."""
-        steps, scale = quantized(a)
+        """Returns fl32(fl32(acc) * fl32(scale * scales)) of rows of a, which are quantized together."""
+        steps, scale = quantize_by_range(a)
         with np.errstate(all="ignore"):
             acc = wrapped_int32(steps @ self.centred.T)
             y: Array = acc.astype(np.float32) * (scale.reshape(1) * self.scales)
         return y
 
 
-def quantized(a: Array) -> tuple[Array, Array]:
+def quantize_by_range(a: Array) -> tuple[Array, Array]:
     """Returns float32 values (in float64) in steps of their own range, without the zero point, and the step."""
     a = a.astype(np.float32)
     scale, zero = dynamic_parameters(a)
@@ -250,8 +254,10 @@ def quantized(a: Array) -> tuple[Array, Array]:
     return steps.astype(np.float64) - zero, scale
 
 
-def largest_sum(given: Operands) -> float:
+def estimate_largest_sum(operands: RecurrenceOperands) -> float:
     """Returns about the largest sum of magnitudes of a gate's terms, whose states are at most 1 but for the first."""
-    most = max(1.0, float(np.abs(given.h).max(initial=0.0)))
-    of_x = np.abs(given.x).reshape(-1, given.x.shape[-1]) @ np.abs(given.w).reshape(-1, given.w.shape[-1]).T
-    return float(of_x.max(initial=0.0) + most * np.abs(given.r).sum(-1).max() + 2 * np.abs(given.b).max(initial=0.0))
+    most = max(1.0, float(np.abs(operands.h).max(initial=0.0)))
+    of_x = np.abs(operands.x).reshape(-1, operands.x.shape[-1]) @ np.abs(operands.w).reshape(-1, operands.w.shape[-1]).T
+    return float(
+        of_x.max(initial=0.0) + most * np.abs(operands.r).sum(-1).max() + 2 * np.abs(operands.b).max(initial=0.0)
+    )

@@ -25,7 +25,7 @@ FIXED_POINT = "as onnxruntime adds on aarch64: fixed point with multipliers of 2
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class RoundingExplanation:
     """unexplained: how many elements differ by more than these kernels may. limit: the limit as applied, in words. why: of
     the elements that are not explained; else which kernel gives them, "" where that is not known."""
 
@@ -43,13 +43,13 @@ def explain(
     recorded: Array,
     kernels: str,
     limit: str,
-) -> Explained:
+) -> RoundingExplanation:
     """Returns which differences between both arrays are explained. given: the unit's inputs, as recorded beside `recorded`.
     kernels: of the side that recorded it, a key of NAMES. limit: that both arrays are within, in words; it stays where
     there is no evaluation."""
     one, other = made.reshape(-1), recorded.reshape(-1)
     if one.dtype.kind not in "iu":
-        return Explained(0, limit)
+        return RoundingExplanation(0, limit)
     differ, largest = np.flatnonzero(one != other), 0.0
     wrong = [differ[:0]]
     try:
@@ -63,23 +63,23 @@ def explain(
             if value.error is not None:
                 largest = max(largest, float(value.error.max(initial=0.0)))
     except NoBound as why:
-        return Explained(0, f"{limit} (no float64 evaluation of {why})")
+        return RoundingExplanation(0, f"{limit} (no float64 evaluation of {why})")
     except (TooMany, ValueError, IndexError, MemoryError) as error:
-        return Explained(
+        return RoundingExplanation(
             len(differ), limit, f"{NAMES[kernels]} could not be evaluated: {str(error) or type(error).__name__}"
         )
     lost = np.concatenate(wrong)
     if not lost.size:
         fixed = kernels == "onnxruntime" and is_fixed_point_add(unit, graph, given, recorded)
-        return Explained(0, f"{limit}, within {largest:.2g} LSB of a tie", FIXED_POINT if fixed else "")
+        return RoundingExplanation(0, f"{limit}, within {largest:.2g} LSB of a tie", FIXED_POINT if fixed else "")
     where = [int(i) for i in np.unravel_index(int(lost[0]), recorded.shape)]
     some = count(len(lost), "element", "differs", "differ")
-    return Explained(len(lost), limit, f"{some} where {NAMES[kernels]} have no tie, first {where}")
+    return RoundingExplanation(len(lost), limit, f"{some} where {NAMES[kernels]} have no tie, first {where}")
 
 
 def explain_places(
     unit: Unit, graph: Graph, given: Mapping[str, Array], made: Array, recorded: Array, kernels: str
-) -> Explained | None:
+) -> RoundingExplanation | None:
     """Returns how many of the elements that differ are not what the board's own kernel gives at its own places; None where
     these are not known. The other arguments as for explain()."""
     differ = np.flatnonzero(made.reshape(-1) != recorded.reshape(-1))
@@ -95,6 +95,6 @@ def explain_places(
         f"what {NAMES[kernels]} give at their own places, within {float(found.error.max(initial=0.0)):.2g} LSB of a tie"
     )
     if not wrong.size:
-        return Explained(0, limit)
+        return RoundingExplanation(0, limit)
     where = [int(i) for i in np.unravel_index(int(wrong[0]), recorded.shape)]
-    return Explained(len(wrong), limit, f"beyond {limit}: {count(len(wrong), 'element')}, first {where}")
+    return RoundingExplanation(len(wrong), limit, f"beyond {limit}: {count(len(wrong), 'element')}, first {where}")

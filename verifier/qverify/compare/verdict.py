@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from qverify.compare.blame import culprits, first_divergence
-from qverify.compare.drawings import choose
+from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
 from qverify.compare.gate import exact
 from qverify.compare.judge import Judge, Judged
@@ -82,7 +82,7 @@ def judge_all(
     for one in judged:
         _keep_rows(one, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
-    choose.draw(with_forced, graph, blamed[0] if blamed else None, options.drawings)
+    add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
     return report

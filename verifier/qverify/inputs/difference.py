@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.errors import MissingExtraError, UsageError
-from qverify.inputs.hypotheses import Page, pages
+from qverify.inputs.hypotheses import InputHypothesisPage, pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
 from qverify.inputs.residual import Residual, residual, undone
@@ -43,7 +43,7 @@ class MistakeExplanation:
 
 
 @dataclass(slots=True)
-class Difference:
+class InputDifference:
     """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give
     the same bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was
     left out, and why."""
@@ -63,14 +63,14 @@ def explain_difference(
     seconds: float = 60.0,
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
-) -> Difference:
+) -> InputDifference:
     """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different
     families. seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is
     searched."""
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     intended_bytes = trial.reproduction.made(intended)
-    difference = Difference(intended_bytes == captured, len(captured), len(intended_bytes))
+    difference = InputDifference(intended_bytes == captured, len(captured), len(intended_bytes))
     if difference.equal:
         return difference
     if trial.may(intended):
@@ -110,7 +110,7 @@ def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
                     yield pair
 
 
-def _of_page(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
+def _of_page(page: InputHypothesisPage, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
     for cause, changed in page.variants(recipe):
         yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import Terms, centred_limits, exact_dtype, exact_terms, largest_partial_sum
-from qverify.arithmetic.linear import Output, is_wide
+from qverify.arithmetic.exact_matmul import (
+    ExactSumPlan,
+    centred_limits,
+    exact_dtype,
+    largest_partial_sum,
+    plan_exact_sums,
+)
+from qverify.arithmetic.linear import Requantization, is_wide
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -20,7 +26,7 @@ def whole_bias(node: Node, graph: Graph) -> Array | None:
     return None if bias is None or bias.dtype.kind == "f" else bias
 
 
-def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
+def read_requantization(node: Node, graph: Graph, axis: int = 1) -> Requantization:
     """Returns the node's requantization: rq is its last input, act_min and act_max its last words. axis: of rq's
     channels. A float32 output has no zero point, and may have a float32 bias as its input before rq."""
     y = graph.spec(node.outputs[0])
@@ -30,16 +36,16 @@ def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
     zero = y.zero_point[0] if y.zero_point else 0
     bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) == 4 and y.dtype == "float32" else None
     real = None if bias is None or bias.dtype.kind != "f" else bias
-    return Output(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
+    return Requantization(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
 
 
-def exact_type(node: Node, graph: Graph, weights: Array, bias: Array | None) -> np.dtype[Any]:
+def choose_exact_dtype(node: Node, graph: Graph, weights: Array, bias: Array | None) -> np.dtype[Any]:
     """Returns the fastest type that represents every sum exactly. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
     return exact_dtype(largest_partial_sum(centred_limits(x.dtype, *x.zero_point), weights, bias))
 
 
-def exact_terms_of(node: Node, graph: Graph, weights: Array, bias: Array | None) -> Terms:
+def plan_node_sums(node: Node, graph: Graph, weights: Array, bias: Array | None) -> ExactSumPlan:
     """Returns the fastest way to sum exactly. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
-    return exact_terms(centred_limits(x.dtype, *x.zero_point), weights, bias)
+    return plan_exact_sums(centred_limits(x.dtype, *x.zero_point), weights, bias)

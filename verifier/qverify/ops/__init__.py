@@ -17,7 +17,7 @@ from qverify.pages import load_page, page_names
 Array = npt.NDArray[Any]
 
 
-class Page(Protocol):
+class OpPage(Protocol):
     """The page of an op. WORDS: names of the node's words; the last ones, ending in `[rank]` or `[C]`, stand for one
     word per dim or channel. simulate: takes dense valid arrays, returns dense valid arrays of the outputs' dtypes. A
     page may also have prepare(node, graph), which computes what depends on constants alone; and the page of a float sum
@@ -28,7 +28,7 @@ class Page(Protocol):
     def simulate(self, node: Node, inputs: list[Array | None], graph: Graph, state: Any) -> tuple[Array, ...]: ...
 
 
-def page(stem: str) -> Page:
+def page(stem: str) -> OpPage:
     """Returns the page of an op. Raises BadFileError for an unknown stem."""
     if stem not in stems():
         raise BadFileError(f"unknown op {stem!r} in model.bin; it needs a newer qverify")
@@ -50,13 +50,13 @@ def stems() -> tuple[str, ...]:
 
 
 @cache
-def _loaded(stem: str) -> Page:
+def _loaded(stem: str) -> OpPage:
     page = load_page(__name__, stem, ("WORDS", "simulate"))
     if not isinstance(page.WORDS, tuple) or not all(isinstance(w, str) for w in page.WORDS):
         raise ImportError(
             f"ops/{stem}.py: WORDS is not a tuple of names; wanted the names of its node's words, () for none"
         )
-    return typing.cast(Page, page)  # `cast` is a page of this folder
+    return typing.cast(OpPage, page)  # `cast` is a page of this folder
 
 
 def prepare(node: Node, graph: Graph) -> Any:

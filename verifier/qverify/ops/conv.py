@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import Terms, centred, narrow_type, widened
-from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widened
+from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
 from qverify.arithmetic.workers import core_count, run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import exact_terms_of, output_of, whole_bias
+from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
 Array = npt.NDArray[Any]
 DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
@@ -25,21 +25,21 @@ WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw], if large in its narrow type; terms: how
+class PreparedConv:
+    """PreparedConv constants. weight: centred, [group, O/group, I/group * kh * kw], if large in its narrow type; terms: how
     they are summed; bias: [O] or None. image: of x, what window reads: its kernel lacks the taps that read padding
     only."""
 
     window: Window
     group: int
     weight: Array
-    terms: Terms
+    terms: ExactSumPlan
     bias: Array | None
-    output: Output
+    output: Requantization
     image: Cut
 
 
-def prepare(node: Node, graph: Graph) -> Prepared:
+def prepare(node: Node, graph: Graph) -> PreparedConv:
     w = graph.spec(node.inputs[1] or "")
     window, group = window_of(node.words), node.words[10]
     stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
@@ -49,19 +49,19 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
     flat = stored[taps].reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
-    terms = exact_terms_of(node, graph, flat, bias)
-    return Prepared(
+    terms = plan_node_sums(node, graph, flat, bias)
+    return PreparedConv(
         window,
         group,
         widened(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
         terms,
         None if bias is None else bias.astype(terms.whole),
-        output_of(node, graph),
+        read_requantization(node, graph),
         kept,
     )
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConv) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
     zeros, out = graph.spec(node.inputs[0] or "").zero_point, plane_shape(spec.shape)
@@ -74,7 +74,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     return (y.reshape(spec.shape),)
 
 
-def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
+def _requantized(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> None:
     """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
@@ -85,7 +85,7 @@ def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
         y[...] = output.of(planes)[:, :, : y.shape[2]]
 
 
-def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
+def _depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     per_group, rows = state.weight.shape[1], y.shape[1]
     weight = state.weight.reshape(len(y), -1).astype(state.terms.whole, copy=False)
@@ -103,7 +103,7 @@ def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], N
     return [partial(block, run) for run in runs(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))]
 
 
-def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
+def _grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes one matrix product for each group and run of rows whose patches fit the cache; for one run of rows, one
     product for each run of outputs."""
     channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]

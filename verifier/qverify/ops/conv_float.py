@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.float_convolution import convolve, terms
-from qverify.arithmetic.float_sums import Terms, round_once, sum_bound
+from qverify.arithmetic.float_sums import TermsOfElements, round_once, sum_bound
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -65,7 +65,7 @@ def norm_products(weights: Array, seen: Array) -> Array:
     return size.reshape(len(seen), -1, *seen.shape[2:])
 
 
-def rounded(total: Array, size: Array, count: int, bias: Array | None, products: Terms) -> Array:
+def rounded(total: Array, size: Array, count: int, bias: Array | None, products: TermsOfElements) -> Array:
     """Returns the exact sums rounded once. total: [N, O, h, w], float64 sums without bias. size: as `sizes`. count: of
     the products of a sum. products: of flat positions, the products."""
     if bias is None:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import centred, narrow_type
-from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.windows import as_planes, landed, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
+from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantization, whole_bias
 from qverify.ops.conv import WORDS as WORDS
 
 Array = npt.NDArray[Any]
@@ -23,29 +23,29 @@ LARGEST_PRODUCT = 1 << 21  # products at once of a single output channel, whose 
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """Prepared constants. weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias: [O] or None."""
+class PreparedConvTranspose:
+    """PreparedConvTranspose constants. weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias: [O] or None."""
 
     weight: Array
     bias: Array | None
-    output: Output
+    output: Requantization
 
 
-def prepare(node: Node, graph: Graph) -> Prepared:
+def prepare(node: Node, graph: Graph) -> PreparedConvTranspose:
     w = graph.spec(node.inputs[1] or "")
     stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
     group, per_out = node.words[10], w.shape[1]
     of_group = stored.reshape(group, w.shape[0] // group, per_out, -1).transpose(0, 2, 3, 1)
     bias = whole_bias(node, graph)
-    dtype = exact_type(node, graph, of_group.reshape(group * per_out, -1), bias)
-    return Prepared(
+    dtype = choose_exact_dtype(node, graph, of_group.reshape(group * per_out, -1), bias)
+    return PreparedConvTranspose(
         np.ascontiguousarray(of_group.astype(dtype)),
         None if bias is None else bias.astype(dtype),
-        output_of(node, graph),
+        read_requantization(node, graph),
     )
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConvTranspose) -> tuple[Array, ...]:
     spec, zero = graph.spec(node.outputs[0]), graph.spec(node.inputs[0] or "").zero_point[0]
     assert inputs[0] is not None
     x = np.subtract(as_planes(inputs[0]), zero, dtype=state.weight.dtype, casting="unsafe")

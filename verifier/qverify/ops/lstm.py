@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.recurrences import (
-    largest_sum,
-    lstm_units,
-    operands,
+    compute_lstm_step,
+    estimate_largest_sum,
     product,
-    rounded,
-    settings_of,
-    sums_of,
-    walk,
+    read_operands,
+    read_settings,
+    round_to_float32,
+    run_steps,
+    sum_inputs,
 )
 from qverify.model_bin.graph import Graph, Node
 
@@ -30,18 +30,18 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
     """The same, where each step begins with the h of a recorded y."""
-    given, settings = operands(inputs, node.name), settings_of(node.words, 3, True)
+    operands, settings = read_operands(inputs, node.name), read_settings(node.words, 3, True)
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        peepholes = None if inputs[7] is None else given.p[d]
-        return lstm_units(settings.gates[d], settings.flag, peepholes, product(h, given.r[d], sums), c)
+        peepholes = None if inputs[7] is None else operands.p[d]
+        return compute_lstm_step(settings.gates[d], settings.flag, peepholes, product(h, operands.r[d], sums), c)
 
     def sums_of_x(d: int) -> Array:
-        return sums_of(given, d, rounded(np.add(*given.biases(d))))
+        return sum_inputs(operands, d, round_to_float32(np.add(*operands.biases(d))))
 
-    return walk(given, settings.reverse, sums_of_x, cell, recorded)
+    return run_steps(operands, settings.reverse, sums_of_x, cell, recorded)
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
     """Returns about the largest sum of magnitudes of a gate's terms."""
-    return largest_sum(operands(inputs, node.name))
+    return estimate_largest_sum(read_operands(inputs, node.name))

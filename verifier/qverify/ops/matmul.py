@@ -16,10 +16,10 @@ from qverify.arithmetic.exact_matmul import (
     narrow_type,
     widened,
 )
-from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import output_of
+from qverify.model_bin.linear_nodes import read_requantization
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -34,7 +34,7 @@ def _centred(values: Array, spec: TensorSpec, dtype: Any) -> Array:
     return values.astype(dtype) - _zeros(spec).astype(dtype)
 
 
-def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
+def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Requantization]:
     a, b = graph.spec(node.inputs[0] or ""), graph.spec(node.inputs[1] or "")
     limits, constant = centred_limits(a.dtype, *a.zero_point), None
     if b.name in graph.constants:
@@ -45,11 +45,11 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Output]:
     else:
         largest = [max(map(abs, of)) for of in (limits, centred_limits(b.dtype, *b.zero_point))]
         dtype = exact_dtype(a.shape[-1] * largest[0] * largest[1])
-    return dtype, constant, output_of(node, graph, axis=-1)
+    return dtype, constant, read_requantization(node, graph, axis=-1)
 
 
 def simulate(
-    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Output]
+    node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Requantization]
 ) -> tuple[Array, ...]:
     dtype, constant, output = state
     assert inputs[0] is not None and inputs[1] is not None

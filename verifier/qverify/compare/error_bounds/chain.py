@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import float_sums, functions, movement, recurrences, reductions, rows, sums
+from qverify.compare.error_bounds import float_sums, functions, integer_sums, movement, recurrences, reductions, rows
 from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
-from qverify.compare.error_bounds.carried import Page, carried
+from qverify.compare.error_bounds.carry_through import BoundFunction, carry_through
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
-PAGES: dict[str, Page] = {
+PAGES: dict[str, BoundFunction] = {
     "elementwise_float": functions.elementwise_float,
     "half_float": functions.half_float,
     "conv_float": float_sums.conv_float,
@@ -56,7 +56,7 @@ PAGES: dict[str, Page] = {
         )
     },
 }
-STEPS: dict[str, recurrences.Page] = {
+STEPS: dict[str, recurrences.StepBoundFunction] = {
     f.__name__: f for f in (recurrences.lstm, recurrences.lstm_integer, recurrences.gru, recurrences.rnn)
 }
 Part = tuple[Array, Held]  # flat positions of the output, and their bounded values
@@ -80,7 +80,7 @@ def missing(unit: Unit, graph: Graph) -> str:
 
 def sums_integers(node: Node, graph: Graph) -> bool:
     """Returns whether the node sums integers (reduce_mean may sum floats)."""
-    return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
+    return node.op in integer_sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
 
 
 def is_stepwise(unit: Unit) -> bool:
@@ -105,12 +105,12 @@ def evaluated(
             return
         values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
         for node in unit.nodes:
-            at_node = carried(_page(node, made or {}), node, inputs_of(node, graph, values), graph)
+            at_node = carry_through(_page(node, made or {}), node, inputs_of(node, graph, values), graph)
             values |= zip(node.outputs, at_node, strict=True)
         yield at, take(values[output], at)
 
 
-def _page(node: Node, made: Mapping[str, Array]) -> Page:
+def _page(node: Node, made: Mapping[str, Array]) -> BoundFunction:
     """Returns the evaluation of the node. made: as in evaluated."""
     if node.op not in STEPS:
         return PAGES[node.op]
@@ -120,11 +120,11 @@ def _page(node: Node, made: Mapping[str, Array]) -> Page:
 
 def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
     first, *others = unit.nodes
-    operands = sums.Operands(first, graph, dict(given))
-    step = max(1, sums.TERMS_AT_ONCE // sums.terms_of(operands))
+    operands = integer_sums.SumOperands(first, graph, dict(given))
+    step = max(1, integer_sums.TERMS_AT_ONCE // integer_sums.terms_of(operands))
     for start in range(0, len(at), step):
         part = at[start : start + step]
-        whole = sums.elements(operands, part)
+        whole = integer_sums.elements(operands, part)
         for node in others:
             assert isinstance(whole, Whole)  # a lookup reads integers
             whole = look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)

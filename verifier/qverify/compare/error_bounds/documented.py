@@ -13,7 +13,7 @@ import numpy as np
 
 from qverify.arithmetic.multipliers import add_parameters
 from qverify.arithmetic.requantize import half_up
-from qverify.compare.error_bounds import chain, rows, sums
+from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
     Array,
     Held,
@@ -50,7 +50,7 @@ def documented(
         if chain.sums_integers(first, graph):
             if any(n.op != "lookup" for n in others):
                 raise NoBound(next(n.op for n in others if n.op != "lookup"))
-            for part, whole in _sums(_Operands(first, graph, dict(given)), at, kernels):
+            for part, whole in _sums(_StatedOperands(first, graph, dict(given)), at, kernels):
                 for node in others:
                     assert isinstance(whole, Whole)
                     whole = chain.look_up(
@@ -72,7 +72,7 @@ class TooMany(Exception):
     """Raised where more elements differ than are evaluated; the text gives their number."""
 
 
-class _Operands(sums.Operands):
+class _StatedOperands(integer_sums.SumOperands):
     """Operands whose scales are those that the tensors state, whatever the multipliers of model.bin are."""
 
     @property
@@ -91,30 +91,33 @@ class _Operands(sums.Operands):
         return x / y / (1.0 if self.node.op == "average_pool" else part)
 
 
-def _sums(o: _Operands, at: Array, kernels: str) -> Iterator[tuple[Array, Held]]:
-    terms = sums.terms_of(o)
+def _sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, Held]]:
+    terms = integer_sums.terms_of(o)
     if terms * len(at) > TERMS_IN_ALL:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
-    step, y = -(-sums.TERMS_AT_ONCE // terms), o.graph.spec(o.node.outputs[0])  # rounded up: one element at least
+    step, y = (
+        -(-integer_sums.TERMS_AT_ONCE // terms),
+        o.graph.spec(o.node.outputs[0]),
+    )  # rounded up: one element at least
     if y.numpy_dtype.itemsize != 1:
         raise NoBound(f"{o.node.op} with an output of {y.dtype}")
     for start in range(0, len(at), step):
         part = at[start : start + step]
-        found, (low, high) = sums.SUMS[o.node.op](o, part), o.node.words[-2:]
+        found, (low, high) = integer_sums.SUMS[o.node.op](o, part), o.node.words[-2:]
         yield part, integers(found.value, _error(o, found, kernels), y.zero_point[0], (low, high))
 
 
-def _error(o: _Operands, found: sums.Sums, kernels: str) -> Reals:
+def _error(o: _StatedOperands, found: integer_sums.IntegerSums, kernels: str) -> Reals:
     """Returns how far a value may be off before its last rounding, in LSB."""
     size = np.abs(found.value)
     if o.node.op == "add":
         return gamma(10) * found.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
     if o.node.op in FUNCTIONS:
-        inexact = gamma(found.terms + sums.EXTRA) * found.size + found.doubt
-        own = gamma(sums.EXTRA) * size if o.node.integer_reference else inexact
+        inexact = gamma(found.terms + integer_sums.EXTRA) * found.size + found.doubt
+        own = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
         short = _short_multiplier(size, found.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
         return own + MULTIPLIER * size + np.maximum(rounded_twice(found.step), short) + ZERO_INSIDE
-    mean = gamma(found.terms + sums.EXTRA) * found.size + 2 * rounded_twice(found.step) + ZERO_INSIDE
+    mean = gamma(found.terms + integer_sums.EXTRA) * found.size + 2 * rounded_twice(found.step) + ZERO_INSIDE
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 
 
@@ -123,7 +126,7 @@ def is_fixed_point_add(unit: Unit, graph: Graph, given: Mapping[str, Array], rec
     node = unit.nodes[-1]
     if len(unit.nodes) > 1 or node.op != "add" or recorded.dtype.itemsize > 1:
         return False
-    o = _Operands(node, graph, dict(given))
+    o = _StatedOperands(node, graph, dict(given))
     try:
         first, second, shift = add_parameters("mul22", *(float(r) for r in o.rq)).tolist()
     except ValueError:
@@ -140,7 +143,7 @@ def rounded_twice(step: Reals | float) -> Reals:
     return np.where(exponent < 0, np.exp2(exponent - 1.0), 0.0)
 
 
-def _is_unsigned(o: _Operands) -> bool:
+def _is_unsigned(o: _StatedOperands) -> bool:
     return o.node.op != "mul" and o.graph.spec(o.node.inputs[1] or "").dtype == "uint8"
 
 
@@ -150,7 +153,7 @@ def _short_multiplier(size: Reals, step: Reals | float) -> Reals:
     return np.asarray(np.frexp(np.asarray(step, np.float64))[0] / 2 + 2.0**-15 * size)
 
 
-def _cut_zero_point(o: _Operands) -> float:
+def _cut_zero_point(o: _StatedOperands) -> float:
     """Returns the part that LiteRT's optimised MEAN cuts off: it subtracts the input's zero point, in steps of the output, as
     a whole number."""
     x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
@@ -170,7 +173,7 @@ def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array,
     if (np.abs(np.clip(every, int(limits.min), int(limits.max)) - table.astype(np.float64)) > 1).any():
         raise NoBound("the table of a function")
     steps = given[unit.inputs[0]].reshape(-1)[at].astype(np.float64) - x.zero_point[0]
-    error = gamma(sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
+    error = gamma(integer_sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
     error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
     return at, integers(steps * scale, error, y.zero_point[0], (int(limits.min), int(limits.max)))
 

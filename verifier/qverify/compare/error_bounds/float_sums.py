@@ -20,7 +20,7 @@ DOUBLE = 2.0**-52  # of each float64 addition of this evaluation, twice over
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class FloatSums:
     """Sums of `terms` products, in float64. size: of the magnitudes of their terms. moved: the part of the error that
     the terms' own errors make; None where they have none."""
 
@@ -29,12 +29,12 @@ class Sums:
     terms: int
     moved: Reals | None = None
 
-    def scaled(self, factor: float) -> Sums:
+    def scaled(self, factor: float) -> FloatSums:
         """Returns the sums times a factor."""
         moved = None if self.moved is None else abs(factor) * self.moved
         return replace(self, value=factor * self.value, size=abs(factor) * self.size, moved=moved)
 
-    def plus(self, more: Real) -> Sums:
+    def plus(self, more: Real) -> FloatSums:
         """Returns the sums with one more term, which a kernel may add first or last."""
         size = self.size + np.abs(more.value) + more.error
         moved = more.error if self.moved is None else self.moved + more.error
@@ -50,13 +50,13 @@ class Sums:
         return y.losing_large(self.size).shaped(shape)
 
 
-def _summed(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: int) -> Sums:
+def _summed(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: int) -> FloatSums:
     """Returns the sums of products of a and b."""
     exactly = multiply(np.abs(a.value), np.abs(b.value))
     if not (a.error.any() or b.error.any()):
-        return Sums(multiply(a.value, b.value), exactly, terms)
+        return FloatSums(multiply(a.value, b.value), exactly, terms)
     size = multiply(np.abs(a.value) + a.error, np.abs(b.value) + b.error)
-    return Sums(multiply(a.value, b.value), size, terms, size - exactly)
+    return FloatSums(multiply(a.value, b.value), size, terms, size - exactly)
 
 
 def conv_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:

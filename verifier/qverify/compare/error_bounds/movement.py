@@ -19,7 +19,7 @@ from qverify.model_bin.graph import Graph, Node
 def moved(value: Held | None, move: Callable[[Array], Array]) -> Held:
     """Returns the value with its bounds moved in the same way."""
     if isinstance(value, Real):
-        return Real(move(value.value), move(value.error))  # `ours` and `lost`: see carried.py
+        return Real(move(value.value), move(value.error))  # `ours` and `lost`: see carry_through.py
     if isinstance(value, Whole):
         low = move(value.low)
         return Whole(low, low if value.high is value.low else move(value.high))

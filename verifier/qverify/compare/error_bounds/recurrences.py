@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.recurrences import (
-    Gate,
-    Operands,
-    Scaled,
-    integer_operands,
-    integer_weights,
-    operands,
-    quantized,
-    settings_of,
+    GateFunction,
+    RecurrenceOperands,
+    ScaledWeights,
+    quantize_by_range,
+    read_integer_operands,
+    read_integer_weights,
+    read_operands,
+    read_settings,
 )
 from qverify.compare.error_bounds.bounded_values import (
     BEYOND,
@@ -42,7 +42,7 @@ from qverify.compare.error_bounds.float_sums import DOUBLE, EXTRA
 from qverify.compare.error_bounds.functions import FUNCTIONS, Function, apply
 from qverify.model_bin.graph import Graph, Node
 
-Page = Callable[[Node, list[Held | None], Graph, Mapping[str, Array]], list[Held]]
+StepBoundFunction = Callable[[Node, list[Held | None], Graph, Mapping[str, Array]], list[Held]]
 GATES = FUNCTIONS | {
     "affine": Function(lambda x, p, q: p * x + q, lambda x, y, p, q: 2 * np.abs(p * x)),
     "tanh_by_sigmoid": Function(lambda x, p, q: np.tanh(x), lambda x, y, p, q: 12.0 + np.abs(y)),
@@ -73,7 +73,7 @@ class _Kernel:
         y = Real(value, error + (DOUBLE if self.own else ROUNDOFF) * np.abs(value) + TINY)
         return _losing_large(_losing_with(y, a, b), value)
 
-    def gate(self, gate: Gate, x: Real, limited: bool = True) -> Real:
+    def gate(self, gate: GateFunction, x: Real, limited: bool = True) -> Real:
         """Returns the function of a gate. NoBound where it rises and falls."""
         if gate.name in FALLING and gate.alpha < 0:
             raise NoBound(f"{gate.name} of a negative alpha")
@@ -118,30 +118,30 @@ class _Direction:
     """What one side recorded of one direction. y (T, N, H), 0 beyond each row's end. before: the h before each step.
     x, h: the sums of x and of h, with their biases, (value, size)."""
 
-    def __init__(self, given: Operands, d: int, backward: bool, y: Array):
-        self.given, self.d, self.backward = given, d, backward
+    def __init__(self, operands: RecurrenceOperands, d: int, backward: bool, y: Array):
+        self.operands, self.d, self.backward = operands, d, backward
         steps = np.arange(len(y))[:, None]
-        self.inside = (steps < given.lengths)[..., None]
+        self.inside = (steps < operands.lengths)[..., None]
         self.y = y.astype(np.float64)
-        first = given.h[d]
+        first = operands.h[d]
         if backward:
             self.before = np.concatenate([self.y[1:], first[None]])
-            self.before = np.where((steps == given.lengths - 1)[..., None], first, self.before)
+            self.before = np.where((steps == operands.lengths - 1)[..., None], first, self.before)
         else:
             self.before = np.concatenate([first[None], self.y[:-1]])
-        self.terms = given.x.shape[-1] + given.hidden + 2
-        self.bias = np.abs(np.add(*given.biases(d)))
+        self.terms = operands.x.shape[-1] + operands.hidden + 2
+        self.bias = np.abs(np.add(*operands.biases(d)))
 
     def add_up(self) -> None:
         """Makes x and h."""
-        of_x, of_h = self.given.biases(self.d)
-        self.x = _multiply(self.given.x, self.given.w[self.d], of_x)
-        self.h = _multiply(self.before, self.given.r[self.d], of_h)
+        of_x, of_h = self.operands.biases(self.d)
+        self.x = _multiply(self.operands.x, self.operands.w[self.d], of_x)
+        self.h = _multiply(self.before, self.operands.r[self.d], of_h)
 
     def gates(self, kernel: _Kernel, at: slice) -> Real:
         """Returns the arguments of these gates, whose sums of x and h are one sum."""
         (x, size_x), (h, size_h) = self.x, self.h
-        of_x, value = x[..., at] + self.given.biases(self.d)[1][at], x[..., at] + h[..., at]
+        of_x, value = x[..., at] + self.operands.biases(self.d)[1][at], x[..., at] + h[..., at]
         rounded = self.bias[at] + np.abs(of_x) + np.abs(value)
         return kernel.sums(self.terms, (size_x + size_h)[..., at], value + _overflow(of_x), rounded)
 
@@ -156,64 +156,69 @@ def _multiply(a: Array, weights: Array, bias: Array) -> tuple[Reals, Reals]:
 
 
 def lstm(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given = operands(_read(node, inputs, made), node.name)
+    operands = read_operands(_read(node, inputs, made), node.name)
 
     def gates(kernel: _Kernel, part: _Direction) -> Real:
         part.add_up()
         return part.gates(kernel, slice(None))
 
-    return _lstm(node, given, made[node.outputs[0]], gates)
+    return _lstm(node, operands, made[node.outputs[0]], gates)
 
 
 def lstm_integer(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
     values = _read(node, inputs, made)
-    given, (of_x, of_h) = integer_operands(values, node.name), integer_weights(values, len(values[1]))  # type: ignore[arg-type]
+    operands, (of_x, of_h) = read_integer_operands(values, node.name), read_integer_weights(values, len(values[1]))  # type: ignore[arg-type]
 
     def gates(kernel: _Kernel, part: _Direction) -> Real:
         """x and h are quantized alike on every side; the rest are six float32 steps on each."""
-        (x, size_x), (h, size_h) = _scaled(of_x[part.d], [given.x]), _scaled(of_h[part.d], list(part.before[:, None]))
-        biases = given.biases(part.d)
+        (x, size_x), (h, size_h) = (
+            _scaled(of_x[part.d], [operands.x]),
+            _scaled(of_h[part.d], list(part.before[:, None])),
+        )
+        biases = operands.biases(part.d)
         size = size_x + size_h + np.abs(biases[0]) + np.abs(biases[1])
         return _losing_large(Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY), size)
 
-    return _lstm(node, given, made[node.outputs[0]], gates)
+    return _lstm(node, operands, made[node.outputs[0]], gates)
 
 
-def _scaled(weights: Scaled, parts: list[Array]) -> tuple[Reals, Reals]:
+def _scaled(weights: ScaledWeights, parts: list[Array]) -> tuple[Reals, Reals]:
     """Returns the products of 8-bit weights and rows (T, 1, depth) in parts that are quantized together, and the
     magnitudes of the products that each kernel rounds."""
-    rows = [quantized(part) for part in parts]
+    rows = [quantize_by_range(part) for part in parts]
     steps = np.concatenate([s * float(scale) for s, scale in rows])
     made = (steps @ weights.centred.T) * weights.scales.astype(np.float64)
     return made, np.abs(made)
 
 
-def _lstm(node: Node, given: Operands, y: Array, gates_of: Callable[[_Kernel, _Direction], Real]) -> list[Held]:
-    settings = settings_of(node.words, 3, True)
+def _lstm(
+    node: Node, operands: RecurrenceOperands, y: Array, gates_of: Callable[[_Kernel, _Direction], Real]
+) -> list[Held]:
+    settings = read_settings(node.words, 3, True)
 
     def both(kernel: _Kernel) -> tuple[Real, Real]:
-        outputs, last = _nothing(y.shape), _nothing(given.c.shape)
+        outputs, last = _nothing(y.shape), _nothing(operands.c.shape)
         for d, backward in enumerate(settings.reverse):
-            gates = gates_of(kernel, _Direction(given, d, backward, y[:, d]))
-            c = _nothing(given.c[d].shape)
-            c.value[:] = given.c[d]
-            for step in range(int(given.lengths.max(initial=0))):
-                rows, at = given.positions(step, backward)
+            gates = gates_of(kernel, _Direction(operands, d, backward, y[:, d]))
+            c = _nothing(operands.c[d].shape)
+            c.value[:] = operands.c[d]
+            for step in range(int(operands.lengths.max(initial=0))):
+                rows, at = operands.positions(step, backward)
                 now = _of(gates, (at, rows))
-                h, new = _lstm_step(kernel, settings.gates[d], settings.flag, given.p[d], now, _of(c, rows))
+                h, new = _lstm_step(kernel, settings.gates[d], settings.flag, operands.p[d], now, _of(c, rows))
                 _put(outputs, (at, d, rows), h)
                 _put(c, rows, new)
-            some = given.lengths > 0
+            some = operands.lengths > 0
             _put(last, (d, some), _of(c, some))
         return outputs, last
 
     (any_y, any_c), (own_y, own_c) = both(_Kernel(False)), both(_Kernel(True))
-    last_h = _last_h(given, settings.reverse, y, any_y.lost)
+    last_h = _last_h(operands, settings.reverse, y, any_y.lost)
     return [replace(any_y.losing(), ours=own_y.error), last_h, replace(any_c.losing(), ours=own_c.error)]
 
 
 def _lstm_step(
-    kernel: _Kernel, functions: tuple[Gate, ...], coupled: bool, peepholes: Array, sums: Real, c: Real
+    kernel: _Kernel, functions: tuple[GateFunction, ...], coupled: bool, peepholes: Array, sums: Real, c: Real
 ) -> tuple[Real, Real]:
     f, g, last = functions
     size = c.value.shape[-1]
@@ -231,17 +236,17 @@ def _lstm_step(
 
 
 def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 2, True)
+    operands, settings = read_operands(_read(node, inputs, made), node.name), read_settings(node.words, 2, True)
 
-    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
-        both, rest = slice(0, 2 * given.hidden), slice(2 * given.hidden, None)
+    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[GateFunction, ...]) -> Real:
+        both, rest = slice(0, 2 * operands.hidden), slice(2 * operands.hidden, None)
         gates = kernel.gate(functions[0], part.gates(kernel, both))
-        z, r = _of(gates, np.s_[..., : given.hidden]), _of(gates, np.s_[..., given.hidden :])
+        z, r = _of(gates, np.s_[..., : operands.hidden]), _of(gates, np.s_[..., operands.hidden :])
         h = Real(part.before, np.zeros_like(part.before))
         if settings.flag:
             (x, size_x), (v, size_h) = ([p[..., rest] for p in sums] for sums in (part.x, part.h))
-            inner = kernel.sums(given.hidden + 1, size_h, v, np.abs(v))
-            of_x = kernel.sums(given.x.shape[-1] + 1, size_x, x, np.abs(x))
+            inner = kernel.sums(operands.hidden + 1, size_h, v, np.abs(v))
+            of_x = kernel.sums(operands.x.shape[-1] + 1, size_x, x, np.abs(x))
             candidate = _stored(_plus(of_x, kernel.product(r, inner)))
         else:
             candidate = _reset_first(kernel, part, _stored(kernel.product(r, h)), rest)
@@ -252,14 +257,14 @@ def gru(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, 
         more = DOUBLE * size if kernel.own else 4 * ROUNDOFF * size
         return _losing_with(_losing_large(_stored(Real(value, error + more)), size), z, new)
 
-    return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
+    return _every_direction(node, operands, settings.reverse, settings.gates, made, of_direction)
 
 
 def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
     """Returns the argument of the last gate of a gru, whose sums of h are those of r * h."""
-    weights, (x, size_x) = part.given.r[part.d][at], part.x
+    weights, (x, size_x) = part.operands.r[part.d][at], part.x
     of_x, size, moved = x[..., at], np.abs(h.value) @ np.abs(weights).T, h.error @ np.abs(weights).T
-    own = part.given.biases(part.d)[1][at]
+    own = part.operands.biases(part.d)[1][at]
     value = of_x + own + h.value @ weights.T + _overflow(of_x + own)
     rounded = part.bias[at] + np.abs(of_x + own) + np.abs(value) + moved
     y = kernel.sums(part.terms, size_x[..., at] + size + np.abs(own), value, rounded, moved)
@@ -267,36 +272,36 @@ def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
 
 
 def rnn(node: Node, inputs: list[Held | None], graph: Graph, made: Mapping[str, Array]) -> list[Held]:
-    given, settings = operands(_read(node, inputs, made), node.name), settings_of(node.words, 1, False)
+    operands, settings = read_operands(_read(node, inputs, made), node.name), read_settings(node.words, 1, False)
 
-    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[Gate, ...]) -> Real:
+    def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[GateFunction, ...]) -> Real:
         gate = functions[0]
         if gate.name == "tanh" and not kernel.own:  # onnxruntime's RNN has it as 2 * sigmoid(2x) - 1
             gate = replace(gate, name="tanh_by_sigmoid")
         return kernel.gate(gate, part.gates(kernel, slice(None)))
 
-    return _every_direction(node, given, settings.reverse, settings.gates, made, of_direction)
+    return _every_direction(node, operands, settings.reverse, settings.gates, made, of_direction)
 
 
 def _every_direction(
     node: Node,
-    given: Operands,
+    operands: RecurrenceOperands,
     reverse: tuple[bool, ...],
-    functions: tuple[tuple[Gate, ...], ...],
+    functions: tuple[tuple[GateFunction, ...], ...],
     made: Mapping[str, Array],
-    of: Callable[[_Kernel, _Direction, tuple[Gate, ...]], Real],
+    of: Callable[[_Kernel, _Direction, tuple[GateFunction, ...]], Real],
 ) -> list[Held]:
     y = made[node.outputs[0]]
     whole, own = _nothing(y.shape), np.zeros(y.shape)
     for d, backward in enumerate(reverse):
-        part = _Direction(given, d, backward, y[:, d])
+        part = _Direction(operands, d, backward, y[:, d])
         part.add_up()
         by_any, by_own = (of(_Kernel(k), part, functions[d]) for k in (False, True))
         inside = np.broadcast_to(part.inside, by_any.value.shape)
         step, row, unit = np.nonzero(inside)
         _put(whole, (step, d, row, unit), _of(by_any, inside))
         own[step, d, row, unit] = by_own.error[inside]
-    return [replace(whole.losing(), ours=own), _last_h(given, reverse, y, whole.lost)]
+    return [replace(whole.losing(), ours=own), _last_h(operands, reverse, y, whole.lost)]
 
 
 def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> list[Array | None]:
@@ -308,11 +313,11 @@ def _read(node: Node, inputs: list[Held | None], made: Mapping[str, Array]) -> l
     return [None if v is None else v.value if isinstance(v, Real) else v.low for v in inputs]
 
 
-def _last_h(given: Operands, reverse: tuple[bool, ...], y: Array, lost: Array | None) -> Real:
+def _last_h(operands: RecurrenceOperands, reverse: tuple[bool, ...], y: Array, lost: Array | None) -> Real:
     """Returns the state that the side itself recorded in y for the last step of each row. lost: where y is."""
-    last, rows = _nothing(given.h.shape), np.flatnonzero(given.lengths > 0)
+    last, rows = _nothing(operands.h.shape), np.flatnonzero(operands.lengths > 0)
     for d, backward in enumerate(reverse):
-        at = (0 if backward else given.lengths[rows] - 1, d, rows)
+        at = (0 if backward else operands.lengths[rows] - 1, d, rows)
         _put(last, (d, rows), Real(y[at], np.zeros(y[at].shape), None, None if lost is None else lost[at]))
     return replace(last.losing(), ours=np.zeros_like(last.value))
 

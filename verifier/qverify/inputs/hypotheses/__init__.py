@@ -11,7 +11,7 @@ from qverify.inputs.recipe import Recipe
 from qverify.pages import load_pages
 
 
-class Page(Protocol):
+class InputHypothesisPage(Protocol):
     """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not
     apply."""
 
@@ -22,9 +22,9 @@ class Page(Protocol):
 
 
 @cache
-def pages() -> tuple[Page, ...]:
+def pages() -> tuple[InputHypothesisPage, ...]:
     """Returns the families, sorted by file name."""
-    return tuple(cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
+    return tuple(cast(InputHypothesisPage, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
 
 
 def fix(name: str) -> str:

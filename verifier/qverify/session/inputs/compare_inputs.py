@@ -13,7 +13,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.files import open_regular
 from qverify.inputs import arrays, difference, picture, reading
 from qverify.inputs.description import Description
-from qverify.inputs.difference import Difference, MistakeExplanation
+from qverify.inputs.difference import InputDifference, MistakeExplanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session.inputs import prepared_files
 
@@ -42,7 +42,7 @@ class ComparedFrame:
     intended: str
     captured: str
     wanted: Description | None
-    difference: Difference
+    difference: InputDifference
 
 
 def compare(

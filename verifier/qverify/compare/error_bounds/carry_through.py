@@ -12,10 +12,10 @@ from qverify.compare.error_bounds.bounded_values import TINY, Held, Real, Whole
 from qverify.model_bin.graph import Graph, Node
 
 SHARE = 2.0**-18
-Page = Callable[[Node, list[Held | None], Graph], list[Held]]
+BoundFunction = Callable[[Node, list[Held | None], Graph], list[Held]]
 
 
-def carried(page: Page, node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def carry_through(page: BoundFunction, node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     """Returns the node's outputs by its page, with `ours` and `lost` of its inputs carried through: the page runs again
     with the errors of qverify's own sides, and with the lost elements spoilt."""
     made = page(node, inputs, graph)

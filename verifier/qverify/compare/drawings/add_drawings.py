@@ -22,7 +22,7 @@ Verdicts = Mapping[str, Forced]
 
 
 @dataclass(slots=True)
-class Candidate:
+class DrawingCandidate:
     """A tensor that could be drawn. rank: by which candidates are ordered. key: of its bytes, None where not known."""
 
     judged: Judged
@@ -33,7 +33,9 @@ class Candidate:
     key: tuple[str, str, str] | None
 
 
-def draw(pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: Blame | None, wanted: bool) -> None:
+def add_drawings(
+    pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: Blame | None, wanted: bool
+) -> None:
     """Adds drawings to the pairs. wanted: those of RULE; otherwise that of the blamed node alone, where there is one.
     pairs: with their forced verdicts."""
     found = [c for judged, forced in pairs for c in _candidates(judged, forced, graph)]
@@ -53,12 +55,12 @@ def draw(pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: B
                 first[c.key] = pair
 
 
-def _made_by(candidate: Candidate, graph: Graph | None, node: str) -> bool:
+def _made_by(candidate: DrawingCandidate, graph: Graph | None, node: str) -> bool:
     maker = graph.producers().get(candidate.name) if graph is not None else None
     return maker is not None and maker.name == node
 
 
-def _candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> list[Candidate]:
+def _candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> list[DrawingCandidate]:
     """Returns the rows of the report, and what fails when it is recomputed."""
     makers = graph.producers() if graph is not None else {}
     rows = {row.name: row for row in judged.pair.tensors}
@@ -68,7 +70,7 @@ def _candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> list[C
         row, maker = rows.get(name), makers.get(name)
         rank = _rank(judged.pair, name, row, forced.get(name), at)
         why = (*ORDER, *EQUAL)[rank[0]]
-        candidates.append(Candidate(judged, name, maker.op if maker else "", why, rank, _key(judged, name)))
+        candidates.append(DrawingCandidate(judged, name, maker.op if maker else "", why, rank, _key(judged, name)))
     return candidates
 
 
@@ -96,7 +98,7 @@ def _key(judged: Judged, name: str) -> tuple[str, str, str] | None:
     return (name, one, two) if one is not None and two is not None else None
 
 
-def _values(candidate: Candidate, graph: Graph | None) -> partial[PairedValues] | None:
+def _values(candidate: DrawingCandidate, graph: Graph | None) -> partial[PairedValues] | None:
     """Returns what makes the values of both sides; None where they are not here or cannot be compared."""
     judged, name = candidate.judged, candidate.name
     p = _find_pair(judged, name)

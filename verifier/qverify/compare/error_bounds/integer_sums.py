@@ -37,7 +37,7 @@ TERMS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class IntegerSums:
     """Sums of one op. value: before the zero point, in LSB of the output. size: the sum of |terms|, in the same unit.
     terms: the number of terms of one sum. doubt: error of the bias, LSB. step: what one step of the integer sum is worth, in
     LSB of the output; 0 where operands are scaled before they are added."""
@@ -50,7 +50,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class SumOperands:
     """The recorded or constant integers that a node reads."""
 
     node: Node
@@ -93,7 +93,7 @@ class Operands:
         """The shape of the output."""
         return self.graph.spec(self.node.outputs[0]).shape
 
-    def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> Sums:
+    def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> IntegerSums:
         """Returns the scaled sums of x * w along the last axis. A bias is exact to half a step of the accumulator; one
         beside a float output is exact, and real unless it is an integer."""
         scale, products = self.scale(channel), x * w
@@ -102,15 +102,15 @@ class Operands:
             whole = bias is None or self.graph.constants[self.node.inputs[2] or ""].dtype.kind == "i"
             inside, outside = (bias, None) if whole else (None, bias)
             inside, outside = (np.zeros(1) if b is None else b for b in (inside, outside))
-            return Sums(
+            return IntegerSums(
                 (value + inside) * scale + outside, (size + np.abs(inside)) * scale + np.abs(outside), x.shape[-1]
             )
         if bias is not None:
             value, size = value + bias, size + np.abs(bias)
-        return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
+        return IntegerSums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
 
 
-def conv(o: Operands, at: Array) -> Sums:
+def conv(o: SumOperands, at: Array) -> IntegerSums:
     x, w = as_planes(o.centred(0)), o.centred(1)
     window, out, group = window_of(o.node.words), plane_shape(o.shape), o.node.words[10]
     image, channel, row, column = np.unravel_index(at, (len(x), len(w), *out))
@@ -122,7 +122,7 @@ def conv(o: Operands, at: Array) -> Sums:
     return o.dot(patch.reshape(len(at), -1), w[channel].reshape(len(at), -1), channel, o.bias(channel))
 
 
-def conv_transpose(o: Operands, at: Array) -> Sums:
+def conv_transpose(o: SumOperands, at: Array) -> IntegerSums:
     x, w = as_planes(o.centred(0)), o.centred(1)
     window, group = window_of(o.node.words), o.node.words[10]
     into = w.shape[1] * group
@@ -148,13 +148,13 @@ def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: in
     return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)
 
 
-def fully_connected(o: Operands, at: Array) -> Sums:
+def fully_connected(o: SumOperands, at: Array) -> IntegerSums:
     x, w = o.centred(0), o.centred(1)
     row, column = np.unravel_index(at, (len(x), len(w)))
     return o.dot(x[row], w[column], column, o.bias(column))
 
 
-def matmul(o: Operands, at: Array) -> Sums:
+def matmul(o: SumOperands, at: Array) -> IntegerSums:
     a, b = o.centred(0), o.centred(1)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = (np.broadcast_to(v, (*lead, *v.shape[-2:])) for v in (a, b))
@@ -162,44 +162,44 @@ def matmul(o: Operands, at: Array) -> Sums:
     return o.dot(a[(*outer, row)], np.moveaxis(b, -1, -2)[(*outer, column)], column, None)
 
 
-def _broadcast(o: Operands, at: Array) -> tuple[Reals, Reals]:
+def _broadcast(o: SumOperands, at: Array) -> tuple[Reals, Reals]:
     a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
     return a.reshape(-1)[at], b.reshape(-1)[at]
 
 
-def add(o: Operands, at: Array) -> Sums:
+def add(o: SumOperands, at: Array) -> IntegerSums:
     a, b = _broadcast(o, at)
     if o.rq.size != 2:
         raise NoBound("add in float32")
     a, b = a * o.rq[0], b * o.rq[1]
-    return Sums(a + b, np.abs(a) + np.abs(b), 2)
+    return IntegerSums(a + b, np.abs(a) + np.abs(b), 2)
 
 
-def mul(o: Operands, at: Array) -> Sums:
+def mul(o: SumOperands, at: Array) -> IntegerSums:
     a, b = _broadcast(o, at)
     value = a * b * o.rq.reshape(-1)[0]
-    return Sums(value, np.abs(value), 1, step=float(o.rq.reshape(-1)[0]))
+    return IntegerSums(value, np.abs(value), 1, step=float(o.rq.reshape(-1)[0]))
 
 
-def global_average_pool(o: Operands, at: Array) -> Sums:
+def global_average_pool(o: SumOperands, at: Array) -> IntegerSums:
     x = o.centred(0)
     taken = x.reshape(x.shape[0] * x.shape[1], -1)[at]
     return _average(o, taken)
 
 
-def reduce_mean(o: Operands, at: Array) -> Sums:
+def reduce_mean(o: SumOperands, at: Array) -> IntegerSums:
     x = o.centred(0)
     axes = [i for i in range(x.ndim) if o.node.words[0] >> i & 1]
     count = prod(x.shape[i] for i in axes)
     return _average(o, np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)[at])
 
 
-def _average(o: Operands, taken: Reals) -> Sums:
+def _average(o: SumOperands, taken: Reals) -> IntegerSums:
     scale = o.rq.reshape(-1)[0]
-    return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
+    return IntegerSums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
 
 
-def average_pool(o: Operands, at: Array) -> Sums:
+def average_pool(o: SumOperands, at: Array) -> IntegerSums:
     x, (include_pad, *_) = as_planes(o.centred(0)), o.node.words[8:]
     if o.rq.size != 1:
         raise NoBound("average_pool in float32")
@@ -214,16 +214,16 @@ def average_pool(o: Operands, at: Array) -> Sums:
     taken, count = padded[index].reshape(len(at), -1), there[index].reshape(len(at), -1).sum(1)
     divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
     scale = o.rq.reshape(-1)[0] / divisor
-    return Sums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
+    return IntegerSums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
 
 
-SUMS: dict[str, Callable[[Operands, Array], Sums]] = {
+SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
     f.__name__: f
     for f in (conv, conv_transpose, fully_connected, matmul, add, mul, global_average_pool, reduce_mean, average_pool)
 }
 
 
-def terms_of(o: Operands) -> int:
+def terms_of(o: SumOperands) -> int:
     """Returns roughly how many terms one element sums, which decides how many elements are computed at once."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
@@ -232,7 +232,7 @@ def terms_of(o: Operands) -> int:
     return int(max(1, spec.shape[-1])) if o.node.op == "matmul" else int(max(1, spec.elements // max(1, prod(o.shape))))
 
 
-def elements(o: Operands, at: Array) -> Whole | Real:
+def elements(o: SumOperands, at: Array) -> Whole | Real:
     """Returns the bounded values at these flat positions of the output."""
     y = o.graph.spec(o.node.outputs[0])
     low, high = o.node.words[-2:]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import BEYOND, Held, NoBound, Real, Whole, gamma
-from qverify.compare.error_bounds.carried import SHARE, carried
+from qverify.compare.error_bounds.carry_through import SHARE, carry_through
 from qverify.compare.error_bounds.chain import PAGES
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -20,14 +20,14 @@ INT8 = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
 
 
 def through(op: str, words: tuple[int, ...], *inputs: Held | None, y: TensorSpec | None = None) -> Any:
-    """The output of one node of the op on these inputs, through `carried`."""
+    """The output of one node of the op on these inputs, through `carry_through`."""
     names = "abc"[: len(inputs)]
     tensors = {
         n: replace(INT8, name=n) if isinstance(v, Whole) else _floats(n) for n, v in zip(names, inputs, strict=True)
     }
     graph = Graph([], tensors | {"y": y or _floats("y")}, {}, (), ())
     with np.errstate(all="ignore"):
-        (made,) = carried(PAGES[op], Node("y", op, tuple(names), ("y",), words), [*inputs], graph)
+        (made,) = carry_through(PAGES[op], Node("y", op, tuple(names), ("y",), words), [*inputs], graph)
     return made
 
 
@@ -138,9 +138,9 @@ def test_integers_of_lost_floats_without_an_error_are_all_lost() -> None:
             assert isinstance(of, Real)
             return [Whole(np.array([1, 1]), np.array([1, 1]), of.error if error else None, None, before)]  # noqa: B023
 
-        (y,) = carried(page, Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
+        (y,) = carry_through(page, Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
         assert y.lost is not None and y.lost.tolist() == [True, True]
-        (y,) = carried(lambda *of: page(*of, error=True), Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
+        (y,) = carry_through(lambda *of: page(*of, error=True), Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
         assert y.lost is not None and y.lost.tolist() == [before is not None, True]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.forced import distance
+from qverify.compare.forced import measure_distance
 from qverify.compare.limits import Limit
 from qverify.compare.options import Options
 from qverify.compare.values import Values
@@ -230,7 +230,7 @@ def test_an_output_that_the_board_calls_by_another_name_is_read_from_the_side_th
 def numbers(made, recorded, limit=None, **more):
     made, recorded = np.asarray(made), np.asarray(recorded)
     about = TensorSpec("t", made.dtype.name, made.shape, **more)
-    f = distance(made, recorded, about, limit or Limit(1, 0.0, "1 LSB"), "reference", "board")
+    f = measure_distance(made, recorded, about, limit or Limit(1, 0.0, "1 LSB"), "reference", "board")
     return f.verdict, f.max_lsb, f.mismatched, f.max_abs, f.why
 
 

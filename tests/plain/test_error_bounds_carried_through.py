@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.bounded_values import BEYOND, Held, NoBound, Real, Whole, gamma
+from qverify.compare.error_bounds.bounded_values import BEYOND, BoundedValue, NoBound, Real, Whole, gamma
 from qverify.compare.error_bounds.carry_through import SHARE, carry_through
 from qverify.compare.error_bounds.chain import PAGES
 from qverify.model_bin.graph import Graph, Node
@@ -19,7 +19,7 @@ ADD, SIGMOID = (0, 0, 0), (18, 0, 0)
 INT8 = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
 
 
-def through(op: str, words: tuple[int, ...], *inputs: Held | None, y: TensorSpec | None = None) -> Any:
+def through(op: str, words: tuple[int, ...], *inputs: BoundedValue | None, y: TensorSpec | None = None) -> Any:
     """The output of one node of the op on these inputs, through `carry_through`."""
     names = "abc"[: len(inputs)]
     tensors = {
@@ -133,7 +133,7 @@ def test_integers_of_lost_floats_without_an_error_are_all_lost() -> None:
     graph = Graph([], {}, {}, (), ())
     for before in (None, lost(1, 0)):
 
-        def page(node: Node, inputs: list[Held | None], graph: Graph, error: Any = None) -> list[Held]:
+        def page(node: Node, inputs: list[BoundedValue | None], graph: Graph, error: Any = None) -> list[BoundedValue]:
             (of,) = inputs
             assert isinstance(of, Real)
             return [Whole(np.array([1, 1]), np.array([1, 1]), of.error if error else None, None, before)]  # noqa: B023

@@ -12,7 +12,7 @@ from PIL import Image
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.inputs import buffers, encoding, picture, resize
-from qverify.inputs.arrays import array_of
+from qverify.inputs.arrays import read_array_file
 from qverify.inputs.colour import MODES, PRESETS, Colour
 from qverify.inputs.description import Description
 from qverify.inputs.description_tables import described
@@ -50,18 +50,18 @@ def test_opencv_mode_is_opencv_byte_for_byte(at: int) -> None:
     i420 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420)
     yv12 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_YV12)
     size = (width, height)
-    assert encoding.encoded(rgb, Description("i420", size)) == i420.tobytes()
+    assert encoding.encode_fitted(rgb, Description("i420", size)) == i420.tobytes()
     quarter = height * width // 4
     y, v, u = np.split(yv12.reshape(-1), [height * width, height * width + quarter])
-    assert encoding.encoded(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
-    assert encoding.encoded(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
+    assert encoding.encode_fitted(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
+    assert encoding.encode_fitted(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
     yuv = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV)
-    assert encoding.encoded(rgb, Description("yuv444", size)) == yuv.tobytes()
+    assert encoding.encode_fitted(rgb, Description("yuv444", size)) == yuv.tobytes()
     less = (yuv.astype(np.int16) - 128).astype(np.int8)
-    assert encoding.encoded(rgb, Description("yuv444_128", size)) == less.tobytes()
-    assert encoding.encoded(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
+    assert encoding.encode_fitted(rgb, Description("yuv444_128", size)) == less.tobytes()
+    assert encoding.encode_fitted(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
     chw = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR).transpose(2, 0, 1)
-    assert encoding.encoded(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
+    assert encoding.encode_fitted(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_every_format_comes_back(format_: str, layout: str) -> None:
     wanted = Description(
         format_, (24, 16), layout=layout, width_align=10, height_align=6, innermost_align=8, buffer_align=100
     )
-    data = encoding.encoded(smooth, wanted)
+    data = encoding.encode_fitted(smooth, wanted)
     assert len(data) == wanted.size_bytes and len(data) % 100 == 0
     assert buffers.padding_is_zero(data, wanted)
     shown = buffers.shown(data, wanted)
@@ -170,9 +170,9 @@ def test_roundings_of_raw_s16() -> None:
         ("half-away", [0, 1, 1, 2, 2, 3]),
     ):
         one = Description("raw_s16", (2, 1), scale=(0.5,), rounding=rounding, quantize=(1.0, 0))
-        assert np.frombuffer(encoding.encoded(pixels, one), "<i2").tolist() == wanted
+        assert np.frombuffer(encoding.encode_fitted(pixels, one), "<i2").tolist() == wanted
     big = Description("raw_s16", (2, 1), scale=(1e6,), quantize=(1.0, 0))
-    assert np.frombuffer(encoding.encoded(pixels, big), "<i2").max() == 32767
+    assert np.frombuffer(encoding.encode_fitted(pixels, big), "<i2").max() == 32767
 
 
 def test_pictures_of_every_kind(tmp_path: Path) -> None:
@@ -289,9 +289,9 @@ def test_an_npz_of_one_array_under_another_name_is_refused(tmp_path: Path) -> No
     np.savez(tmp_path / "other.npz", other=values)
     np.savez(tmp_path / "unnamed.npz", values)
     with pytest.raises(UsageError, match="contains other; none is called 'image'"):
-        array_of(str(tmp_path / "other.npz"), "image")
-    assert np.array_equal(array_of(str(tmp_path / "unnamed.npz"), "image"), values)
-    assert np.array_equal(array_of(str(tmp_path / "other.npz")), values)
+        read_array_file(str(tmp_path / "other.npz"), "image")
+    assert np.array_equal(read_array_file(str(tmp_path / "unnamed.npz"), "image"), values)
+    assert np.array_equal(read_array_file(str(tmp_path / "other.npz")), values)
 
 
 def test_descriptions_in_toml_and_what_is_wrong_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantization, whole_bias
 from qverify.model_bin.units import Unit, may_be_interior, units
@@ -128,12 +128,12 @@ def test_a_preactivation_may_lie_inside() -> None:
 
 def test_the_nodes_that_are_needed() -> None:
     made = graph()
-    assert names(needed(made, ("o",), {"x", "b"})) == ["a", "d1", "d2", "f", "s", "o"]
-    assert names(needed(made, ("o",), {"f"})) == ["s", "o"]
-    assert names(needed(made, ("o", "p"), {"a", "d2"})) == ["d1", "f", "s", "o", "p"]
-    assert needed(made, ("f",), {"f"}) == []
+    assert names(find_needed_nodes(made, ("o",), {"x", "b"})) == ["a", "d1", "d2", "f", "s", "o"]
+    assert names(find_needed_nodes(made, ("o",), {"f"})) == ["s", "o"]
+    assert names(find_needed_nodes(made, ("o", "p"), {"a", "d2"})) == ["d1", "f", "s", "o", "p"]
+    assert find_needed_nodes(made, ("f",), {"f"}) == []
     with pytest.raises(KeyError):
-        needed(made, ("o",), {"a"})  # b is no node's
+        find_needed_nodes(made, ("o",), {"a"})  # b is no node's
 
 
 def test_a_part_of_a_graph() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.chain import evaluated
+from qverify.compare.error_bounds.chain import evaluate_unit
 from qverify.compare.limits import Limit, limit_for
-from qverify.compare.node_by_node import after_meaningless
+from qverify.compare.node_by_node import find_after_meaningless
 from qverify.compare.options import Options
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
 from qverify.compare.verdict import judge_all
@@ -210,7 +210,7 @@ def test_what_is_lost_is_carried_to_what_reads_it_and_no_further() -> None:
     ]
     graph = Graph(nodes, specs, {}, ("x",), ("y",))
     (unit,) = units(graph)
-    ((_, y),) = evaluated(unit, "y", graph, {"x": x}, np.arange(2))
+    ((_, y),) = evaluate_unit(unit, "y", graph, {"x": x}, np.arange(2))
     assert y.lost is not None and y.lost.tolist() == [True, False]
 
 
@@ -231,7 +231,7 @@ def test_qverifys_own_sides_keep_their_limit_through_a_quantizer() -> None:
     ]
     graph = Graph(nodes, specs, {"b": b}, ("a",), ("y",))
     (unit,) = units(graph)
-    ((_, y),) = evaluated(unit, "y", graph, {"a": a}, np.arange(1))
+    ((_, y),) = evaluate_unit(unit, "y", graph, {"a": a}, np.arange(1))
     right = int(np.rint(np.float32(np.float64(b).sum()) / np.float32(0.13)))
     assert y.high[0, ...] - y.low[0, ...] >= 10
     assert y.ours is not None and [v.tolist() for v in y.ours] == [[right], [right]]
@@ -279,7 +279,7 @@ def test_what_depends_on_them_through_a_host_island_does_too() -> None:
     specs = {**graph.tensors, "h": TensorSpec("h", "float32", (2,))}
     graph = replace(graph, nodes=[graph.nodes[0], y], tensors=specs, islands=(island,))
     forced = {"n": Forced("PASSED", 0, 0, not_judged=1)}
-    assert after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}
+    assert find_after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}
 
 
 def test_a_lost_row_widens_the_limit_of_no_other() -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def converted(x: Array, words: Sequence[int]) -> Array:
+def convert_yuv(x: Array, words: Sequence[int]) -> Array:
     """Returns the converted picture, uint8 of x's shape. x: (N, 3, H, W) of 8 bits; words: shift, floor, three offsets,
     the matrix by rows. Raises ValueError for words out of range."""
     shift, floor = words[:2]

@@ -86,7 +86,7 @@ def centred(values: Array, zero_point: Array, dtype: np.dtype[Any]) -> Array:
     return np.subtract(values, zero_point, dtype=dtype, casting="unsafe")
 
 
-def widened(weights: Array, dtype: np.dtype[Any]) -> Array:
+def widen(weights: Array, dtype: np.dtype[Any]) -> Array:
     """Returns constant whole numbers as dtype, the type of their sums, where that is little memory; else unchanged, for
     each block to make its part ready: that takes less time than to read so much memory again."""
     return weights.astype(dtype) if weights.size <= FEW else weights
@@ -98,6 +98,6 @@ def narrow_type(dtype: str) -> np.dtype[Any]:
     return np.dtype({1: np.int16, 2: np.int32}.get(np.dtype(dtype).itemsize, np.int64))
 
 
-def wrapped_int32(acc: Array) -> Array:
+def wrap_int32(acc: Array) -> Array:
     """Returns exact integers (any dtype) wrapped to int32, two's complement."""
     return acc.astype(np.int64).astype(np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.arithmetic.float32 import Array
 from qverify.arithmetic.planes import Planes, planes_of
-from qverify.arithmetic.windows import Window, landed
+from qverify.arithmetic.windows import Window, find_landing_slices
 from qverify.arithmetic.workers import run_blocks, runs
 
 BLOCK = 1 << 20  # elements of a block's operands, which stay in a cache
@@ -81,9 +81,9 @@ def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Arra
     acc = np.zeros((w.shape[1], *out))
     (top, left), (stride_h, stride_w) = window.pad[:2], window.stride
     for i in range(window.kernel[0]):
-        rows, source_rows = landed(i * window.dilation[0] - top, stride_h, x.shape[1], out[0])
+        rows, source_rows = find_landing_slices(i * window.dilation[0] - top, stride_h, x.shape[1], out[0])
         for j in range(window.kernel[1]):
-            columns, source_columns = landed(j * window.dilation[1] - left, stride_w, x.shape[2], out[1])
+            columns, source_columns = find_landing_slices(j * window.dilation[1] - left, stride_w, x.shape[2], out[1])
             near = x[:, source_rows, source_columns]
             acc[:, rows, columns] += (w[:, :, i, j].T @ near.reshape(len(x), -1)).reshape(w.shape[1], *near.shape[1:])
     return acc

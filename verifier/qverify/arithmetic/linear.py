@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.requantize import requantize
 
 Array = npt.NDArray[Any]
@@ -42,7 +42,7 @@ class Requantization:
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:
             self._multiply(acc)
             return acc.astype(self.dtype)
-        whole = acc.astype(np.int64) if self.wide else wrapped_int32(acc)
+        whole = acc.astype(np.int64) if self.wide else wrap_int32(acc)
         return requantize(
             whole, self.rq, self.zero_point, self.low, self.high, self.dtype, self.rounding, self.wide, self.axis
         )
@@ -70,7 +70,7 @@ class Requantization:
         """Returns fl32(f64(acc) * S + f64(b)). Sums in float32 are below 2^24 and do not wrap."""
         along = [1] * acc.ndim
         along[self.axis] = -1
-        whole = acc if self.wide or acc.dtype == np.float32 else wrapped_int32(acc)
+        whole = acc if self.wide or acc.dtype == np.float32 else wrap_int32(acc)
         value = whole.astype(np.float64) * (self.rq.reshape(along) if self.rq.size > 1 else self.rq[0])
         if self.bias is not None:
             value += self.bias.astype(np.float64).reshape(along)

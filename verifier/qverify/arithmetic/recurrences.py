@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.float32 import dynamic_parameters, exp64, log64, quantize, sigmoid64, tanh64
 from qverify.arithmetic.float_sums import multiply_exactly
 
@@ -240,7 +240,7 @@ class ScaledWeights:
         """Returns fl32(fl32(acc) * fl32(scale * scales)) of rows of a, which are quantized together."""
         steps, scale = quantize_by_range(a)
         with np.errstate(all="ignore"):
-            acc = wrapped_int32(steps @ self.centred.T)
+            acc = wrap_int32(steps @ self.centred.T)
             y: Array = acc.astype(np.float32) * (scale.reshape(1) * self.scales)
         return y
 

@@ -155,7 +155,7 @@ def taps_between(starts: Array, kernel: int, dilation: int, low: int, high: int)
     return np.minimum(first, end), end
 
 
-def landed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+def find_landing_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
     """Returns (target, source) slices: elements 0, 1 ... of an axis of `size`, at start, start + stride, ... of one of `room`,
     those that fall within."""
     first = max(0, -(start // stride))

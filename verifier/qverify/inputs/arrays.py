@@ -23,19 +23,19 @@ _HEADERS = threading.Lock()  # numpy has Python parse them, which Python 3.11 fa
 UNNAMED = "arr_0"  # what numpy.savez calls an array that was given no name
 
 
-def array_of(path: str, name: str = "") -> Array:
+def read_array_file(path: str, name: str = "") -> Array:
     """Returns the array of a .npy, or from a .npz the array of that name, or its only one where that or the
     name asked for is none."""
     if path.lower().endswith(".npy"):
-        return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
+        return parse_npy(read_regular(path, MOST_ARRAY + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:
         return _pick_array(archive, name, path)
 
 
-def npy_of(data: bytes, path: str) -> Array:
+def parse_npy(data: bytes, path: str) -> Array:
     """Returns the array of a .npy's content. Raises UsageError for any other content."""
     with _readable(path):
-        return npy_array(io.BytesIO(data), len(data), path)
+        return read_npy(io.BytesIO(data), len(data), path)
 
 
 @contextmanager
@@ -62,10 +62,10 @@ def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
         raise UsageError(f"{path}: contains {', '.join(files) or 'no arrays'}; none is called {name!r}")
     size = archive.getinfo(files[chosen]).file_size
     with archive.open(files[chosen]) as file:
-        return npy_array(file, size, f"{path}: {chosen}")
+        return read_npy(file, size, f"{path}: {chosen}")
 
 
-def npy_array(file: IO[bytes], size: int, where: str) -> Array:
+def read_npy(file: IO[bytes], size: int, where: str) -> Array:
     """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in bytes."""
     if size > MOST_ARRAY:
         raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")

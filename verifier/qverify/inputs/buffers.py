@@ -15,12 +15,12 @@ from qverify.inputs.formats import REAL, SIGNED, YUV420
 Array = npt.NDArray[Any]
 
 
-def valid_bytes(wanted: Description) -> int:
+def count_valid_bytes(wanted: Description) -> int:
     """Returns the size of the valid elements alone, in bytes."""
     return sum(prod(p.shape) * np.dtype(p.dtype).itemsize for p in wanted.planes)
 
 
-def dense_values(data: bytes, wanted: Description) -> list[Array]:
+def split_dense(data: bytes, wanted: Description) -> list[Array]:
     """Returns every plane's valid elements, from bytes without padding."""
     planes, at = [], 0
     for plane in wanted.planes:
@@ -39,7 +39,7 @@ def packed(parts: list[Array], wanted: Description) -> bytes:
     return whole.tobytes()
 
 
-def arranged(values: list[Array], wanted: Description) -> list[Array]:
+def arrange_planes(values: list[Array], wanted: Description) -> list[Array]:
     """Returns the result of elements() in the format's planes and layout."""
     if wanted.format not in YUV420:
         return [values[0] if wanted.layout == "NHWC" else np.moveaxis(values[0], -1, 0)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.colour import converted
+from qverify.arithmetic.colour import convert_yuv
 from qverify.extras import import_extra
 
 Array = npt.NDArray[Any]
@@ -101,7 +101,7 @@ class Colour:
 
     def rgb(self, yuv: Array, coarse: bool = False) -> Array:
         """Converts uint8 YUV (H, W, 3) back to RGB, uint8 (H, W, 3)."""
-        return np.moveaxis(converted(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
+        return np.moveaxis(convert_yuv(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
 
     def _stored(self, plane: Array) -> Array:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)

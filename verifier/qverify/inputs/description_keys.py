@@ -10,7 +10,7 @@ from qverify.inputs.description import Description
 from qverify.inputs.formats import REAL, YUV420
 
 
-def unverified(wanted: Description) -> str:
+def describe_unverified(wanted: Description) -> str:
     """Returns which parts of it follow published facts only, not compared with a vendor's tool; "" where none does."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
     parts = [f"colour mode {wanted.colour.mode}"] if yuv and wanted.colour.mode in UNVERIFIED else []
@@ -21,18 +21,18 @@ def unverified(wanted: Description) -> str:
 WEIGHT_OF = {"horizon": "bt601"}  # the same matrix by another name
 
 
-def values_key(one: Description) -> dict[str, Any]:
+def make_values_key(one: Description) -> dict[str, Any]:
     """Returns what decides how a chip interprets the bytes: format, planes, and how the values were converted before
     they were stored; not how a picture was fitted, which matters on the host only."""
     key: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
     if one.format in REAL:
-        key |= {**normalization_key(one), "quantize": one.quantize}
+        key |= {**make_normalization_key(one), "quantize": one.quantize}
     elif one.format in YUV420 or one.format.startswith("yuv444"):
         key |= {"mode": (WEIGHT_OF.get(one.colour.mode, one.colour.mode), one.colour.range)}
     return key
 
 
-def normalization_key(one: Description) -> dict[str, Any]:
+def make_normalization_key(one: Description) -> dict[str, Any]:
     """Returns what a network was trained on, and mean and scale per channel."""
     channels = 1 if one.gray else 3
 
@@ -42,7 +42,7 @@ def normalization_key(one: Description) -> dict[str, Any]:
     return {"train": one.train, "mean": spread(one.mean), "scale": spread(one.scale)}
 
 
-def fitting_key(one: Description) -> dict[str, Any]:
+def make_fitting_key(one: Description) -> dict[str, Any]:
     """Returns the other keys that decide the bytes of a picture."""
     names = ("library", "interpolation", "resize_dtype", "resize_order", "fit", "roi")
     key: dict[str, Any] = {k: getattr(one, k) for k in names}

@@ -11,8 +11,8 @@ import numpy as np
 from qverify.errors import MissingExtraError, UsageError
 from qverify.inputs.hypotheses import InputHypothesisPage, pages
 from qverify.inputs.recipe import Recipe
-from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
-from qverify.inputs.residual import Residual, residual, undone
+from qverify.inputs.reproduction import Reproduction, Start, size_bytes, sort_by_stages
+from qverify.inputs.residual import Residual, residual, undo_byte_steps
 from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
@@ -139,7 +139,7 @@ class _MistakeTrial:
         for one in explanations:
             if self.may(one.recipe):
                 parts[near.isdisjoint(one.causes)].append(one)
-        return [one for part in parts for one in in_key_order(part, lambda e: e.recipe)]
+        return [one for part in parts for one in sort_by_stages(part, lambda e: e.recipe)]
 
     def try_all(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
         exact: list[MistakeExplanation] = []
@@ -187,7 +187,7 @@ class _MistakeTrial:
         of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
         for _, at, one in of_size + self.near[:NEAREST]:
             ours, theirs = self.reproduction.made(one.recipe), self.captured
-            if (back := undone(theirs, one.recipe)) is not None:
+            if (back := undo_byte_steps(theirs, one.recipe)) is not None:
                 ours, theirs = self.reproduction.packed(one.recipe), back
             candidates.append((one, residual(ours, theirs, one.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)

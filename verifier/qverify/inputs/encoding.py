@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from qverify.inputs.buffers import arranged, packed
+from qverify.inputs.buffers import arrange_planes, packed
 from qverify.inputs.description import Description
 from qverify.inputs.pixel_values import elements, normalized, quantized
 from qverify.inputs.resize import fitted
@@ -22,9 +22,9 @@ def encode_picture(pixels: Array, wanted: Description) -> bytes:
     else:
         real = fitted(normalized(pixels, wanted), replace(wanted, resize_dtype="float32"))
         values = [quantized(real, wanted)]
-    return packed(arranged(values, wanted), wanted)
+    return packed(arrange_planes(values, wanted), wanted)
 
 
-def encoded(pixels: Array, wanted: Description) -> bytes:
+def encode_fitted(pixels: Array, wanted: Description) -> bytes:
     """Returns the buffer with zero padding. pixels: fitted, RGB or gray."""
-    return packed(arranged(elements(pixels, wanted), wanted), wanted)
+    return packed(arrange_planes(elements(pixels, wanted), wanted), wanted)

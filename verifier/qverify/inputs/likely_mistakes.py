@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from qverify.inputs.described_inputs import described_inputs, layout_of
 from qverify.inputs.draft import covered_range, draft_description, draft_layout
-from qverify.inputs.prepare import quantization_of
+from qverify.inputs.random_inputs import quantization_of
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec

@@ -25,19 +25,19 @@ def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return from_array(arrays.array_of(path, name), wanted, path)
+        return from_array(arrays.read_array_file(path, name), wanted, path)
     if ending in RAW:
         return _raw(path, wanted)
     if ending == ".wav":
         if wanted.format not in REAL:
             raise UsageError(f"{path}: sound can be converted to {', '.join(REAL)}, not to {wanted.format}")
-        return encoding.encoded(sound.fitted(sound.read(path), wanted, path), wanted)
+        return encoding.encode_fitted(sound.fitted(sound.read(path), wanted, path), wanted)
     return encoding.encode_picture(picture.read(path, wanted.gray), wanted)
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
     """Returns the pixels of a .npy: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other array."""
-    array, channels = arrays.array_of(path), 1 if wanted.gray else 3
+    array, channels = arrays.read_array_file(path), 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is None:
         raise UsageError(
@@ -77,20 +77,20 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
 
 def _raw(path: str, wanted: Description) -> bytes:
     """Returns the file's bytes, unchanged if they have the buffer's size; valid elements without padding are aligned."""
-    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
+    whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:
-        data = buffers.packed(buffers.dense_values(data, wanted), wanted)
+        data = buffers.packed(buffers.split_dense(data, wanted), wanted)
     if len(data) != whole:
-        raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {wanted_sizes(wanted)}")
+        raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {describe_sizes(wanted)}")
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.stored(data, wanted)):
         raise UsageError(f"{path}: contains NaN or infinite values")
     return data
 
 
-def wanted_sizes(wanted: Description) -> str:
+def describe_sizes(wanted: Description) -> str:
     """Returns the possible sizes of a file of raw bytes, for a message."""
-    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
+    whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.frame
     return f"{sizes} for {wanted.format} {width}x{height} in {wanted.layout}"

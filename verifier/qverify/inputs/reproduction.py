@@ -48,10 +48,10 @@ def from_bytes(data: bytes, wanted: Description) -> Start:
     planes = buffers.stored(data, wanted)
     with np.errstate(all="ignore"):
         pixels = np.ascontiguousarray(buffers.shown(data, wanted))
-        if encoding.encoded(pixels, wanted) == data:
+        if encoding.encode_fitted(pixels, wanted) == data:
             return Start("fitted", pixels, wanted)
     values = buffers.gathered(planes, wanted)
-    if buffers.packed(buffers.arranged(values, wanted), wanted) == data:
+    if buffers.packed(buffers.arrange_planes(values, wanted), wanted) == data:
         return Start("elements", values, wanted)
     return Start("bytes", data, wanted)
 
@@ -75,7 +75,7 @@ class Reproduction:
 
         def made() -> bytes:
             values = self._elements(recipe)
-            return buffers.packed(buffers.arranged(values, recipe.wanted), recipe.wanted)
+            return buffers.packed(buffers.arrange_planes(values, recipe.wanted), recipe.wanted)
 
         return bytes(self._once("bytes", recipe, made))
 
@@ -141,7 +141,7 @@ def size_bytes(recipe: Recipe) -> int:
     return size
 
 
-def in_key_order(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
+def sort_by_stages(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
     """Returns the recipes sorted so that neighbours share stages: grouped by stage, in order of first appearance."""
     ranks: list[dict[Any, int]] = [{} for _ in STAGES]
     rows = []

@@ -49,7 +49,7 @@ def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
     )
 
 
-def undone(captured: bytes, recipe: Recipe) -> bytes | None:
+def undo_byte_steps(captured: bytes, recipe: Recipe) -> bytes | None:
     """Returns the buffer before the recipe's steps on bytes; None where one cannot be undone."""
     for step in reversed(recipe.bytes):
         if step.undo is None:

@@ -12,7 +12,7 @@ from qverify.errors import UsageError
 from qverify.inputs import buffers
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, rows_of
-from qverify.inputs.residual import undone
+from qverify.inputs.residual import undo_byte_steps
 
 Array = npt.NDArray[Any]
 PAIRS = 12  # pairs of rows, from top to bottom
@@ -48,7 +48,7 @@ class Sample:
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
         """Returns the distance over the whole buffer; infinite for another size."""
         made, theirs = reproduction.made(recipe), self.captured
-        back = undone(theirs, recipe)
+        back = undo_byte_steps(theirs, recipe)
         if back is not None:
             made, theirs = reproduction.packed(recipe), back
         if len(made) != len(theirs):
@@ -62,7 +62,7 @@ class Sample:
         wanted = recipe.wanted
         key = recipe.bytes, wanted.dtype, wanted.format, wanted.layout, tuple(wanted.planes)
         if key not in self.rows:
-            back = undone(self.captured, recipe)
+            back = undo_byte_steps(self.captured, recipe)
             try:
                 values = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
                 self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(values, pairs)]

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from qverify.errors import UndescribedError, UsageError
 from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
-from qverify.inputs.cures import cure_for_array, cure_for_file, cure_for_missing
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
-from qverify.inputs.description_keys import differences, normalization_key, values_key
+from qverify.inputs.description_keys import differences, make_normalization_key, make_values_key
 from qverify.inputs.draft import draft_description
+from qverify.inputs.fit_hints import hint_for_array, hint_for_file, hint_for_missing_file
 from qverify.inputs.formats import YUV420
-from qverify.inputs.prepare import quantization_of, random_inputs
+from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -159,7 +159,7 @@ class InputRequirement:
         if hashlib.sha256(data).hexdigest() != stated.sha256:
             raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
         if self.description is not None:
-            other = differences(values_key(stated.description), values_key(self.description))
+            other = differences(make_values_key(stated.description), make_values_key(self.description))
             if other:
                 raise UsageError(f"{path}: prepared as {'; '.join(other)} for input {self.called!r}")
 
@@ -236,17 +236,17 @@ def _check_same_buffer(one: DescribedInput, wanted: Description | None) -> None:
     """Raises UsageError where a description changes the bytes that the nodes of model.bin were compiled for."""
     if one.description is None or wanted is None:
         return
-    before, now = ({**values_key(d), **normalization_key(d)} for d in (one.description, wanted))
+    before, now = ({**make_values_key(d), **make_normalization_key(d)} for d in (one.description, wanted))
     if other := differences(now, before):
         raise UsageError(f"input {one.name!r}: {'; '.join(other)} in model.bin; to change it, qverify compile --input")
 
 
 def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file for input {spec.name!r}{cure_for_missing(path)}")
+        raise UsageError(f"{path}: no such file for input {spec.name!r}{hint_for_missing_file(path)}")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return spec.aligned_bytes(_fitting(spec, arrays.array_of(path, name), path))
+        return spec.aligned_bytes(_fitting(spec, arrays.read_array_file(path, name), path))
     if ending == ".wav":
         raise UsageError(f"{path}: sound needs a description of input {spec.name!r} (format, size); give --description")
     if ending in picture.ENDINGS:
@@ -262,7 +262,7 @@ def _bytes(spec: TensorSpec, path: str, name: str) -> bytes:
     if len(data) == spec.elements and layout_of(spec):
         more = "save them as .npy, uint8 (height, width, channels), and give --description FILE"
         raise UndescribedError(f"{text}; one byte for each element: 8-bit pixels? Then {more}")
-    raise UsageError(text + cure_for_file(path))
+    raise UsageError(text + hint_for_file(path))
 
 
 def _sizes(spec: TensorSpec) -> str:
@@ -279,7 +279,7 @@ def _fitting(spec: TensorSpec, array: Array, path: str) -> Array:
         )
         if array.dtype == np.uint8 and spec.dtype != "uint8" and array.ndim > 1:
             raise UndescribedError(f"{text}; for pixels, uint8 (height, width, channels), give --description FILE")
-        raise UsageError(text + cure_for_array(array, spec))
+        raise UsageError(text + hint_for_array(array, spec))
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(f"{path}: contains NaN or infinite values for input {spec.name!r}")
     if spec.dtype == "bool" and (largest := int(array.view(np.uint8).max(initial=0))) > 1:

@@ -9,7 +9,7 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import may_be_interior
 
 
-def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
+def find_needed_nodes(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
     """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor no node
     computes."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
@@ -24,7 +24,7 @@ def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> li
 
 def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph:
     """Returns the part that computes `outputs` from `given`; given tensors that stay unused are left out."""
-    nodes = needed(graph, outputs, given)
+    nodes = find_needed_nodes(graph, outputs, given)
     read = {n for node in nodes for n in node.inputs if n is not None}
     inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))
     names = {*read, *inputs, *outputs, *(o for node in nodes for o in node.outputs)}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widened
+from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widen
 from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
@@ -53,7 +53,7 @@ def prepare(node: Node, graph: Graph) -> PreparedConv:
     return PreparedConv(
         window,
         group,
-        widened(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
+        widen(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
         terms,
         None if bias is None else bias.astype(terms.whole),
         read_requantization(node, graph),

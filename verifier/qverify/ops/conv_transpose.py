@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.exact_matmul import centred, narrow_type
 from qverify.arithmetic.linear import Requantization, along_axis
-from qverify.arithmetic.windows import as_planes, landed, plane_shape
+from qverify.arithmetic.windows import as_planes, find_landing_slices, plane_shape
 from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantization, whole_bias
@@ -83,6 +83,6 @@ def _land(node: Node, acc: Array, x: Array, weight: Array, first: int) -> None:
     products = (weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)).reshape(*weight.shape[:2], height, width)
     for tap in range(weight.shape[1]):
         i, j = divmod(first + tap, kernel_w)
-        rows, source_rows = landed(i * dilation_h - top, stride_h, height, acc.shape[1])
-        columns, source_columns = landed(j * dilation_w - left, stride_w, width, acc.shape[2])
+        rows, source_rows = find_landing_slices(i * dilation_h - top, stride_h, height, acc.shape[1])
+        columns, source_columns = find_landing_slices(j * dilation_w - left, stride_w, width, acc.shape[2])
         acc[:, rows, columns] += products[:, tap, source_rows, source_columns]

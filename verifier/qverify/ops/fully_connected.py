@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import centred, narrow_type, widened
+from qverify.arithmetic.exact_matmul import centred, narrow_type, widen
 from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.products import requantized_product
 from qverify.model_bin.graph import Graph, Node
@@ -22,7 +22,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array, Array | None, Requant
     zeros = along_axis(w.zero_point, 2, max(w.channel_axis, 0))
     stored, bias = centred(graph.constants[w.name], zeros, narrow_type(w.dtype)), whole_bias(node, graph)
     dtype = choose_exact_dtype(node, graph, stored, bias)
-    weight = widened(stored, dtype).T
+    weight = widen(stored, dtype).T
     return dtype, weight, None if bias is None else bias.astype(dtype), read_requantization(node, graph)
 
 

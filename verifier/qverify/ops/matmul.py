@@ -14,7 +14,7 @@ from qverify.arithmetic.exact_matmul import (
     exact_dtype,
     largest_partial_sum,
     narrow_type,
-    widened,
+    widen,
 )
 from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.products import requantized_product
@@ -41,7 +41,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Requantization
         stored = centred(graph.constants[b.name], _zeros(b), narrow_type(b.dtype))
         columns = np.moveaxis(stored, -2, -1) if stored.ndim > 1 else stored[None]
         dtype = exact_dtype(largest_partial_sum(limits, columns.reshape(-1, columns.shape[-1])))
-        constant = widened(stored, dtype) if stored.ndim == 2 else stored.astype(dtype)
+        constant = widen(stored, dtype) if stored.ndim == 2 else stored.astype(dtype)
     else:
         largest = [max(map(abs, of)) for of in (limits, centred_limits(b.dtype, *b.zero_point))]
         dtype = exact_dtype(a.shape[-1] * largest[0] * largest[1])

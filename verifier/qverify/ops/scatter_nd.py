@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.gather_nd import tuple_places
+from qverify.ops.gather_nd import split_index_tuples
 
 Array = npt.NDArray[Any]
 WORDS = ("reduction",)
@@ -18,7 +18,7 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, indices, updates = inputs
     assert x is not None and indices is not None and updates is not None
-    return (scatter(x, tuple_places(indices, x.shape), updates, node.words[0]),)
+    return (scatter(x, split_index_tuples(indices, x.shape), updates, node.words[0]),)
 
 
 def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> Array:

@@ -52,7 +52,7 @@ def _held(side: Recording, evidence: RunEvidence) -> Iterable[tuple[str, Callabl
         if name in side.missing:
             yield name, None
         elif values is not None:
-            yield name, partial(values.get, name) if values.held(name) is not None else None  # type: ignore[misc]
+            yield name, partial(values.get, name) if values.get_local(name) is not None else None  # type: ignore[misc]
         else:
             yield name, partial(side.tensors.__getitem__, name) if name in side.tensors else None
 

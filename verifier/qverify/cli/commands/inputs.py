@@ -65,13 +65,13 @@ def random(output: str, seed: int, count: int, wanted: Description | None, name:
 
 
 def _describe(wanted: Description) -> str:
-    from qverify.inputs.description_keys import unverified
+    from qverify.inputs.description_keys import describe_unverified
 
     width, height = wanted.frame
     text = (
         f"{wanted.size_bytes} bytes each ({wanted.format} {width}x{height}, {wanted.layout}, mode {wanted.colour.mode})"
     )
-    doubt = unverified(wanted)
+    doubt = describe_unverified(wanted)
     return text + (f"; unverified: {doubt}" if doubt else "")
 
 

@@ -1,4 +1,5 @@
-"""Which tensors are drawn (report.drawings.RULE), and of which pair: the same bytes are drawn once."""
+"""Chooses which tensors are drawn, and for which pair (report.drawings.RULE). Tensors with the same bytes are drawn
+once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,16 @@ Verdicts = Mapping[str, Forced]
 
 @dataclass(slots=True)
 class DrawingCandidate:
-    """A tensor that could be drawn. rank: by which candidates are ordered. key: of its bytes, None where not known."""
+    """A tensor that could be drawn.
+
+    Attributes:
+        judged: the pair.
+        name: name of the tensor.
+        op: op of the node that computes it, or "".
+        why: the reason to draw it, for the report.
+        rank: sort key of the candidates, the most important first.
+        key: key of the bytes of both sides, or None if they are not known.
+    """
 
     judged: Judged
     name: str
@@ -34,34 +44,35 @@ class DrawingCandidate:
 
 
 def add_drawings(
-    pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: Blame | None, wanted: bool
+    pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: Blame | None, draw_all: bool
 ) -> None:
-    """Adds drawings to the pairs. wanted: those of RULE; otherwise that of the blamed node alone, where there is one.
-    pairs: with their forced verdicts."""
-    found = [c for judged, forced in pairs for c in _candidates(judged, forced, graph)]
-    found.sort(key=lambda c: c.rank)
-    if not wanted:
-        found = [c for c in found if blame is not None and c.rank[0] == 0 and _made_by(c, graph, blame.node)][:1]
-    number, first = 0, dict[tuple[str, str, str], Pair]()
-    for c in found:
+    """Adds drawings to the pairs. draw_all: whether to draw the tensors that RULE describes; if not, only a tensor of the
+    blamed node is drawn. pairs: judged pairs with their forced verdicts."""
+    candidates = [c for judged, forced in pairs for c in _list_candidates(judged, forced, graph)]
+    candidates.sort(key=lambda c: c.rank)
+    if not draw_all:
+        of_blame = [c for c in candidates if blame is not None and c.rank[0] == 0 and _is_made_by(c, graph, blame.node)]
+        candidates = of_blame[:1]
+    drawn, first_pair = 0, dict[tuple[str, str, str], Pair]()
+    for c in candidates:
         pair = c.judged.pair
-        if c.key is not None and c.key in first:
-            one = first[c.key]
-            next(d for d in one.drawings if d.name == c.name).also.append(f"{pair.a} ~ {pair.b}")
-        elif number < MOST and (made := _values(c, graph)) is not None:
-            pair.drawings.append(draw_tensor(made, c.op, c.why))
-            number += 1
+        if c.key is not None and c.key in first_pair:
+            drawings = first_pair[c.key].drawings
+            next(d for d in drawings if d.name == c.name).also.append(f"{pair.a} ~ {pair.b}")
+        elif drawn < MOST and (make_values := _find_values(c, graph)) is not None:
+            pair.drawings.append(draw_tensor(make_values, c.op, c.why))
+            drawn += 1
             if c.key is not None:
-                first[c.key] = pair
+                first_pair[c.key] = pair
 
 
-def _made_by(candidate: DrawingCandidate, graph: Graph | None, node: str) -> bool:
+def _is_made_by(candidate: DrawingCandidate, graph: Graph | None, node: str) -> bool:
     maker = graph.producers().get(candidate.name) if graph is not None else None
     return maker is not None and maker.name == node
 
 
-def _candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> list[DrawingCandidate]:
-    """Returns the rows of the report, and what fails when it is recomputed."""
+def _list_candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> list[DrawingCandidate]:
+    """Returns the tensors with a row in the report, and those that fail when recomputed."""
     makers = graph.producers() if graph is not None else {}
     rows = {row.name: row for row in judged.pair.tensors}
     names = dict.fromkeys([*rows, *(n for n, f in forced.items() if f.verdict == "FAILED")])
@@ -87,40 +98,42 @@ def _rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced | None, a
 
 
 def _find_pair(judged: Judged, name: str) -> NamePair | None:
-    """Returns what both sides call this tensor, whether it was judged or not; None where one does not declare it."""
+    """Returns the names of this tensor on both sides, whether it was judged or not, or None if one side does not declare
+    it."""
     return judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
 
 
 def _key(judged: Judged, name: str) -> tuple[str, str, str] | None:
-    """Returns the tensor's name and the digests of both sides' bytes; equal bytes are one key whatever the sides."""
+    """Returns the tensor's name and the digests on both sides, or None if a digest is not known. Pairs of different sides
+    with the same bytes have the same key."""
     p = _find_pair(judged, name)
-    one, two = (judged.a.digest(p.a), judged.b.digest(p.b)) if p is not None else (None, None)
-    return (name, one, two) if one is not None and two is not None else None
+    digest_a, digest_b = (judged.a.digest(p.a), judged.b.digest(p.b)) if p is not None else (None, None)
+    return (name, digest_a, digest_b) if digest_a is not None and digest_b is not None else None
 
 
-def _values(candidate: DrawingCandidate, graph: Graph | None) -> partial[PairedValues] | None:
-    """Returns what makes the values of both sides; None where they are not here or cannot be compared."""
+def _find_values(candidate: DrawingCandidate, graph: Graph | None) -> partial[PairedValues] | None:
+    """Returns a function that makes the values of both sides, or None if they are not available or cannot be compared."""
     judged, name = candidate.judged, candidate.name
     p = _find_pair(judged, name)
     if p is None:
         return None
-    a, b = judged.a.held(p.a), judged.b.held(p.b)
+    a, b = judged.a.get_local(p.a), judged.b.get_local(p.b)
     if (a is None) != (b is None) and judged.a.digest(p.a) == judged.b.digest(p.b) is not None:
         a = b = b if a is None else a
     if a is None or b is None or not a.size:
         return None
     spec_a = judged.a.recording.specs.get(p.a) or (graph.tensors.get(p.a) if graph is not None else None)
     spec_b = judged.b.recording.specs.get(p.b) or (graph.tensors.get(p.b) if graph is not None else None)
-    spec_a, spec_b = spec_a or _spec(p.a, a), spec_b or _spec(p.b, b)
+    spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
     if a.shape != b.shape or not all(_fits(v, spec) for v, spec in ((a, spec_a), (b, spec_b))):
         return None
     return partial(PairedValues, a, b, spec_a, spec_b, judged.a.histograms_with(judged.b))
 
 
 def _fits(value: Array, spec: TensorSpec) -> bool:
-    """Returns whether the value is of the type that its side states; the judge has failed it where it is not."""
+    """Returns whether the value has the type and shape that its side states. (If not, the tensor has already FAILED.)"""
     return value.dtype.kind in "biuf" and value.dtype == spec.numpy_dtype and value.shape == spec.shape
 
 
-def _spec(name: str, value: Array) -> TensorSpec:
+def _make_spec(name: str, value: Array) -> TensorSpec:
     return TensorSpec(name, value.dtype.name, value.shape)

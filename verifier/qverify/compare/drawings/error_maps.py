@@ -1,4 +1,5 @@
-"""Where two tensors differ: |a - b| over height and width, down-sampled by maximum, of all channels and the worst."""
+"""Computes maps of the places where two tensors differ: |a - b| over height and width, down-sampled by maximum, of all
+channels together and of the worst ones."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from qverify.compare.paired_values import FLOAT_BLOCK, PairedValues
 from qverify.report.drawings import ErrorMap, ErrorMaps
 from qverify.tensors.recording import Array
 
-CELLS, WORST = 48, 3  # cells of a side at most; channels drawn besides the maximum of all
-LONGEST = 1 << 16  # elements of a row
+MAX_CELLS, WORST = 48, 3  # largest number of cells along a side; number of channels drawn besides the map of all
+LONGEST = 1 << 16  # largest number of elements in a row
 Reals = npt.NDArray[np.float64]
 
 
 def map_errors(values: PairedValues) -> ErrorMaps:
-    """Returns the maps of two tensors of one shape that are not empty. The last two dimensions that are longer than 1 are
-    height and width, those before them channels. Differences are in LSB where both sides have the same integer type,
-    else real values."""
+    """Returns the maps of two tensors of equal shape that are not empty. The last two dimensions longer than 1 are height
+    and width, those before them channels. Differences are in LSB if both sides have the same integer type, else of real
+    values."""
     a, b, folded = _planes(values)
     rows, columns = _edges(a.shape[1]), _edges(a.shape[2])
     whole, totals = np.zeros((len(rows) - 1, len(columns) - 1)), np.zeros(len(a))
@@ -39,8 +40,8 @@ def map_errors(values: PairedValues) -> ErrorMaps:
 
 
 def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
-    """Returns both tensors as (channels, height, width), and whether they were folded. Where both sides have the same
-    integer type they stay as they are, else they become real values."""
+    """Returns both tensors as (channels, height, width), and whether rows were folded to get this shape. Elements are
+    integers if both sides have the same integer type, else real values."""
     a, b = values.a, values.b
     if not values.integers:
         a, b = (s.dequantized(v) if s.scale else v for v, s in ((a, values.spec_a), (b, values.spec_b)))
@@ -53,23 +54,23 @@ def _planes(values: PairedValues) -> tuple[Array, Array, bool]:
 
 
 def _fold(value: Array, height: int, width: int) -> Array:
-    """Returns the elements in rows of this width; what the last row lacks is 0 on both sides."""
+    """Returns the elements in rows of this width. The last row is filled with 0."""
     return np.pad(value.reshape(-1), (0, height * width - value.size)).reshape(1, height, width)
 
 
 def _edges(length: int) -> npt.NDArray[np.int64]:
-    """Returns where the cells of a side begin, and its end."""
-    cells = min(length, CELLS)
+    """Returns the positions at which the cells along a side begin, and the end of the last one."""
+    cells = min(length, MAX_CELLS)
     return np.arange(cells + 1, dtype=np.int64) * length // cells
 
 
 def _pooled(
     a: Array, b: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], integers: bool
 ) -> Iterator[tuple[int, int, Reals, Reals]]:
-    """Yields, for a band of rows of some channels: the first channel, the row of cells, the cells (channels, columns),
-    and the sum of |a - b| of each channel."""
+    """Yields, for each band of rows of some channels: the first channel, the index of the row of cells, the cells
+    (channels, columns), and the sum of |a - b| of each channel."""
     for at, (top, bottom) in enumerate(pairwise(rows)):
-        step = -(-FLOAT_BLOCK // a[0, top:bottom].size)  # rounded up: one channel at least
+        step = -(-FLOAT_BLOCK // a[0, top:bottom].size)  # rounded up, so that it is at least 1
         for start in range(0, len(a), step):
             part = np.s_[start : start + step, top:bottom]
             apart = _distance(a[part], b[part], integers)

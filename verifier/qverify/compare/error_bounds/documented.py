@@ -1,8 +1,8 @@
-"""The integers that a runtime with documented kernels may give: LiteRT's and onnxruntime's round in ways that are known
-(NUMERICS.md section 4), each in its own, so that two of them differ only near a tie.
+"""Evaluates the integers that a runtime with documented kernels may compute. The kernels of LiteRT and onnxruntime round in
+ways that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near a tie.
 
-Each evaluation takes a unit, the inputs that one side recorded, and flat positions of an output, and yields the values
-there with the largest error of any of these kernels."""
+Each evaluation takes a unit, the inputs that one side recorded, and flat positions in an output. It yields the values at
+these positions with the largest error of any of these kernels."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from qverify.arithmetic.requantize import half_up
 from qverify.compare.error_bounds import chain, integer_sums, rows
 from qverify.compare.error_bounds.bounded_values import (
     Array,
-    Held,
+    BoundedValue,
     NoBound,
     Reals,
     Whole,
+    bound_exactly,
     gamma,
-    held,
     inputs_of,
-    integers,
-    real,
+    require_real,
+    round_interval,
 )
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 
-TERMS_IN_ALL = 1 << 28  # of one tensor: some ten seconds
-ZERO_INSIDE = 2.0**-16  # the zero point added in float32 before the rounding
-MULTIPLIER = 2.0**-29  # relative: an integer multiplier of 30 bits or more
-ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # times the larger ratio: of 21 bits; operands rounded to 2^-19 of a step
-CONVERT = 2.0**-9  # per step of the input: XNNPACK changes a quantization by a multiplier with 8 bits after the point
-RESIZE = 255 * 2.0**-11  # XNNPACK's weights of rows and columns have 11 bits
-SOFTMAX = 2.0**-20  # relative, per term: LiteRT sums exponentials with 19 bits after the point
-FUNCTIONS = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})  # scaled after their sum
+MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
+# Errors, in LSB of the output unless the comment states otherwise:
+ZERO_INSIDE = 2.0**-16  # of adding the zero point in float32 before the rounding
+MULTIPLIER = 2.0**-29  # of an integer multiplier with 30 bits or more; relative
+ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # of 21-bit multipliers and operands rounded to 2^-19; per larger ratio
+CONVERT = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
+RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
+SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
+SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
 
 
-def documented(
+def evaluate_documented(
     unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
 ) -> Iterator[chain.Part]:
-    """Yields the bounded values at these flat positions of one output, in parts. kernels: of the recorded side, as in
-    Recording.kernels. NoBound where these kernels have no evaluation; TooMany; ValueError, IndexError for inputs that do
-    not fit."""
+    """Yields the bounded values at these flat positions of one output, in parts. kernels: the kernels of the recorded
+    side, as in Recording.kernels. Raises NoBound if these kernels have no evaluation, TooMany for too many positions, and
+    ValueError or IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
         first, *others = unit.nodes
         if chain.sums_integers(first, graph):
             if any(n.op != "lookup" for n in others):
                 raise NoBound(next(n.op for n in others if n.op != "lookup"))
-            for part, whole in _sums(_StatedOperands(first, graph, dict(given)), at, kernels):
+            for part, whole in _evaluate_sums(_StatedOperands(first, graph, dict(given)), at, kernels):
                 for node in others:
                     assert isinstance(whole, Whole)
                     whole = chain.look_up(
@@ -62,38 +63,39 @@ def documented(
         if page is not None:
             yield page(unit, graph, given, at, kernels)
             return
-        if why := chain.missing(unit, graph):
+        if why := chain.explain_missing_evaluation(unit, graph):
             raise NoBound(why.removeprefix("no float64 evaluation of "))
-        for part, value in chain.evaluated(unit, output, graph, given, at):
+        for part, value in chain.evaluate_unit(unit, output, graph, given, at):
             yield part, replace(value, ours=None)
 
 
 class TooMany(Exception):
-    """Raised where more elements differ than are evaluated; the text gives their number."""
+    """Raised if more elements differ than are evaluated. The text states their number."""
 
 
 class _StatedOperands(integer_sums.SumOperands):
-    """Operands whose scales are those that the tensors state, whatever the multipliers of model.bin are."""
+    """Operands with the scales that the tensors state, whatever the multipliers in model.bin are."""
 
     @property
     def rq(self) -> Reals:
-        own = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
-        if self.node.op == "fully_connected" and own.dtype.kind == "f":  # with alpha inside
-            return own.astype(np.float64)
+        stored = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
+        if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales include alpha
+            return stored.astype(np.float64)
         scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
         x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
-        if self.node.op in FUNCTIONS:
+        if self.node.op in SCALED_AFTER_SUM:
             return x * scale[self.node.inputs[1] or ""] / y
         if self.node.op == "add":
-            sign = -1.0 if (np.asarray(own).reshape(-1)[:2] < 0).any() else 1.0
+            sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
             return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])
         part = self.graph.spec(self.node.inputs[0] or "").elements / self.graph.spec(self.node.outputs[0]).elements
         return x / y / (1.0 if self.node.op == "average_pool" else part)
 
 
-def _sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, Held]]:
+def _evaluate_sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, BoundedValue]]:
+    """Yields the bounded values of an op that sums integers, in parts."""
     terms = integer_sums.terms_of(o)
-    if terms * len(at) > TERMS_IN_ALL:
+    if terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
     step, y = (
         -(-integer_sums.TERMS_AT_ONCE // terms),
@@ -103,26 +105,27 @@ def _sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, 
         raise NoBound(f"{o.node.op} with an output of {y.dtype}")
     for start in range(0, len(at), step):
         part = at[start : start + step]
-        found, (low, high) = integer_sums.SUMS[o.node.op](o, part), o.node.words[-2:]
-        yield part, integers(found.value, _error(o, found, kernels), y.zero_point[0], (low, high))
+        sums, (low, high) = integer_sums.SUMS[o.node.op](o, part), o.node.words[-2:]
+        yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
 
 
-def _error(o: _StatedOperands, found: integer_sums.IntegerSums, kernels: str) -> Reals:
-    """Returns how far a value may be off before its last rounding, in LSB."""
-    size = np.abs(found.value)
+def _error(o: _StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:
+    """Returns the largest error of the sums before their last rounding, in LSB."""
+    size = np.abs(sums.value)
     if o.node.op == "add":
-        return gamma(10) * found.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
-    if o.node.op in FUNCTIONS:
-        inexact = gamma(found.terms + integer_sums.EXTRA) * found.size + found.doubt
+        return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
+    if o.node.op in SCALED_AFTER_SUM:
+        inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
         own = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
-        short = _short_multiplier(size, found.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
-        return own + MULTIPLIER * size + np.maximum(rounded_twice(found.step), short) + ZERO_INSIDE
-    mean = gamma(found.terms + integer_sums.EXTRA) * found.size + 2 * rounded_twice(found.step) + ZERO_INSIDE
+        short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
+        return own + MULTIPLIER * size + np.maximum(rounded_twice(sums.step), short) + ZERO_INSIDE
+    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + 2 * rounded_twice(sums.step) + ZERO_INSIDE
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 
 
 def is_fixed_point_add(unit: Unit, graph: Graph, given: Mapping[str, Array], recorded: Array) -> bool:
-    """Returns whether the output is, bit for bit, that of onnxruntime's add on aarch64: fixed point with 22 bits."""
+    """Returns whether the output is equal, bit for bit, to that of onnxruntime's add on aarch64, which uses fixed point
+    with 22 bits."""
     node = unit.nodes[-1]
     if len(unit.nodes) > 1 or node.op != "add" or recorded.dtype.itemsize > 1:
         return False
@@ -137,8 +140,8 @@ def is_fixed_point_add(unit: Unit, graph: Graph, given: Mapping[str, Array], rec
 
 
 def rounded_twice(step: Reals | float) -> Reals:
-    """Returns the error of gemmlowp's first rounding, to 2^e of an output's step; 0 where it has none. step: the
-    multiplier."""
+    """Returns the error of gemmlowp's first rounding, which is to 2^e of an output's step, or 0 if it does not round.
+    step: the multiplier."""
     exponent = np.frexp(np.asarray(step, np.float64))[1]
     return np.where(exponent < 0, np.exp2(exponent - 1.0), 0.0)
 
@@ -148,21 +151,21 @@ def _is_unsigned(o: _StatedOperands) -> bool:
 
 
 def _short_multiplier(size: Reals, step: Reals | float) -> Reals:
-    """Returns the error of XNNPACK's kernels for uint8 on ARM: S = q * 2^k, the sum is rounded to a multiple of 2^-k, and then
-    multiplied by q in 16 bits."""
+    """Returns the error of XNNPACK's kernels for uint8 on ARM. With the scale S = q * 2^k, they round the sum to a multiple
+    of 2^-k and then multiply it by q in 16 bits."""
     return np.asarray(np.frexp(np.asarray(step, np.float64))[0] / 2 + 2.0**-15 * size)
 
 
 def _cut_zero_point(o: _StatedOperands) -> float:
-    """Returns the part that LiteRT's optimised MEAN cuts off: it subtracts the input's zero point, in steps of the output, as
-    a whole number."""
+    """Returns the error of LiteRT's optimised MEAN, which subtracts the input's zero point, in steps of the output, as a
+    whole number."""
     x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
     steps = x.zero_point[0] * x.scale[0] / y.scale[0]
     return 0.0 if o.node.op == "average_pool" else float(abs(steps - np.trunc(steps)))
 
 
 def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
-    """Returns another quantization of the same values. NoBound for a table of a function."""
+    """Evaluates a lookup that changes the quantization of its input. Raises NoBound for the table of a function."""
     node = unit.nodes[0]
     x, y, table = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0]), graph.constants[node.inputs[1] or ""]
     if len(x.scale) != 1 or len(y.scale) != 1:
@@ -175,33 +178,36 @@ def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array,
     steps = given[unit.inputs[0]].reshape(-1)[at].astype(np.float64) - x.zero_point[0]
     error = gamma(integer_sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
     error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
-    return at, integers(steps * scale, error, y.zero_point[0], (int(limits.min), int(limits.max)))
+    return at, round_interval(steps * scale, error, y.zero_point[0], (int(limits.min), int(limits.max)))
 
 
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
     node = unit.nodes[0]
     more = SOFTMAX * (node.words[1] + 8) if kernels.startswith("litert") else 0.0
-    inputs = inputs_of(node, graph, {n: held(given[n]) for n in unit.inputs})
+    inputs = inputs_of(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
     return at, chain.take(rows.softmax(node, inputs, graph, more)[0], at)
 
 
 def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
-    """Returns a linear resize of integers: one kernel cuts off what another rounds. NoBound for LiteRT's of int8, whose
-    places are in fixed point."""
+    """Evaluates a linear resize of integers, which some kernels truncate and others round. Raises NoBound for LiteRT's
+    resize of int8, which computes places in fixed point."""
     node = unit.nodes[0]
     x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
     index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
     if weight.dtype.kind != "f" or x.dtype != y.dtype or (x.dtype == "int8" and kernels.startswith("litert")):
         raise NoBound("resize_linear in fixed point")
     exact = replace(node, words=(0,))
-    inputs: list[Held | None] = [
-        held(given[unit.inputs[0]].astype(np.float64)),
-        held(index),
-        held(weight),
+    inputs: list[BoundedValue | None] = [
+        bound_exactly(given[unit.inputs[0]].astype(np.float64)),
+        bound_exactly(index),
+        bound_exactly(weight),
     ]
-    made = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
-    value, error = real(made).value, real(made).error + (RESIZE if kernels == "litert-xnnpack" else 0.0)
-    nearest = integers(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
+    resized = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
+    value, error = (
+        require_real(resized).value,
+        require_real(resized).error + (RESIZE if kernels == "litert-xnnpack" else 0.0),
+    )
+    nearest = round_interval(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
     low = np.minimum(nearest.low, np.trunc(value - error).astype(np.int64))
     return at, Whole(low, np.maximum(nearest.high, np.trunc(value + error).astype(np.int64)), error)
 

@@ -1,7 +1,7 @@
-"""Ops that move values or choose among them: a value's error bound moves with it.
+"""Error bounds of ops that move values or choose among them. The bound of a value moves with it.
 
-Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
-there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs. It
+raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 
 from qverify.arithmetic.windows import as_planes, plane_shape, window_of
-from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, certain, requantized
+from qverify.compare.error_bounds.bounded_values import (
+    Array,
+    BoundedValue,
+    NoBound,
+    Real,
+    Whole,
+    requantized,
+    require_certain,
+)
 from qverify.model_bin.graph import Graph, Node
 
 
-def moved(value: Held | None, move: Callable[[Array], Array]) -> Held:
-    """Returns the value with its bounds moved in the same way."""
+def moved(value: BoundedValue | None, move: Callable[[Array], Array]) -> BoundedValue:
+    """Returns the value after a movement, with its bounds moved in the same way."""
     if isinstance(value, Real):
         return Real(move(value.value), move(value.error))  # `ours` and `lost`: see carry_through.py
     if isinstance(value, Whole):
@@ -26,22 +34,22 @@ def moved(value: Held | None, move: Callable[[Array], Array]) -> Held:
     raise NoBound("an absent input")
 
 
-def reshape(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def reshape(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     return [moved(inputs[0], lambda x: x.reshape(graph.spec(node.outputs[0]).shape))]
 
 
-def transpose(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def transpose(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     return [moved(inputs[0], lambda x: x.transpose(node.words))]
 
 
-def slice_(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def slice_(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     shape = graph.spec(node.outputs[0]).shape
     starts, steps = node.words[: len(shape)], node.words[len(shape) :]
     index = np.ix_(*(np.arange(n) * step + start for n, start, step in zip(shape, starts, steps, strict=True)))
     return [moved(inputs[0], lambda x: x[index])]
 
 
-def split(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def split(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     axis = node.words[0]
     cuts = np.cumsum([graph.spec(n).shape[axis] for n in node.outputs])[:-1]
     return [
@@ -50,38 +58,38 @@ def split(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     ]
 
 
-def gather(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    indices, axis, shape = certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
+def gather(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    indices, axis, shape = require_certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
     return [moved(inputs[0], lambda x: x.take(indices, axis).reshape(shape))]
 
 
-def gather_elements(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    indices, axis = certain(inputs[1]), node.words[0]
+def gather_elements(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    indices, axis = require_certain(inputs[1]), node.words[0]
     read = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(indices.shape))
     return [moved(inputs[0], lambda x: np.take_along_axis(x[read], indices, axis))]
 
 
-def gather_nd(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    indices, batch, shape = certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
+def gather_nd(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    indices, batch, shape = require_certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
     own = [np.arange(n).reshape(-1, *[1] * (indices.ndim - 2 - k)) for k, n in enumerate(shape[:batch])]
     at = (*own, *np.moveaxis(indices, -1, 0))
     return [moved(inputs[0], lambda x: x[at].reshape(shape))]
 
 
-def tile(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def tile(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     shape, dims = graph.spec(node.outputs[0]).shape, graph.spec(node.inputs[0] or "").shape
     dims = (1,) * (len(shape) - len(dims)) + dims
     repeats = [out // n for out, n in zip(shape, dims, strict=True)]
     return [moved(inputs[0], lambda x: np.tile(x.reshape(dims), repeats))]
 
 
-def resize_nearest(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def resize_nearest(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     cuts = np.cumsum(graph.spec(node.outputs[0]).shape)[:-1]
-    index = np.ix_(*np.split(certain(inputs[1]), cuts))
+    index = np.ix_(*np.split(require_certain(inputs[1]), cuts))
     return [moved(inputs[0], lambda x: x[index])]
 
 
-def pad(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def pad(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     mode, value, *begin = node.words
     x, y = graph.spec(node.inputs[0] or "").shape, graph.spec(node.outputs[0])
     widths = [(b, out - n - b) for b, out, n in zip(begin, y.shape, x, strict=True)]
@@ -94,7 +102,7 @@ def pad(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     return [moved(source, lambda v: np.pad(v, widths, constant_values=fill))]
 
 
-def depth_to_space(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def depth_to_space(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     n, c, h, w = graph.spec(node.inputs[0] or "").shape
     block, crd = node.words
     dims = (n, c // block**2, block, block, h, w) if crd else (n, block, block, c // block**2, h, w)
@@ -105,7 +113,7 @@ def depth_to_space(node: Node, inputs: list[Held | None], graph: Graph) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _Largest:
-    """The largest value of each window of a plane."""
+    """A function that computes the largest value of each window of a plane."""
 
     node: Node
     shape: tuple[int, ...]
@@ -117,8 +125,9 @@ class _Largest:
         return np.asarray(np.max(taps, axis=0)).reshape(self.shape)
 
 
-def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the largest values. They rise to the largest of the high ends, and fall by no more."""
+def max_pool(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the largest values. Their error is the difference to the largest upper end of each window; downwards it is
+    not larger."""
     largest, x = _Largest(node, graph.spec(node.outputs[0]).shape), inputs[0]
     if not isinstance(x, Real):
         return [moved(x, largest.of)]
@@ -128,7 +137,7 @@ def max_pool(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     return [Real(value, largest.of(x.value + x.error) - value)]
 
 
-def _requantize_branches(node: Node, inputs: list[Held | None], graph: Graph, first: int) -> list[Held]:
+def _requantize_branches(node: Node, inputs: list[BoundedValue | None], graph: Graph, first: int) -> list[BoundedValue]:
     y = graph.spec(node.outputs[0])
     values = [
         requantized(value, graph.spec(name), y)
@@ -140,16 +149,16 @@ def _requantize_branches(node: Node, inputs: list[Held | None], graph: Graph, fi
     return values
 
 
-def concat(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def concat(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     return [_join(_requantize_branches(node, inputs, graph, 0), lambda parts: np.concatenate(parts, node.words[0]))]
 
 
-def where(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    condition = certain(inputs[0]) != 0
+def where(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    condition = require_certain(inputs[0]) != 0
     return [_join(_requantize_branches(node, inputs, graph, 1), lambda parts: np.where(condition, *parts))]
 
 
-def _join(parts: list[Held], join: Callable[[list[Array]], Array]) -> Held:
+def _join(parts: list[BoundedValue], join: Callable[[list[Array]], Array]) -> BoundedValue:
     if isinstance(parts[0], Real):
         reals = [p for p in parts if isinstance(p, Real)]
         return Real(join([p.value for p in reals]), join([p.error for p in reals]))

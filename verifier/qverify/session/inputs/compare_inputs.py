@@ -168,7 +168,7 @@ def _capture(path: str, limit: int) -> bytes:
     data = _file(path, limit)
     if not path.lower().endswith(".npy"):
         return data
-    array = arrays.npy_of(data, path)
+    array = arrays.parse_npy(data, path)
     if not array.size:
         raise UsageError(f"{path}: contains no elements, nothing to compare")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

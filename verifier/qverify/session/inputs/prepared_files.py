@@ -21,7 +21,7 @@ from qverify.files import json_of, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
-from qverify.inputs.description_keys import differences, fitting_key, unverified, values_key
+from qverify.inputs.description_keys import describe_unverified, differences, make_fitting_key, make_values_key
 from qverify.inputs.description_tables import described
 from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
@@ -119,7 +119,7 @@ def _write_manifest(
         "qverify": __version__,
         "name": name,
         "description": flat(wanted),
-        "unverified": unverified(wanted),
+        "unverified": describe_unverified(wanted),
         **_layout(wanted),
         "files": files,
         "failed": failed,
@@ -191,7 +191,7 @@ def wrong_bytes(data: bytes, wanted: Description) -> str:
     """Returns why these bytes cannot be the buffer of this description; "" where they can."""
     if len(data) != wanted.size_bytes:
         more = "more than " if len(data) > wanted.size_bytes else ""
-        return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.wanted_sizes(wanted)}"
+        return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.describe_sizes(wanted)}"
     if not buffers.padding_is_zero(data, wanted):
         return "its padding is not zero"
     values = buffers.stored(data, wanted)
@@ -220,7 +220,7 @@ def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
 
 
 def _key(wanted: Description) -> dict[str, Any]:
-    return {**values_key(wanted), "train": wanted.train, **fitting_key(wanted)}
+    return {**make_values_key(wanted), "train": wanted.train, **make_fitting_key(wanted)}
 
 
 def show(path: str, output: str, wanted: Description | None = None) -> list[dict[str, Any]]:

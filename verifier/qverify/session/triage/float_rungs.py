@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from qverify.compare.blame import first_divergence
+from qverify.compare.blame import find_first_divergence
 from qverify.report.triage_document import Rung, Stage
 from qverify.session.triage.float_stages import FloatStage, Values, feed_network
 from qverify.tensors.recording import Array
@@ -83,7 +83,7 @@ def _divergence(rung: Rung, one: FloatStage, other: FloatStage, feed: Mapping[st
     known = agreeing(tensors, dict(other.file.tensors(feeds[1], common)))
     parts = pieces(other.file.view, known)
     forced = forced_pieces(parts, known, tensors | feeds[1], other.file.alone)
-    first = first_divergence(parts, lambda name: known.get(name, True))
+    first = find_first_divergence(parts, lambda name: known.get(name, True))
     failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
     names = [*([first.node, *first.also] if first is not None else [])]
     rung.first_divergence = first_of(parts, names)

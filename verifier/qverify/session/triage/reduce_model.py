@@ -16,7 +16,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.preprocessing import OPS as FRONT
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
@@ -309,6 +309,6 @@ class ModelPart:
 def _reads(graph: Graph, outputs: tuple[str, ...], given: set[str]) -> set[str]:
     """Returns the names of the tensors that the nodes between `given` and `outputs` read."""
     try:
-        return {n for node in needed(graph, outputs, given) for n in node.inputs if n is not None}
+        return {n for node in find_needed_nodes(graph, outputs, given) for n in node.inputs if n is not None}
     except KeyError as error:
         raise BadFileError(f"no node computes {error} from the given tensors") from error

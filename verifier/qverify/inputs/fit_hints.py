@@ -19,7 +19,7 @@ OTHERS = {
 }
 
 
-def cure_for_array(array: npt.NDArray[Any], spec: TensorSpec) -> str:
+def hint_for_array(array: npt.NDArray[Any], spec: TensorSpec) -> str:
     """Returns what to save in the place of an array, in numpy, so that it has the input's shape and float type; "" where
     no batch dim, no other order of height, width and channels and no other float type does it."""
     kind = "" if array.dtype == spec.numpy_dtype else f".astype({spec.dtype!r})"
@@ -33,11 +33,11 @@ def cure_for_array(array: npt.NDArray[Any], spec: TensorSpec) -> str:
     return ""
 
 
-def cure_for_missing(path: str) -> str:
+def hint_for_missing_file(path: str) -> str:
     """Returns what to give in the place of a pattern; "" for any other name."""
     return "; give the folder, or a list of files (.txt), not a pattern" if set(path) & set("*?") else ""
 
 
-def cure_for_file(path: str) -> str:
+def hint_for_file(path: str) -> str:
     """Returns which option takes a file that is no input by its name; "" for any other."""
     return OTHERS.get(os.path.splitext(path)[1].lower(), "")

@@ -15,7 +15,7 @@ from qverify.inputs import buffers, encoding, picture, resize
 from qverify.inputs.arrays import read_array_file
 from qverify.inputs.colour import MODES, PRESETS, Colour
 from qverify.inputs.description import Description
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_tables import parse_description
 from qverify.inputs.formats import FORMATS, LEGAL, YUV420
 
 from tests.conftest import MODELS
@@ -114,20 +114,22 @@ def test_resizes_are_the_librarys_own(interpolation: str) -> None:
     rgb = noise(37, 53)
     flag = getattr(cv2, f"INTER_{interpolation.upper()}")
     wanted = Description("rgb", (24, 30), interpolation=interpolation)
-    assert np.array_equal(resize.fitted(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
+    assert np.array_equal(resize.fit_picture(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
     how = {"linear": Image.Resampling.BILINEAR, "area": Image.Resampling.BOX, "cubic": Image.Resampling.BICUBIC}
     pillow = Description("rgb", (24, 30), interpolation=interpolation, library="pillow")
     oracle = Image.fromarray(rgb).resize((24, 30), how.get(interpolation, Image.Resampling.NEAREST))
-    assert np.array_equal(resize.fitted(rgb, pillow), np.asarray(oracle))
+    assert np.array_equal(resize.fit_picture(rgb, pillow), np.asarray(oracle))
     real = Description("featuremap", (24, 30), interpolation=interpolation, resize_dtype="float32")
-    assert np.array_equal(resize.fitted(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag))
+    assert np.array_equal(
+        resize.fit_picture(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag)
+    )
 
 
 def test_crop_and_letterbox() -> None:
     rgb = noise(40, 80)
-    crop = resize.fitted(rgb, Description("rgb", (20, 20), fit="crop"))
+    crop = resize.fit_picture(rgb, Description("rgb", (20, 20), fit="crop"))
     assert np.array_equal(crop, cv2.resize(rgb[:, 20:60], (20, 20), interpolation=cv2.INTER_LINEAR))
-    box = resize.fitted(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
+    box = resize.fit_picture(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
     assert (box[:5] == 114).all() and (box[15:] == 114).all()
     assert np.array_equal(box[5:15], cv2.resize(rgb, (20, 10), interpolation=cv2.INTER_LINEAR))
 
@@ -154,7 +156,7 @@ def test_every_format_comes_back(format_: str, layout: str) -> None:
     data = encoding.encode_fitted(smooth, wanted)
     assert len(data) == wanted.size_bytes and len(data) % 100 == 0
     assert buffers.padding_is_zero(data, wanted)
-    shown = buffers.shown(data, wanted)
+    shown = buffers.make_picture(data, wanted)
     limit = 0 if format_ not in YUV420 and not format_.startswith("yuv") else 3 if format_.startswith("yuv") else 60
     assert np.abs(shown.astype(int) - smooth).max() <= limit
     broken = bytearray(data)
@@ -226,7 +228,7 @@ def test_a_file_that_is_no_picture_says_which_pictures_are_read(tmp_path: Path, 
 )
 def test_a_description_that_cannot_be_is_said(table: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        described(table, "options")
+        parse_description(table, "options")
 
 
 def test_the_legal_pairs_are_the_vendors() -> None:

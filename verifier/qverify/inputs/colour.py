@@ -1,4 +1,4 @@
-"""Converts RGB to YUV and back by the formulas of INPUTS.md section 2, in numpy except for OpenCV's own mode."""
+"""Converts RGB to YUV and back by the formulas in INPUTS.md section 2. Mode `opencv` uses OpenCV, all others numpy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PRESETS = {  # range, siting, rounding
     "sigmastar": ("full", "mean", "half-away"),
     "horizon": ("full", "top-left", "truncate"),
 }
-# COLOR_YUV2RGB_NV12 and COLOR_YUV2RGB of OpenCV
+# The words of OpenCV's conversions COLOR_YUV2RGB_NV12 and COLOR_YUV2RGB (NUMERICS.md, yuv_to_rgb)
 OPENCV_COARSE = (20, 0, 16, 128, 128, 1220542, 0, 1673527, 1220542, -409993, -852492, 1220542, 2116026, 0)
 OPENCV_FULL = (14, -255, 0, 128, 128, 16384, 0, 18678, 16384, -6472, -9519, 16384, 33292, 0)
 MODES = (*PRESETS, "bt601", "bt709")
@@ -49,8 +49,8 @@ UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour conversion. mode: one of MODES. range, siting, rounding: free for bt601 and bt709; preset() gives those
-    of the other modes."""
+    """A colour conversion. mode: one of MODES. range, siting, rounding: any of the known ones for bt601 and bt709, and those
+    that preset() sets for the other modes."""
 
     mode: str = "opencv"
     range: str = "limited"
@@ -59,11 +59,12 @@ class Colour:
 
     @staticmethod
     def preset(mode: str) -> Colour:
-        """Returns a mode with its own range, siting and rounding."""
+        """Returns the conversion of a mode that has a range, siting and rounding of its own."""
         return Colour(mode, *PRESETS[mode])
 
-    def written_out(self, coarse: bool) -> Colour:
-        """Returns the nearest conversion with free range, siting and rounding. coarse: for 4:2:0."""
+    def without_preset(self, coarse: bool) -> Colour:
+        """Returns the most similar conversion whose range, siting and rounding may be changed. coarse: whether it is for a
+        4:2:0 format."""
         if self.mode != "opencv":
             return self
         return Colour("bt601", "limited" if coarse else "full", self.siting, self.rounding)
@@ -87,8 +88,8 @@ class Colour:
         return self._stored(luma), self._stored(u), self._stored(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
-        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets,
-        rows of R, G, B. coarse: for YUV from a 4:2:0 format."""
+        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, and the
+        rows of R, G and B. coarse: whether the YUV is from a 4:2:0 format."""
         if self.mode == "opencv":
             return OPENCV_COARSE if coarse else OPENCV_FULL
         kr, kb = WEIGHTS[self.mode]
@@ -107,7 +108,7 @@ class Colour:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)
 
     def _planes(self, rgb: Array) -> Planes:
-        """Returns unrounded Y, U, V of float64 R, G, B along the last axis."""
+        """Returns Y, U and V without rounding. rgb: float64, R, G and B along the last axis."""
         r, g, b = rgb[..., 0], rgb[..., 1], rgb[..., 2]
         kr, kb = WEIGHTS[self.mode]
         y = kr * r + (1 - kr - kb) * g + kb * b

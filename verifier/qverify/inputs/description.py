@@ -1,4 +1,5 @@
-"""How one model input's bytes are made: every step of INPUTS.md as a value, checked before anything is read."""
+"""Description: how the bytes of one model input are made. It has a value for every step of INPUTS.md, and is checked before
+any file is read."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from qverify.inputs.profiles import legal
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Part of a buffer. shape: that of the valid elements. aligned_shape: that of the stored ones. offset: bytes from
-    the start."""
+    """A part of a buffer. shape: shape of the valid elements. aligned_shape: shape of the stored elements. offset: in bytes
+    from the start of the buffer."""
 
     name: str
     dtype: str
@@ -51,15 +52,31 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How the bytes of an input are made. format: that of the bytes. train: what the network was trained on; "" where
-    it does not matter. size: (width, height) in pixels. fill: of a letterbox, 0..255. mean, scale: one per channel, or
-    one for all. quantize: (scale, zero point) or None. quantize_dtype: of a quantized featuremap. roi: x, y, width,
-    height in pixels of the picture, cut out before the fit. source: (width, height) of the frames of a resizer input:
-    the board cuts the ROI out of them and resizes it to `size`. resize_order: resize before or after (x - mean) *
-    scale. stride: bytes of a stored row of the first plane, 0 to derive it from width_align. profile: the vendor whose
-    pairs of formats are allowed; described() fills in its defaults.
-    width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in
-    bytes."""
+    """The description of how the bytes of an input are made. Raises UsageError for values that do not fit.
+
+    Attributes:
+        format: format of the bytes.
+        size: (width, height) in pixels.
+        train: format that the network was trained on, or "" if it does not matter.
+        colour: the colour conversion.
+        library, interpolation, resize_dtype: how pictures are resized.
+        fit: how pictures of another shape are fitted.
+        fill: value around a letterboxed picture, 0..255.
+        mean, scale: one number per channel, or one for all.
+        rounding: how values are rounded when they are quantized.
+        quantize: (scale, zero point), or None.
+        quantize_dtype: type of a quantized featuremap.
+        roi: x, y, width, height in pixels of the picture, which are cut out before the fit, or None.
+        source: (width, height) of the frames of a resizer input, or None. The board cuts the ROI out of a frame and resizes
+            it to `size`.
+        resize_order: whether pictures are resized before or after (x - mean) * scale.
+        stride: bytes of a stored row of the first plane, or 0 to derive them from width_align.
+        profile: the vendor whose pairs of formats are allowed, or "". Its defaults are filled in by
+            description_tables.parse_description().
+        layout: NHWC or NCHW.
+        width_align, height_align, innermost_align: multiples to which dimensions are padded, in elements.
+        buffer_align: multiple to which the buffer is padded, in bytes.
+    """
 
     format: str
     size: tuple[int, int]
@@ -113,9 +130,9 @@ class Description:
         known = pairs.get(self.train, ()) if self.train else [f for row in pairs.values() for f in row]
         if self.format not in known:
             table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in pairs.items())
-            whose = f"no {self.profile} chip" if self.profile else "no chip"
+            chip = f"no {self.profile} chip" if self.profile else "no chip"
             raise UsageError(
-                f"{whose} converts {self.format} to {self.train or 'anything'}; possible (train: formats): {table}"
+                f"{chip} converts {self.format} to {self.train or 'anything'}; possible (train: formats): {table}"
             )
 
     def _check_numbers(self) -> None:
@@ -125,7 +142,7 @@ class Description:
             raise UsageError(f"source: a resizer takes 8-bit pictures, not {self.format}")
         if not 0 <= self.fill <= 255:
             raise UsageError(f"fill {self.fill}: wanted 0 to 255")
-        self._check_rest()
+        self._check_alignments_and_normalization()
 
     def _check_size(self, width: int, height: int) -> None:
         longest = LONGEST if height == 1 and self.format in REAL else LARGEST
@@ -136,7 +153,7 @@ class Description:
                 f"{self.format} of {width}x{height}: its chroma covers 2x2 pixels; both sides must be even"
             )
 
-    def _check_rest(self) -> None:
+    def _check_alignments_and_normalization(self) -> None:
         for name in ("width_align", "height_align", "innermost_align", "buffer_align"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted 1 to 65536")
@@ -170,7 +187,7 @@ class Description:
 
     @property
     def frame(self) -> tuple[int, int]:
-        """Returns (width, height) of the bytes."""
+        """The (width, height) of the picture that the bytes contain."""
         return self.source or self.size
 
     @property
@@ -214,8 +231,8 @@ class Description:
         return planes
 
     def _columns(self) -> int:
-        """Returns the number of stored columns, from the stride if given. Raises UsageError where a whole row does not
-        fit into it."""
+        """Returns the number of stored columns, which follows from the stride if one is given. Raises UsageError if the
+        stride is not the size of a possible row."""
         width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
         if not self.stride:
             return aligned

@@ -11,8 +11,8 @@ import numpy as np
 from qverify.errors import MissingExtraError, UsageError
 from qverify.inputs.hypotheses import InputHypothesisPage, pages
 from qverify.inputs.recipe import Recipe
-from qverify.inputs.reproduction import Reproduction, Start, size_bytes, sort_by_stages
-from qverify.inputs.residual import Residual, residual, undo_byte_steps
+from qverify.inputs.reproduction import Reproduction, Start, compute_size, sort_by_stages
+from qverify.inputs.residual import Residual, measure_residual, undo_byte_steps
 from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
@@ -69,48 +69,53 @@ def explain_difference(
     searched."""
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
-    intended_bytes = trial.reproduction.made(intended)
+    intended_bytes = trial.reproduction.make_bytes(intended)
     difference = InputDifference(intended_bytes == captured, len(captured), len(intended_bytes))
     if difference.equal:
         return difference
-    if trial.may(intended):
+    if trial.fits_size(intended):
         trial.judge(MistakeExplanation((), intended))
     again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
-    exact = [one for one in again if trial.may(one.recipe) and start.reaches(one.recipe) and trial.judge(one)]
-    for name, explanations in (("single mistakes", _singles), ("pairs of mistakes", _pairs)):
+    exact = [one for one in again if trial.fits_size(one.recipe) and start.can_reach(one.recipe) and trial.judge(one)]
+    for name, explanations in (("single mistakes", _list_single_mistakes), ("pairs of mistakes", _list_pairs)):
         if exact or trial.over:
             break
-        exact = trial.try_all(trial.ordered(explanations(intended)), name, watch)
-    difference.exact = _grouped(start, exact)
-    difference.nearest = None if exact else trial.nearest(MistakeExplanation((), intended))
-    difference.tried, difference.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
+        exact = trial.try_all(trial.sort_candidates(explanations(intended)), name, watch)
+    difference.exact = _group_by_noise(start, exact)
+    difference.nearest = None if exact else trial.find_nearest(MistakeExplanation((), intended))
+    difference.tried, difference.not_searched = (
+        trial.tried,
+        [*trial.not_searched, *_describe_out_of_reach(trial, start)],
+    )
     return difference
 
 
-def _singles(intended: Recipe) -> Iterator[MistakeExplanation]:
+def _list_single_mistakes(intended: Recipe) -> Iterator[MistakeExplanation]:
     seen = {intended}
     for page in pages():
-        for one in _of_page(page, intended, ()):
+        for one in _explain_by_page(page, intended, ()):
             if one.recipe not in seen:
                 seen.add(one.recipe)
                 yield one
 
 
-def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
+def _list_pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
     """Yields pairs of mistakes in both orders, where these differ."""
-    singles = list(_singles(intended))
+    singles = list(_list_single_mistakes(intended))
     seen = {intended, *(s.recipe for s in singles)}
     for first in singles:
         for page in pages():
             if first.causes[0].family == page.NAME:
                 continue
-            for pair in _of_page(page, first.recipe, first.causes):
+            for pair in _explain_by_page(page, first.recipe, first.causes):
                 if pair.recipe not in seen:
                     seen.add(pair.recipe)
                     yield pair
 
 
-def _of_page(page: InputHypothesisPage, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
+def _explain_by_page(
+    page: InputHypothesisPage, recipe: Recipe, before: tuple[Mistake, ...]
+) -> Iterator[MistakeExplanation]:
     for cause, changed in page.variants(recipe):
         yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 
@@ -127,17 +132,17 @@ class _MistakeTrial:
     out_of_reach: set[str] = field(default_factory=set)
     near: list[tuple[float, int, MistakeExplanation]] = field(default_factory=list)
 
-    def may(self, recipe: Recipe) -> bool:
+    def fits_size(self, recipe: Recipe) -> bool:
         """Tells whether the recipe gives the captured size."""
-        return size_bytes(recipe) == len(self.captured)
+        return compute_size(recipe) == len(self.captured)
 
-    def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
+    def sort_candidates(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
         """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared
         stages."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:
-            if self.may(one.recipe):
+            if self.fits_size(one.recipe):
                 parts[near.isdisjoint(one.causes)].append(one)
         return [one for part in parts for one in sort_by_stages(part, lambda e: e.recipe)]
 
@@ -153,7 +158,7 @@ class _MistakeTrial:
                 break
             if watch is not None:
                 watch(name, at + 1, len(listed))
-            if not self.reproduction.start.reaches(one.recipe):
+            if not self.reproduction.start.can_reach(one.recipe):
                 self.out_of_reach.update(c.family for c in one.causes if len(one.causes) == 1)
             elif self.judge(one):
                 exact.append(one)
@@ -163,17 +168,17 @@ class _MistakeTrial:
     def judge(self, one: MistakeExplanation) -> bool:
         """Tells whether it reproduces the bytes; keeps its distance."""
         try:
-            return self._judged(one)
+            return self._reproduces(one)
         except MissingExtraError:  # what is not tried is not left out in silence
             raise
         except UsageError:  # an ROI outside a turned picture
             return False
 
-    def _judged(self, one: MistakeExplanation) -> bool:
+    def _reproduces(self, one: MistakeExplanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
             far = self.sample.distance(one.recipe, self.reproduction)
-            if far is None and self.reproduction.made(one.recipe) == self.captured:
+            if far is None and self.reproduction.make_bytes(one.recipe) == self.captured:
                 return True
             if far is None:
                 far = self.sample.whole_distance(one.recipe, self.reproduction)
@@ -181,46 +186,46 @@ class _MistakeTrial:
         self.near = sorted(self.near, key=lambda n: n[:2])[: max(NEAREST, PROMISING)]
         return False
 
-    def nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
+    def find_nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
         """Returns the nearest explanation, or the intended input itself, with its residual."""
         candidates = []
-        of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
+        of_size = [(0.0, 0, intended)] if self.fits_size(intended.recipe) else []
         for _, at, one in of_size + self.near[:NEAREST]:
-            ours, theirs = self.reproduction.made(one.recipe), self.captured
+            ours, theirs = self.reproduction.make_bytes(one.recipe), self.captured
             if (back := undo_byte_steps(theirs, one.recipe)) is not None:
-                ours, theirs = self.reproduction.packed(one.recipe), back
-            candidates.append((one, residual(ours, theirs, one.recipe.wanted), at))
+                ours, theirs = self.reproduction.make_buffer(one.recipe), back
+            candidates.append((one, measure_residual(ours, theirs, one.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
 
-def _out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
+def _describe_out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
     if trial.out_of_reach:
         names = ", ".join(sorted(trial.out_of_reach))
         known = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
         yield f"all or part of {names}: needs {known[start.stage]}"
 
 
-def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
+def _group_by_noise(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
     """Groups explanations that give the same bytes for noise in place of the picture."""
     if len(exact) < 2:
         return [exact] if exact else []
-    rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
-    noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
+    rgb = None if start.rgb is None else np.asarray(_make_noise(start.rgb))
+    noise = Start(start.stage, _make_noise(start.values), start.wanted, rgb)
     reproduction, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
         for one in exact:
-            groups.setdefault(reproduction.made(replace(one.recipe, evidence=evidence)), []).append(one)
+            groups.setdefault(reproduction.make_bytes(replace(one.recipe, evidence=evidence)), []).append(one)
     return list(groups.values())
 
 
-def _noise(values: object) -> object:
+def _make_noise(values: object) -> object:
     generator = np.random.Generator(np.random.PCG64(0))
     if isinstance(values, bytes):
         return generator.bytes(len(values))
     if isinstance(values, list):
-        return [_noise(v) for v in values]
+        return [_make_noise(v) for v in values]
     assert isinstance(values, np.ndarray)
     if values.dtype.kind == "f":
         return np.asarray(generator.standard_normal(values.shape), values.dtype)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from qverify.inputs.buffers import arrange_planes, packed
+from qverify.inputs.buffers import arrange_planes, pack
 from qverify.inputs.description import Description
-from qverify.inputs.pixel_values import elements, normalized, quantized
-from qverify.inputs.resize import fitted
+from qverify.inputs.pixel_values import make_elements, normalize, quantize
+from qverify.inputs.resize import fit_picture
 
 Array = npt.NDArray[Any]
 
@@ -18,13 +18,13 @@ Array = npt.NDArray[Any]
 def encode_picture(pixels: Array, wanted: Description) -> bytes:
     """Returns the buffer with zero padding. pixels: uint8 (H, W, C) as they were read, of any size."""
     if wanted.resize_order == "before-normalize":
-        values = elements(fitted(pixels, wanted), wanted)
+        values = make_elements(fit_picture(pixels, wanted), wanted)
     else:
-        real = fitted(normalized(pixels, wanted), replace(wanted, resize_dtype="float32"))
-        values = [quantized(real, wanted)]
-    return packed(arrange_planes(values, wanted), wanted)
+        real = fit_picture(normalize(pixels, wanted), replace(wanted, resize_dtype="float32"))
+        values = [quantize(real, wanted)]
+    return pack(arrange_planes(values, wanted), wanted)
 
 
 def encode_fitted(pixels: Array, wanted: Description) -> bytes:
     """Returns the buffer with zero padding. pixels: fitted, RGB or gray."""
-    return packed(arrange_planes(elements(pixels, wanted), wanted), wanted)
+    return pack(arrange_planes(make_elements(pixels, wanted), wanted), wanted)

@@ -14,10 +14,10 @@ from qverify.inputs.formats import REAL, SIGNED, YUV420
 Array = npt.NDArray[Any]
 
 
-def elements(pixels: Array, wanted: Description) -> list[Array]:
+def make_elements(pixels: Array, wanted: Description) -> list[Array]:
     """Returns the values to store, before they are split into planes: y, u and v of a 4:2:0 format, one (H, W, C) of others."""
     if wanted.format in REAL:
-        return [quantized(normalized(pixels, wanted), wanted)]
+        return [quantize(normalize(pixels, wanted), wanted)]
     rgb = _bytes(pixels)
     if wanted.format in YUV420:
         return list(wanted.colour.yuv420(rgb))
@@ -39,14 +39,14 @@ def _ordered(rgb: Array, base: str) -> Array:
     return rgb
 
 
-def normalized(pixels: Array, wanted: Description) -> Array:
+def normalize(pixels: Array, wanted: Description) -> Array:
     """Returns (x - mean) * scale in float32, in the training order."""
     ordered = pixels[..., ::-1] if wanted.train == "bgr" else pixels
     mean, scale = np.array(wanted.mean, np.float32), np.array(wanted.scale, np.float32)
     return np.asarray((ordered.astype(np.float32) - mean) * scale)
 
 
-def quantized(real: Array, wanted: Description) -> Array:
+def quantize(real: Array, wanted: Description) -> Array:
     """Returns clip(round(x / scale) + zero point) as stored integers, raw_s16 within -32767..32767; floats are unchanged."""
     dtype = np.dtype(wanted.dtype)
     if dtype.kind == "f":

@@ -18,20 +18,20 @@ Array = npt.NDArray[Any]
 RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))
 
 
-def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
+def read_bytes(path: str, wanted: Description, name: str = "") -> bytes:
     """Returns the aligned buffer. name: that of the model input, for a .npz of several arrays. Raises UsageError, which says what
     does not fit."""
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return from_array(arrays.read_array_file(path, name), wanted, path)
+        return encode_array(arrays.read_array_file(path, name), wanted, path)
     if ending in RAW:
         return _raw(path, wanted)
     if ending == ".wav":
         if wanted.format not in REAL:
             raise UsageError(f"{path}: sound can be converted to {', '.join(REAL)}, not to {wanted.format}")
-        return encoding.encode_fitted(sound.fitted(sound.read(path), wanted, path), wanted)
+        return encoding.encode_fitted(sound.fit_samples(sound.read(path), wanted, path), wanted)
     return encoding.encode_picture(picture.read(path, wanted.gray), wanted)
 
 
@@ -52,7 +52,7 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
     return pixels if right else None
 
 
-def from_array(array: Array, wanted: Description, where: str) -> bytes:
+def encode_array(array: Array, wanted: Description, where: str) -> bytes:
     """Returns the buffer of an array. uint8 (H, W, 3) and (H, W) are RGB or gray pixels, treated as a picture's. Any other array
     must have the shape, layout and type of the buffer's only plane; float32 values are quantized if the buffer has integers.
     Raises UsageError where it does not fit."""
@@ -65,14 +65,14 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
     one = len(wanted.planes) == 1
     if one and values.shape == plane.shape and values.dtype == np.float32 and np.dtype(plane.dtype).kind != "f":
         if wanted.format in REAL and wanted.quantize is not None:
-            values = pixel_values.quantized(values, wanted)
+            values = pixel_values.quantize(values, wanted)
     if not one or values.shape != plane.shape or values.dtype != plane.dtype:
         stored = f", or {plane.dtype}{list(plane.shape)} as stored ({wanted.layout})" if one else ""
         pixel = f"uint8 pixels of (height, width, {channels})"
         raise UsageError(f"{where}: {array.dtype}{list(array.shape)}, wanted {pixel}{stored}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise UsageError(f"{where}: contains NaN or infinite values")
-    return buffers.packed([values], wanted)
+    return buffers.pack([values], wanted)
 
 
 def _raw(path: str, wanted: Description) -> bytes:
@@ -80,10 +80,10 @@ def _raw(path: str, wanted: Description) -> bytes:
     whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:
-        data = buffers.packed(buffers.split_dense(data, wanted), wanted)
+        data = buffers.pack(buffers.split_dense(data, wanted), wanted)
     if len(data) != whole:
         raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {describe_sizes(wanted)}")
-    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.stored(data, wanted)):
+    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.unpack(data, wanted)):
         raise UsageError(f"{path}: contains NaN or infinite values")
     return data
 

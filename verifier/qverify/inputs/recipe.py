@@ -59,7 +59,7 @@ class Recipe:
         """Returns the recipe with one more step at the end of a stage."""
         return replace(self, **{stage: (*getattr(self, stage), step)})  # type: ignore[arg-type]
 
-    def described(self, **changes: Any) -> Iterator[Recipe]:
+    def with_changes(self, **changes: Any) -> Iterator[Recipe]:
         """Yields the recipe with these fields of the description changed; nothing where that changes nothing or is not
         valid."""
         try:
@@ -69,11 +69,11 @@ class Recipe:
         if wanted != self.wanted and wanted.gray == self.wanted.gray:
             yield replace(self, wanted=wanted)
 
-    def choices(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
+    def vary_field(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
         """Yields the recipe with every other value of a field, with a text like `said: this instead of that`."""
         own = getattr(self.wanted, name)
         for value in known:
-            for one in self.described(**{name: value}):
+            for one in self.with_changes(**{name: value}):
                 yield f"{said}: {value} instead of {own}", one
 
     @property

@@ -33,7 +33,7 @@ class Start:
         undescribed = len(self.values) if self.stage == "bytes" else None
         return Recipe(self.wanted, CaptureEvidence(captured_bytes, undescribed, self.rgb))
 
-    def reaches(self, recipe: Recipe) -> bool:
+    def can_reach(self, recipe: Recipe) -> bool:
         """Tells whether all differences of the recipe from the intended one come after the known stage."""
         if self.stage == "bytes":
             return recipe.wanted == self.wanted and not recipe.steps - len(recipe.bytes)
@@ -45,13 +45,13 @@ class Start:
 def from_bytes(data: bytes, wanted: Description) -> Start:
     """Returns the earliest stage that reproduces exactly these bytes: fitted pixels if nothing was lost, else elements,
     else the bytes. Raises UsageError for another size."""
-    planes = buffers.stored(data, wanted)
+    planes = buffers.unpack(data, wanted)
     with np.errstate(all="ignore"):
-        pixels = np.ascontiguousarray(buffers.shown(data, wanted))
+        pixels = np.ascontiguousarray(buffers.make_picture(data, wanted))
         if encoding.encode_fitted(pixels, wanted) == data:
             return Start("fitted", pixels, wanted)
-    values = buffers.gathered(planes, wanted)
-    if buffers.packed(buffers.arrange_planes(values, wanted), wanted) == data:
+    values = buffers.unarrange_planes(planes, wanted)
+    if buffers.pack(buffers.arrange_planes(values, wanted), wanted) == data:
         return Start("elements", values, wanted)
     return Start("bytes", data, wanted)
 
@@ -64,18 +64,18 @@ class Reproduction:
     start: Start
     kept: dict[Stage, tuple[Any, Any]] = field(default_factory=dict)
 
-    def made(self, recipe: Recipe) -> bytes:
+    def make_bytes(self, recipe: Recipe) -> bytes:
         """Returns the recipe's bytes."""
-        return bytes(_stepped(self.packed(recipe), recipe.bytes, recipe))
+        return bytes(_stepped(self.make_buffer(recipe), recipe.bytes, recipe))
 
-    def packed(self, recipe: Recipe) -> bytes:
+    def make_buffer(self, recipe: Recipe) -> bytes:
         """Returns the recipe's buffer before its steps on bytes."""
         if self.start.stage == "bytes":
             return bytes(self.start.values)
 
         def made() -> bytes:
             values = self._elements(recipe)
-            return buffers.packed(buffers.arrange_planes(values, recipe.wanted), recipe.wanted)
+            return buffers.pack(buffers.arrange_planes(values, recipe.wanted), recipe.wanted)
 
         return bytes(self._once("bytes", recipe, made))
 
@@ -83,9 +83,9 @@ class Reproduction:
         """Returns the elements of rows 2i and 2i + 1 for each i of pairs. Every step on elements must be rowwise."""
         wanted = recipe.wanted
         if self.start.stage == "elements":
-            values = rows_of(self.start.values, pairs)
+            values = select_rows(self.start.values, pairs)
         else:
-            (pixels,) = rows_of([self._fitted(recipe)], pairs)
+            (pixels,) = select_rows([self._fitted(recipe)], pairs)
             values = self._made_elements(pixels, recipe)
         dtype = wanted.dtype
         return [v.astype(dtype) for v in _stepped(values, recipe.elements, recipe)]
@@ -103,9 +103,9 @@ class Reproduction:
 
     def _made_elements(self, pixels: Array, recipe: Recipe) -> list[Array]:
         if recipe.wanted.format not in REAL:
-            return pixel_values.elements(pixels, recipe.wanted)
-        real = _stepped(pixel_values.normalized(pixels, recipe.wanted), recipe.normalized, recipe)
-        return [pixel_values.quantized(real, recipe.wanted)]
+            return pixel_values.make_elements(pixels, recipe.wanted)
+        real = _stepped(pixel_values.normalize(pixels, recipe.wanted), recipe.normalized, recipe)
+        return [pixel_values.quantize(real, recipe.wanted)]
 
     def _fitted(self, recipe: Recipe) -> Array:
         return np.asarray(self._once("fitted", recipe, lambda: _stepped(self._resized(recipe), recipe.fitted, recipe)))
@@ -115,7 +115,7 @@ class Reproduction:
             return np.asarray(self.start.values)
 
         def made() -> Array:
-            return resize.fitted(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
+            return resize.fit_picture(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
 
         return np.asarray(self._once("picture", recipe, made))
 
@@ -126,13 +126,13 @@ class Reproduction:
         return self.kept[stage][1]
 
 
-def rows_of(values: list[Array], pairs: Array) -> list[Array]:
+def select_rows(values: list[Array], pairs: Array) -> list[Array]:
     """Returns pairs of rows of elements; the coarser planes have one row per pair."""
     both = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
     return [values[0][both], *(v[pairs] for v in values[1:])]
 
 
-def size_bytes(recipe: Recipe) -> int:
+def compute_size(recipe: Recipe) -> int:
     """Returns the size of the recipe's bytes."""
     known = recipe.evidence.undescribed_bytes
     size = recipe.wanted.size_bytes if known is None else known

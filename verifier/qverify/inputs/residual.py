@@ -34,7 +34,7 @@ class Residual:
         return not self.mean_abs <= self.spread / 2
 
 
-def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
+def measure_residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
     """Returns the distance of two buffers of the same size."""
     ours, theirs = _parts(made, wanted), _parts(captured, wanted)
     away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
@@ -60,7 +60,7 @@ def undo_byte_steps(captured: bytes, recipe: Recipe) -> bytes | None:
 
 def _parts(data: bytes, wanted: Description) -> list[Array]:
     if len(data) == wanted.size_bytes:
-        return buffers.stored(data, wanted)
+        return buffers.unpack(data, wanted)
     return [np.frombuffer(data, np.uint8)]
 
 

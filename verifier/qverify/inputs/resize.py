@@ -14,7 +14,7 @@ from qverify.inputs.description import Description
 Array = npt.NDArray[Any]
 
 
-def fitted(pixels: Array, wanted: Description) -> Array:
+def fit_picture(pixels: Array, wanted: Description) -> Array:
     """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from qverify.errors import UsageError
 from qverify.inputs import buffers
 from qverify.inputs.recipe import Recipe
-from qverify.inputs.reproduction import Reproduction, rows_of
+from qverify.inputs.reproduction import Reproduction, select_rows
 from qverify.inputs.residual import undo_byte_steps
 
 Array = npt.NDArray[Any]
@@ -47,10 +47,10 @@ class Sample:
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
         """Returns the distance over the whole buffer; infinite for another size."""
-        made, theirs = reproduction.made(recipe), self.captured
+        made, theirs = reproduction.make_bytes(recipe), self.captured
         back = undo_byte_steps(theirs, recipe)
         if back is not None:
-            made, theirs = reproduction.packed(recipe), back
+            made, theirs = reproduction.make_buffer(recipe), back
         if len(made) != len(theirs):
             return np.inf
         dtype = np.dtype(recipe.wanted.dtype).newbyteorder("<")
@@ -64,8 +64,8 @@ class Sample:
         if key not in self.rows:
             back = undo_byte_steps(self.captured, recipe)
             try:
-                values = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
-                self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(values, pairs)]
+                values = buffers.unarrange_planes(buffers.unpack(back or b"", wanted), wanted)
+                self.rows[key] = [np.ascontiguousarray(p) for p in select_rows(values, pairs)]
             except UsageError:
                 self.rows[key] = None
         return self.rows[key]

@@ -34,7 +34,7 @@ def read(path: str) -> Array:
     return np.frombuffer(data, "<i2").reshape(1, frames, channels).astype(np.int16)
 
 
-def fitted(samples: Array, wanted: Description, path: str) -> Array:
+def fit_samples(samples: Array, wanted: Description, path: str) -> Array:
     """Returns samples of the description's size, SAMPLESx1. fit stretch: their number must match; crop: takes the
     first; letterbox: adds zeros. Raises UsageError where they do not fit."""
     width, height = wanted.size

@@ -16,7 +16,7 @@ from qverify.files import read_regular
 from qverify.inputs import arrays, buffers, picture, reading
 from qverify.inputs.described_inputs import DescribedInput, described_inputs, description_for_tensor, layout_of
 from qverify.inputs.description import Description
-from qverify.inputs.description_keys import differences, make_normalization_key, make_values_key
+from qverify.inputs.description_keys import describe_differences, make_normalization_key, make_values_key
 from qverify.inputs.draft import draft_description
 from qverify.inputs.fit_hints import hint_for_array, hint_for_file, hint_for_missing_file
 from qverify.inputs.formats import YUV420
@@ -149,7 +149,7 @@ class InputRequirement:
                 self.spec, np.array(self.fixed, "<i4").tobytes(), f"roi {','.join(map(str, self.fixed))}"
             )
         try:
-            return PreparedInput(self.spec, self.bytes_of(path), path)
+            return PreparedInput(self.spec, self.read_bytes(path), path)
         except UndescribedError as error:
             raise UndescribedError(str(error), self.called, self.draft) from error
 
@@ -159,18 +159,18 @@ class InputRequirement:
         if hashlib.sha256(data).hexdigest() != stated.sha256:
             raise UsageError(f"{path}: its SHA-256 is not the manifest's; prepare it again")
         if self.description is not None:
-            other = differences(make_values_key(stated.description), make_values_key(self.description))
+            other = describe_differences(make_values_key(stated.description), make_values_key(self.description))
             if other:
                 raise UsageError(f"{path}: prepared as {'; '.join(other)} for input {self.called!r}")
 
-    def bytes_of(self, path: str) -> bytes:
+    def read_bytes(self, path: str) -> bytes:
         """Returns the aligned bytes of a file. Raises UsageError where it does not fit."""
         if self.description is None:
             return _bytes(self.spec, path, self.called)
-        data = reading.bytes_of(path, self.description, self.called)
+        data = reading.read_bytes(path, self.description, self.called)
         if self.fed:
             return data
-        values = buffers.stored(data, self.description)
+        values = buffers.unpack(data, self.description)
         elements = values[0] if len(values) == 1 else np.zeros(0, np.uint8)
         array = (
             elements[None]
@@ -237,7 +237,7 @@ def _check_same_buffer(one: DescribedInput, wanted: Description | None) -> None:
     if one.description is None or wanted is None:
         return
     before, now = ({**make_values_key(d), **make_normalization_key(d)} for d in (one.description, wanted))
-    if other := differences(now, before):
+    if other := describe_differences(now, before):
         raise UsageError(f"input {one.name!r}: {'; '.join(other)} in model.bin; to change it, qverify compile --input")
 
 

@@ -23,7 +23,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yields alignments that change a plane or the size, also several with the same result."""
     own = _shape(recipe.wanted)
     for cause, changes in _changes():
-        for one in recipe.described(**changes):
+        for one in recipe.with_changes(**changes):
             if _shape(one.wanted) != own:
                 yield f"alignment: {cause}", one
     yield from _by_size(recipe)
@@ -33,7 +33,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _bare_bytes(recipe: Recipe) -> int:
     """Returns the size of the buffer without any alignment."""
-    return next(recipe.described(**NONE), recipe).wanted.size_bytes
+    return next(recipe.with_changes(**NONE), recipe).wanted.size_bytes
 
 
 def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -43,7 +43,7 @@ def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         own = recipe.wanted.frame[side]
         side_length = own * seen // valid
         if side_length > own and all(-(-own // m) * m != side_length for m in MULTIPLES[name]):
-            for one in recipe.described(**{**NONE, name: side_length}):
+            for one in recipe.with_changes(**{**NONE, name: side_length}):
                 if one.wanted.size_bytes == seen:
                     yield f"alignment: stored {side_length} {unit}", one
 
@@ -65,7 +65,7 @@ def _shape(wanted: Description) -> tuple[Any, ...]:
 def _together(data: bytes, recipe: Recipe) -> bytes:
     if len(data) != recipe.wanted.size_bytes:  # another mistake changed it before
         return data
-    valid = b"".join(plane.tobytes() for plane in buffers.stored(data, recipe.wanted))
+    valid = b"".join(plane.tobytes() for plane in buffers.unpack(data, recipe.wanted))
     return valid.ljust(len(data), b"\0")
 
 

@@ -15,8 +15,8 @@ FIX = "exchange U and V"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     format_ = recipe.wanted.format
     if format_ in YUV420:
-        yield from recipe.choices("format", YUV420, "chroma order")
-        planar = [recipe] if format_ == "i420" else recipe.described(format="i420")
+        yield from recipe.vary_field("format", YUV420, "chroma order")
+        planar = [recipe] if format_ == "i420" else recipe.with_changes(format="i420")
         for one in planar:
             yield (
                 f"chroma order: yv12 instead of {format_}",

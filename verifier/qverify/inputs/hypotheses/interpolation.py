@@ -11,4 +11,4 @@ NAME = "interpolation"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("interpolation", INTERPOLATIONS, "interpolation")
+    yield from recipe.vary_field("interpolation", INTERPOLATIONS, "interpolation")

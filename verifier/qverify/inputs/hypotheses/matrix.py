@@ -18,13 +18,13 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     coarse = wanted.format in YUV420
     if not coarse and not wanted.format.startswith("yuv444"):
         return
-    own = wanted.colour.written_out(coarse)
+    own = wanted.colour.without_preset(coarse)
     same = "bt601" if own.mode == "horizon" or (coarse and wanted.colour.mode == "opencv") else wanted.colour.mode
     for mode in MATRICES:
         if mode != same:
-            for one in recipe.described(colour=replace(own, mode=mode)):
+            for one in recipe.with_changes(colour=replace(own, mode=mode)):
                 yield f"matrix: {mode} instead of {same}, the rest as described", one
     for mode in PRESETS:
         if mode != wanted.colour.mode:
-            for one in recipe.described(colour=Colour.preset(mode)):
+            for one in recipe.with_changes(colour=Colour.preset(mode)):
                 yield f"matrix: mode {mode} instead of {wanted.colour.mode}, with its range, siting and rounding", one

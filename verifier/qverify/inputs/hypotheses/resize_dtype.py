@@ -10,4 +10,4 @@ NAME = "resize-dtype"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("resize_dtype", ("uint8", "float32"), "resize dtype")
+    yield from recipe.vary_field("resize_dtype", ("uint8", "float32"), "resize dtype")

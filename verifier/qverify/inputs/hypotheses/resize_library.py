@@ -11,4 +11,4 @@ NAME = "resize-library"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("library", LIBRARIES, "resize library")
+    yield from recipe.vary_field("library", LIBRARIES, "resize library")

@@ -7,7 +7,7 @@ from typing import Any
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.described_inputs import complete_description, described_inputs, layout_of
 from qverify.inputs.description import Description
-from qverify.inputs.description_tables import described, tables
+from qverify.inputs.description_tables import parse_description, read_tables
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_file
@@ -29,7 +29,7 @@ def description(
     if not table:
         return None, name or "input"
     where = model or toml or "options"
-    wanted = described(table, where) if model is None else complete_description(table, spec)
+    wanted = parse_description(table, where) if model is None else complete_description(table, spec)
     if wanted is None:
         raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
     return wanted, name or "input"
@@ -37,7 +37,7 @@ def description(
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
     """Returns the name and the table [inputs.NAME]; the only one when no name is given."""
-    by_name = tables(path)
+    by_name = read_tables(path)
     chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
     if chosen not in by_name:
         raise UsageError(f"{path}: {_missing_name(chosen)}; it describes {', '.join(by_name)}; give --name")

@@ -21,8 +21,8 @@ from qverify.files import json_of, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
-from qverify.inputs.description_keys import describe_unverified, differences, make_fitting_key, make_values_key
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_keys import describe_differences, describe_unverified, make_fitting_key, make_values_key
+from qverify.inputs.description_tables import parse_description
 from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
 
@@ -57,7 +57,7 @@ def prepare(
     output, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
-            output.add(reading.bytes_of(path, wanted, name), os.path.basename(path))
+            output.add(reading.read_bytes(path, wanted, name), os.path.basename(path))
         except QVerifyError as error:
             failed.append({"source": printable(os.path.basename(path)), "why": " ".join(str(error).split())})
         if tell is not None:
@@ -134,7 +134,7 @@ def _layout(wanted: Description) -> dict[str, Any]:
 
 
 def flat(wanted: Description) -> dict[str, Any]:
-    """Returns the description as a table for described()."""
+    """Returns the description as a table for parse_description()."""
     table = asdict(wanted)
     colour = table.pop("colour")
     table["mode"] = colour["mode"]
@@ -157,7 +157,7 @@ def manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[str, 
         if strange := [row["file"] for row in files if not OURS.fullmatch(row["file"])]:
             raise BadFileError(f"{path}: file {strange[0]!r}, wanted names like 0000.bin")
         content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
-        stated = described(content["description"], path)
+        stated = parse_description(content["description"], path)
         for key, wanted in json.loads(json.dumps(_layout(stated))).items():
             if content[key] != wanted:
                 raise BadFileError(
@@ -194,7 +194,7 @@ def wrong_bytes(data: bytes, wanted: Description) -> str:
         return f"{more}{min(len(data), wanted.size_bytes)} bytes, wanted {reading.describe_sizes(wanted)}"
     if not buffers.padding_is_zero(data, wanted):
         return "its padding is not zero"
-    values = buffers.stored(data, wanted)
+    values = buffers.unpack(data, wanted)
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
         return "it contains NaN or infinite values"
     if wanted.format == "raw_s16" and any((v == -32768).any() for v in values):
@@ -207,7 +207,7 @@ def checked(path: str, wanted: Description | None) -> Iterator[tuple[str, str]]:
     that against `wanted`."""
     if os.path.isdir(path):
         stated, files, _ = manifest(path)
-        differing = [] if wanted is None else differences(_key(stated), _key(wanted))
+        differing = [] if wanted is None else describe_differences(_key(stated), _key(wanted))
         for row, _, wrong in contents(path):
             yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}
@@ -242,7 +242,7 @@ def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, ou
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
     if len(data) != wanted.size_bytes:
         return result
-    image = buffers.shown(data, wanted)
+    image = buffers.make_picture(data, wanted)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
     part = f"{target}.part"
     images.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).save(part, format="PNG")
@@ -252,7 +252,7 @@ def _shown(row: dict[str, str], data: bytes, wrong: str, wanted: Description, ou
 
 def _statistics(data: bytes, wanted: Description) -> dict[str, str]:
     texts = {}
-    for plane, values in zip(wanted.planes, buffers.stored(data, wanted), strict=True):
+    for plane, values in zip(wanted.planes, buffers.unpack(data, wanted), strict=True):
         low, high, mean = values.min(), values.max(), values.mean(dtype=np.float64)
         texts[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
     valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in wanted.planes)

@@ -91,13 +91,13 @@ def _summarize(frames: list[ComparedFrame]) -> str:
 def _advise(wanted: Description | None, one: MistakeExplanation) -> str:
     """Returns what would make both sides agree: options of the description where these can express it, else the advice
     of the mistakes' families."""
-    from qverify.inputs.hypotheses import fix
+    from qverify.inputs.hypotheses import find_fix
     from qverify.session.inputs import compare_inputs
 
     if changed := compare_inputs.fix(one, wanted):
         options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
-    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in one.causes) if text)
+    return "; ".join(text for text in dict.fromkeys(find_fix(c.family) for c in one.causes) if text)
 
 
 def _format(value: object) -> str:

@@ -13,17 +13,17 @@ from qverify.inputs.colour import MODES, RANGES, ROUNDINGS, SITINGS, Colour
 from qverify.inputs.formats import (
     FITS,
     FORMATS,
+    INTEGER_RANGES,
     INTERPOLATIONS,
-    LARGEST,
-    LARGEST_NUMBER,
     LAYOUTS,
     LIBRARIES,
-    LONGEST,
-    MOST_BYTES,
+    MAX_BYTES,
+    MAX_NUMBER,
+    MAX_SAMPLES,
+    MAX_SIDE,
     REAL,
     SIGNED,
     TRAINING,
-    WHOLE,
     YUV420,
 )
 from qverify.inputs.profiles import legal
@@ -145,9 +145,9 @@ class Description:
         self._check_alignments_and_normalization()
 
     def _check_size(self, width: int, height: int) -> None:
-        longest = LONGEST if height == 1 and self.format in REAL else LARGEST
-        if not (0 < width <= longest and 0 < height <= LARGEST):
-            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {longest}x{LARGEST}")
+        longest = MAX_SAMPLES if height == 1 and self.format in REAL else MAX_SIDE
+        if not (0 < width <= longest and 0 < height <= MAX_SIDE):
+            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {longest}x{MAX_SIDE}")
         if (width, height) == self.frame and self.format in YUV420 and (width % 2 or height % 2):
             raise UsageError(
                 f"{self.format} of {width}x{height}: its chroma covers 2x2 pixels; both sides must be even"
@@ -163,7 +163,7 @@ class Description:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted one number{f', or {wanted}' * (wanted > 1)}")
         if self.quantize is not None and not 0 < self.quantize[0] < inf:
             raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
-        if not all(abs(v) <= LARGEST_NUMBER for v in (*self.mean, *self.scale)) or 0 in self.scale:
+        if not all(abs(v) <= MAX_NUMBER for v in (*self.mean, *self.scale)) or 0 in self.scale:
             raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted numbers within 2^60, and no scale of 0")
         if self.resize_order != "before-normalize" and self.format not in REAL:
             raise UsageError(f"resize order {self.resize_order}: {self.format} is not normalized before it is stored")
@@ -175,13 +175,13 @@ class Description:
             return
         if self.format not in ("featuremap", "raw_s16"):
             raise UsageError(f"quantize: {self.format} contains no quantized values; use it for featuremap and raw_s16")
-        low, high = WHOLE["int16" if self.format == "raw_s16" else self.quantize_dtype]
+        low, high = INTEGER_RANGES["int16" if self.format == "raw_s16" else self.quantize_dtype]
         if not low <= self.quantize[1] <= high:
             raise UsageError(f"quantize: zero point {self.quantize[1]} is not within {low}..{high}")
 
     def _check_bytes(self) -> None:
-        if (size := self.size_bytes) > MOST_BYTES:
-            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are allowed")
+        if (size := self.size_bytes) > MAX_BYTES:
+            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MAX_BYTES} are allowed")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 

@@ -1,4 +1,5 @@
-"""Finds the one or two known mistakes that turn the intended input into the captured bytes, else the nearest."""
+"""Finds the one or two known mistakes that turn the intended input into the captured bytes, or else those that come
+nearest."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from qverify.inputs.residual import Residual, measure_residual, undo_byte_steps
 from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
-NEAREST = 3  # how many of the nearest by a sample are judged in full
-PROMISING = 4  # pairs with one of this many nearest single mistakes are tried first
-MORE_S = 10.0  # after the first exact match, seconds to look for others
+NEAREST = 3  # number of explanations nearest by a sample that are judged in full
+PROMISING = 4  # number of nearest single mistakes; pairs with one of them are tried first
+MORE_S = 10.0  # seconds to look for other exact matches after the first
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake. family: a page's NAME. said: what exactly is wrong."""
+    """One mistake. family: NAME of the hypothesis page. said: description of the mistake."""
 
     family: str
     said: str
@@ -31,8 +32,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended
-    input itself. recipe: how to reproduce the bytes."""
+    """Mistakes that may explain the captured bytes. causes: the mistakes, in the order in which they are applied; () for
+    the intended input itself. recipe: the recipe with these mistakes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -44,9 +45,18 @@ class MistakeExplanation:
 
 @dataclass(slots=True)
 class InputDifference:
-    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give
-    the same bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was
-    left out, and why."""
+    """The result of comparing intended and captured bytes.
+
+    Attributes:
+        equal: whether the bytes are equal.
+        size_bytes: size of the captured bytes.
+        intended_bytes: size of the intended bytes.
+        exact: explanations that reproduce the bytes, the simplest first. Those of one group produce the same bytes for
+            every picture.
+        nearest: the nearest explanation with its distance, if no explanation is exact.
+        tried: number of explanations that were tried.
+        not_searched: explanations that were left out, with the reason, as text.
+    """
 
     equal: bool
     size_bytes: int
@@ -64,9 +74,16 @@ def explain_difference(
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
 ) -> InputDifference:
-    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different
-    families. seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is
-    searched."""
+    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of mistakes of
+    different families.
+
+    Args:
+        start: the intended input.
+        captured: the captured bytes.
+        seconds: time limit.
+        watch: function that is called with the name of the search, the number of the explanation, and the number of all.
+        known: explanations of other frames. If one of them is exact here, too, nothing else is searched.
+    """
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
     intended_bytes = trial.reproduction.make_bytes(intended)
@@ -75,8 +92,8 @@ def explain_difference(
         return difference
     if trial.fits_size(intended):
         trial.judge(MistakeExplanation((), intended))
-    again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
-    exact = [one for one in again if trial.fits_size(one.recipe) and start.can_reach(one.recipe) and trial.judge(one)]
+    of_other_frames = [replace(e, recipe=replace(e.recipe, evidence=intended.evidence)) for e in known]
+    exact = [e for e in of_other_frames if trial.fits_size(e.recipe) and start.can_reach(e.recipe) and trial.judge(e)]
     for name, explanations in (("single mistakes", _list_single_mistakes), ("pairs of mistakes", _list_pairs)):
         if exact or trial.over:
             break
@@ -133,12 +150,12 @@ class _MistakeTrial:
     near: list[tuple[float, int, MistakeExplanation]] = field(default_factory=list)
 
     def fits_size(self, recipe: Recipe) -> bool:
-        """Tells whether the recipe gives the captured size."""
+        """Returns whether the recipe produces as many bytes as were captured."""
         return compute_size(recipe) == len(self.captured)
 
     def sort_candidates(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
-        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared
-        stages."""
+        """Returns the explanations that produce as many bytes as were captured. Those with one of the nearest single
+        mistakes come first; apart from that, explanations that share stages are neighbours."""
         near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
         for one in explanations:
@@ -166,10 +183,10 @@ class _MistakeTrial:
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
     def judge(self, one: MistakeExplanation) -> bool:
-        """Tells whether it reproduces the bytes; keeps its distance."""
+        """Returns whether the explanation reproduces the bytes, and keeps its distance if not."""
         try:
             return self._reproduces(one)
-        except MissingExtraError:  # what is not tried is not left out in silence
+        except MissingExtraError:  # the user must know that an explanation could not be tried
             raise
         except UsageError:  # an ROI outside a turned picture
             return False
@@ -207,7 +224,7 @@ def _describe_out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
 
 
 def _group_by_noise(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
-    """Groups explanations that give the same bytes for noise in place of the picture."""
+    """Groups explanations that produce the same bytes if the picture is replaced by noise."""
     if len(exact) < 2:
         return [exact] if exact else []
     rgb = None if start.rgb is None else np.asarray(_make_noise(start.rgb))

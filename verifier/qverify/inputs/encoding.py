@@ -1,4 +1,4 @@
-"""Converts pixels to the aligned bytes of a runtime format: every step of INPUTS.md after the file is read."""
+"""Converts pixels to the aligned bytes of a runtime format: all steps of INPUTS.md after reading the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def encode_picture(pixels: Array, wanted: Description) -> bytes:
-    """Returns the buffer with zero padding. pixels: uint8 (H, W, C) as they were read, of any size."""
+    """Returns the buffer of a picture, with zero padding. pixels: uint8 (H, W, C) as they were read, of any size."""
     if wanted.resize_order == "before-normalize":
         values = make_elements(fit_picture(pixels, wanted), wanted)
     else:
@@ -26,5 +26,5 @@ def encode_picture(pixels: Array, wanted: Description) -> bytes:
 
 
 def encode_fitted(pixels: Array, wanted: Description) -> bytes:
-    """Returns the buffer with zero padding. pixels: fitted, RGB or gray."""
+    """Returns the buffer of fitted pixels, RGB or gray, with zero padding."""
     return pack(arrange_planes(make_elements(pixels, wanted), wanted), wanted)

@@ -1,4 +1,5 @@
-"""Makes bytes by a recipe from the picture or the earliest known stage; recipes in key order share their stages."""
+"""Makes bytes according to a recipe, from the picture or the earliest stage that is known. Recipes that are tried in the
+order of their keys share stages."""
 
 from __future__ import annotations
 
@@ -19,9 +20,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The known values of the intended input. stage: "picture" (values: pixels as read), "fitted" (pixels of the wanted
-    size), "elements" (their list), "bytes". wanted: the intended description. rgb: the colours of a picture read as
-    gray."""
+    """The known values of the intended input.
+
+    Attributes:
+        stage: the stage at which values are known: "picture", "fitted", "elements" or "bytes".
+        values: the values: pixels as they were read, pixels of the wanted size, a list of elements, or bytes.
+        wanted: the intended description.
+        rgb: the colours of a picture that was read as gray, else None.
+    """
 
     stage: Stage
     values: Any
@@ -29,12 +35,12 @@ class Start:
     rgb: Array | None = None
 
     def intended(self, captured_bytes: int) -> Recipe:
-        """Returns the recipe without mistakes. captured_bytes: size of the capture."""
+        """Returns the recipe without mistakes. captured_bytes: size of the capture in bytes."""
         undescribed = len(self.values) if self.stage == "bytes" else None
         return Recipe(self.wanted, CaptureEvidence(captured_bytes, undescribed, self.rgb))
 
     def can_reach(self, recipe: Recipe) -> bool:
-        """Tells whether all differences of the recipe from the intended one come after the known stage."""
+        """Returns whether the recipe differs from the intended one only after the known stage."""
         if self.stage == "bytes":
             return recipe.wanted == self.wanted and not recipe.steps - len(recipe.bytes)
         before: dict[Stage, Stage | None] = {"picture": None, "fitted": "picture", "elements": "normalized"}
@@ -43,8 +49,8 @@ class Start:
 
 
 def from_bytes(data: bytes, wanted: Description) -> Start:
-    """Returns the earliest stage that reproduces exactly these bytes: fitted pixels if nothing was lost, else elements,
-    else the bytes. Raises UsageError for another size."""
+    """Returns the earliest stage from which exactly these bytes can be reproduced: fitted pixels if no information was
+    lost, else elements, else the bytes. Raises UsageError for bytes of another size."""
     planes = buffers.unpack(data, wanted)
     with np.errstate(all="ignore"):
         pixels = np.ascontiguousarray(buffers.make_picture(data, wanted))
@@ -58,18 +64,17 @@ def from_bytes(data: bytes, wanted: Description) -> Start:
 
 @dataclass(slots=True)
 class Reproduction:
-    """Makes buffers from a start. packed() gives the buffer before the steps on bytes, made() after them. Keeps the
-    last value of every stage."""
+    """Makes buffers from a start, and keeps the last value of every stage. kept: key and value, by stage."""
 
     start: Start
     kept: dict[Stage, tuple[Any, Any]] = field(default_factory=dict)
 
     def make_bytes(self, recipe: Recipe) -> bytes:
-        """Returns the recipe's bytes."""
+        """Returns the bytes that the recipe produces."""
         return bytes(_stepped(self.make_buffer(recipe), recipe.bytes, recipe))
 
     def make_buffer(self, recipe: Recipe) -> bytes:
-        """Returns the recipe's buffer before its steps on bytes."""
+        """Returns the buffer that the recipe produces before its steps on bytes."""
         if self.start.stage == "bytes":
             return bytes(self.start.values)
 
@@ -80,7 +85,7 @@ class Reproduction:
         return bytes(self._once("bytes", recipe, made))
 
     def rows(self, recipe: Recipe, pairs: Array) -> list[Array]:
-        """Returns the elements of rows 2i and 2i + 1 for each i of pairs. Every step on elements must be rowwise."""
+        """Returns the elements of rows 2i and 2i + 1 for each i in pairs. Every step on elements must be rowwise."""
         wanted = recipe.wanted
         if self.start.stage == "elements":
             values = select_rows(self.start.values, pairs)
@@ -127,13 +132,13 @@ class Reproduction:
 
 
 def select_rows(values: list[Array], pairs: Array) -> list[Array]:
-    """Returns pairs of rows of elements; the coarser planes have one row per pair."""
+    """Returns pairs of rows of elements. The chroma planes of 4:2:0 have one row per pair."""
     both = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
     return [values[0][both], *(v[pairs] for v in values[1:])]
 
 
 def compute_size(recipe: Recipe) -> int:
-    """Returns the size of the recipe's bytes."""
+    """Returns the number of bytes that the recipe produces."""
     known = recipe.evidence.undescribed_bytes
     size = recipe.wanted.size_bytes if known is None else known
     for step in recipe.bytes:
@@ -142,7 +147,8 @@ def compute_size(recipe: Recipe) -> int:
 
 
 def sort_by_stages(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
-    """Returns the recipes sorted so that neighbours share stages: grouped by stage, in order of first appearance."""
+    """Returns the recipes in an order in which neighbours share stages: grouped by the key of each stage, in the order in
+    which keys first appear."""
     ranks: list[dict[Any, int]] = [{} for _ in STAGES]
     rows = []
     for at, one in enumerate(recipes):

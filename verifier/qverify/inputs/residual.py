@@ -1,4 +1,4 @@
-"""Measures how far bytes are from those of a recipe: in elements, and where the first one differs."""
+"""Measures the distance of captured bytes from those of a recipe, and finds the first element that differs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The distance of two buffers: over the valid elements if both have the description's size, else over all bytes.
-    spread: mean distance of the captured elements from their median. equal: share of equal bytes. first: the first
-    difference as plane, row, column, channel, or as byte outside a plane."""
+    """The distance of two buffers. It is measured over the valid elements if both have the description's size, else over all
+    bytes.
+
+    Attributes:
+        max_abs, mean_abs: largest and mean absolute difference.
+        spread: mean distance of the captured elements from their median.
+        equal: share of equal bytes.
+        first: the first difference, as plane, row, column and channel, or as a byte outside of planes.
+    """
 
     max_abs: float
     mean_abs: float
@@ -30,7 +36,7 @@ class Residual:
 
     @property
     def unrelated(self) -> bool:
-        """Tells whether it is as large as for an unrelated picture."""
+        """Whether the distance is as large as that of an unrelated picture."""
         return not self.mean_abs <= self.spread / 2
 
 
@@ -50,7 +56,7 @@ def measure_residual(made: bytes, captured: bytes, wanted: Description) -> Resid
 
 
 def undo_byte_steps(captured: bytes, recipe: Recipe) -> bytes | None:
-    """Returns the buffer before the recipe's steps on bytes; None where one cannot be undone."""
+    """Returns the buffer before the recipe's steps on bytes, or None if one of them cannot be undone."""
     for step in reversed(recipe.bytes):
         if step.undo is None:
             return None
@@ -65,7 +71,7 @@ def _parts(data: bytes, wanted: Description) -> list[Array]:
 
 
 def _away(a: Array, b: Array) -> Array:
-    """Returns |a - b|; infinite where only one is NaN."""
+    """Returns |a - b|, which is infinite where only one of them is NaN."""
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
     distance[np.isnan(distance)] = np.inf

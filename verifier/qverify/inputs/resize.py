@@ -1,4 +1,4 @@
-"""Fits a picture to the size a description wants: cut, cropped, resized or put into a frame (INPUTS.md step 2)."""
+"""Fits a picture to the size that a description states: it is cut, cropped, resized or letterboxed (INPUTS.md step 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Array = npt.NDArray[Any]
 
 
 def fit_picture(pixels: Array, wanted: Description) -> Array:
-    """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in float32."""
+    """Returns pixels (height, width, channels) in the size of the description's frame: uint8, or float32 if the description
+    resizes in float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)
@@ -43,7 +44,7 @@ def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
 
 
 def _cropped(pixels: Array, width: int, height: int) -> Array:
-    """Returns the largest centred part with the aspect ratio width:height; offsets are rounded down."""
+    """Returns the largest centred part with the aspect ratio width:height. Offsets are rounded down."""
     rows, columns = pixels.shape[:2]
     if columns * height > rows * width:
         columns = max(1, rows * width // height)

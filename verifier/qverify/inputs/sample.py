@@ -1,4 +1,4 @@
-"""Rejects recipes by some rows of the captured bytes, and estimates distances from some thousands of elements."""
+"""Rejects recipes by comparing some rows of the captured bytes, and estimates distances from some thousands of elements."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from qverify.inputs.reproduction import Reproduction, select_rows
 from qverify.inputs.residual import undo_byte_steps
 
 Array = npt.NDArray[Any]
-PAIRS = 12  # pairs of rows, from top to bottom
-SOME = 4096  # elements
+PAIRS = 12  # number of pairs of rows that are compared, from top to bottom
+SAMPLED_ELEMENTS = 4096
 
 
 @dataclass(slots=True)
 class Sample:
-    """A sample of captured bytes. Distances are mean |difference| divided by the spread of the captured elements, so
-    that element types can be compared."""
+    """A sample of captured bytes. Distances are the mean absolute difference divided by the spread of the captured elements,
+    so that distances of different element types can be compared."""
 
     captured: bytes
     rows: dict[Any, list[Array] | None] = field(default_factory=dict)
     spreads: dict[Any, float] = field(default_factory=dict)
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
-        """Returns the distance of the sampled rows; None where they are equal, or cannot be sampled: then all bytes
-        must be compared."""
+        """Returns the distance of the sampled rows, or None if they are equal or cannot be sampled, so that all bytes must
+        be compared."""
         high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
         if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:
@@ -46,7 +46,7 @@ class Sample:
         return self._away(a, b, recipe)
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
-        """Returns the distance over the whole buffer; infinite for another size."""
+        """Returns the distance over the whole buffer, which is infinite for buffers of different sizes."""
         made, theirs = reproduction.make_bytes(recipe), self.captured
         back = undo_byte_steps(theirs, recipe)
         if back is not None:
@@ -58,7 +58,7 @@ class Sample:
         return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
-        """Returns the captured rows; None where the bytes are not a buffer of this description."""
+        """Returns the captured rows, or None if the bytes are not a buffer of this description."""
         wanted = recipe.wanted
         key = recipe.bytes, wanted.dtype, wanted.format, wanted.layout, tuple(wanted.planes)
         if key not in self.rows:
@@ -71,7 +71,7 @@ class Sample:
         return self.rows[key]
 
     def _away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
-        step = max(1, ours.size // SOME) | 1  # odd and not a multiple of 3: samples every channel
+        step = max(1, ours.size // SAMPLED_ELEMENTS) | 1  # odd and not a multiple of 3: samples every channel
         some = slice(None, None, step if step == 1 or step % 3 else step + 2)
         a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)
         key = recipe.bytes, ours.dtype

@@ -1,5 +1,5 @@
-"""Known mistakes in preparing inputs, one family per file: NAME, a docstring that states it, variants(recipe), and FIX,
-what to do at the board, where options of a description are not enough."""
+"""Known mistakes in preparing inputs, one family per file. A file has NAME, a docstring that states the mistake,
+variants(recipe), and, if options of a description are not sufficient, FIX, what to do at the board."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from qverify.pages import load_pages
 
 
 class InputHypothesisPage(Protocol):
-    """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not
-    apply."""
+    """A family of mistakes. variants: yields the exact mistake as text and the recipe with it, or nothing if the mistake is
+    not possible."""
 
     NAME: str
     __doc__: str
@@ -27,6 +27,6 @@ def pages() -> tuple[InputHypothesisPage, ...]:
     return tuple(cast(InputHypothesisPage, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
 
 
-def fix(name: str) -> str:
-    """Returns the family's advice, or ""."""
+def find_fix(name: str) -> str:
+    """Returns the FIX of the family with this name, or "" if it has none."""
     return next((str(getattr(page, "FIX", "")) for page in pages() if name == page.NAME), "")

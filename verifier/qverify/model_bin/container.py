@@ -1,4 +1,5 @@
-"""Sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md, "Container")."""
+"""Packs and unpacks the sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md,
+"Container")."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from qverify.errors import BadFileError
 MAGIC, VERSION = b"QVMODEL\0", 1
 KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
 HEADER, ENTRY, ALIGN = 64, 32, 64
-START = HEADER + ENTRY * len(KINDS)  # of the first section; a multiple of ALIGN
+START = HEADER + ENTRY * len(KINDS)  # offset of the first section, a multiple of ALIGN
 MAX_BYTES = 2**31 - 1
-CRC_BYTES = 1 << 20
+CRC_BYTES = 1 << 20  # bytes that are added to a CRC at once
 Piece = bytes | memoryview
 
 
@@ -23,14 +24,14 @@ def _padded(size: int) -> int:
 
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
-    """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above
-    MAX_BYTES."""
+    """Returns the bytes of the whole file. sections: the content of each section, by kind. Raises BadFileError if the file
+    would be larger than MAX_BYTES."""
     return b"".join(pack_pieces({kind: [data] for kind, data in sections.items()}))
 
 
 def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
-    """Returns the pieces of the whole file. sections: the pieces of each of KINDS. Raises BadFileError above
-    MAX_BYTES."""
+    """Returns the bytes of the whole file in pieces. sections: the pieces of each section, by kind. Raises BadFileError if
+    the file would be larger than MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
     sizes = {kind: sum(map(len, sections[kind])) for kind in KINDS}
@@ -50,16 +51,16 @@ def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
 
 
 def _crc(pieces: list[Piece]) -> int:
-    """Returns the CRC-32C of the pieces one after the other."""
+    """Returns the CRC-32C of the concatenated pieces."""
     crc = 0
     for piece in pieces:
-        for at in range(0, len(piece), CRC_BYTES):  # in parts: the library takes bytes, not views
+        for at in range(0, len(piece), CRC_BYTES):  # in parts, which are copied: the library takes bytes, not views
             crc = extend(crc, bytes(piece[at : at + CRC_BYTES]))
     return crc
 
 
 def unpack(data: bytes) -> dict[bytes, memoryview]:
-    """Returns the sections by kind. Raises BadFileError naming the first rule that is violated."""
+    """Returns the sections by kind. Raises BadFileError naming the first rule that the file violates."""
     if data[:8] != MAGIC:
         raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
     if len(data) < START:

@@ -35,7 +35,7 @@ class PreparedConv:
     weight: Array
     terms: ExactSumPlan
     bias: Array | None
-    output: Requantization
+    requantization: Requantization
     image: Cut
 
 
@@ -78,11 +78,11 @@ def _requantized(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> N
     """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
-    output, planes = state.output.part(outputs), acc.reshape(len(y), y.shape[1], -1)
+    requantization, planes = state.requantization.select(outputs), acc.reshape(len(y), y.shape[1], -1)
     if planes.shape == y.shape:
-        output.into(planes, y)
+        requantization.apply_into(planes, y)
     else:
-        y[...] = output.of(planes)[:, :, : y.shape[2]]
+        y[...] = requantization.apply(planes)[:, :, : y.shape[2]]
 
 
 def _depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:

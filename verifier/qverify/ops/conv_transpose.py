@@ -28,7 +28,7 @@ class PreparedConvTranspose:
 
     weight: Array
     bias: Array | None
-    output: Requantization
+    requantization: Requantization
 
 
 def prepare(node: Node, graph: Graph) -> PreparedConvTranspose:
@@ -57,7 +57,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
         acc = _scattered(node, x[image, g * per_in : (g + 1) * per_in], state.weight[g, part], y.shape[2:])
         if state.bias is not None:
             acc += state.bias[outputs, None, None]
-        y[image, outputs] = state.output.part(outputs).of(acc)
+        y[image, outputs] = state.requantization.select(outputs).apply(acc)
 
     largest = CONV_BLOCK // (x[0, 0].size * node.words[0] * node.words[1])
     run_blocks(

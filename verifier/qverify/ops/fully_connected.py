@@ -29,7 +29,7 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array, Array | None, Requant
 def simulate(
     node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array, Array | None, Requantization]
 ) -> tuple[Array, ...]:
-    dtype, weight, bias, output = state
+    dtype, weight, bias, requantization = state
     assert inputs[0] is not None
     x = np.subtract(inputs[0], graph.spec(node.inputs[0] or "").zero_point[0], dtype=dtype, casting="unsafe")
-    return (requantized_product(x, weight, output, graph.spec(node.outputs[0]).shape, bias),)
+    return (requantized_product(x, weight, requantization, graph.spec(node.outputs[0]).shape, bias),)

@@ -25,4 +25,4 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Requan
     axes = tuple(range(2, x.ndim))
     count = int(np.prod(x.shape[2:]))
     acc = x.sum(axes, dtype=np.int64, keepdims=True) - np.int64(spec.zero_point[0]) * count
-    return (state.of(acc).reshape(graph.spec(node.outputs[0]).shape),)
+    return (state.apply(acc).reshape(graph.spec(node.outputs[0]).shape),)

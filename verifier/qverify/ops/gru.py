@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.recurrences import (
     estimate_largest_sum,
-    product,
+    multiply_and_round,
     read_operands,
     read_settings,
     round_to_float32,
@@ -40,11 +40,11 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
         f, g = settings.gates[d]
         weights, own = operands.r[d], operands.biases(d)[1][both:]
-        z, r = np.split(f(product(h, weights[:both], sums[:, :both])), 2, -1)
+        z, r = np.split(f(multiply_and_round(h, weights[:both], sums[:, :both])), 2, -1)
         if settings.flag:
-            candidate = round_to_float32(sums[:, both:] + r * product(h, weights[both:], own))
+            candidate = round_to_float32(sums[:, both:] + r * multiply_and_round(h, weights[both:], own))
         else:
-            candidate = product(round_to_float32(r * h), weights[both:], sums[:, both:])
+            candidate = multiply_and_round(round_to_float32(r * h), weights[both:], sums[:, both:])
         return round_to_float32((1.0 - z) * g(candidate) + z * h), c
 
     return run_steps(operands, settings.reverse, lambda d: sum_inputs(operands, d, biases(d)), cell, recorded)[:2]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qverify.arithmetic.recurrences import (
     compute_lstm_step,
     estimate_largest_sum,
-    product,
+    multiply_and_round,
     read_operands,
     read_settings,
     round_to_float32,
@@ -34,7 +34,9 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
         peepholes = None if inputs[7] is None else operands.p[d]
-        return compute_lstm_step(settings.gates[d], settings.flag, peepholes, product(h, operands.r[d], sums), c)
+        return compute_lstm_step(
+            settings.gates[d], settings.flag, peepholes, multiply_and_round(h, operands.r[d], sums), c
+        )
 
     def sums_of_x(d: int) -> Array:
         return sum_inputs(operands, d, round_to_float32(np.add(*operands.biases(d))))

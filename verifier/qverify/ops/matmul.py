@@ -51,8 +51,8 @@ def prepare(node: Node, graph: Graph) -> tuple[Any, Array | None, Requantization
 def simulate(
     node: Node, inputs: list[Array | None], graph: Graph, state: tuple[Any, Array | None, Requantization]
 ) -> tuple[Array, ...]:
-    dtype, constant, output = state
+    dtype, constant, requantization = state
     assert inputs[0] is not None and inputs[1] is not None
     a = _centred(inputs[0], graph.spec(node.inputs[0] or ""), dtype)
     b = _centred(inputs[1], graph.spec(node.inputs[1] or ""), dtype) if constant is None else constant
-    return (requantized_product(a, b, output, graph.spec(node.outputs[0]).shape),)
+    return (requantized_product(a, b, requantization, graph.spec(node.outputs[0]).shape),)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.recurrences import (
     estimate_largest_sum,
-    product,
+    multiply_and_round,
     read_operands,
     read_settings,
     round_to_float32,
@@ -32,7 +32,7 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
     operands, settings = read_operands(inputs, node.name), read_settings(node.words, 1, False)
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        return settings.gates[d][0](product(h, operands.r[d], sums)), c
+        return settings.gates[d][0](multiply_and_round(h, operands.r[d], sums)), c
 
     def sums_of_x(d: int) -> Array:
         return sum_inputs(operands, d, round_to_float32(np.add(*operands.biases(d))))

@@ -171,7 +171,7 @@ def test_a_transposed_convolution_by_a_few_taps_at_a_time(monkeypatch: pytest.Mo
     whole = simulated(made)
     assert len(np.unique(whole)) > 10
     for most in (1, 100, 63 * 24):
-        monkeypatch.setattr(conv_transpose, "LARGEST_PRODUCT", most)
+        monkeypatch.setattr(conv_transpose, "MAX_PRODUCTS", most)
         assert np.array_equal(simulated(made), whole)
 
 

@@ -182,8 +182,8 @@ def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
 def dynamic_parameters(x: Array) -> tuple[Array, int]:
     """Returns scale (float32) and zero point of uint8 for the range of x, which includes 0 (NUMERICS.md,
     dynamic_quantize)."""
-    known = x[~np.isnan(x)]
-    low, high = known.min(initial=np.float32(0)), known.max(initial=np.float32(0))
+    numbers = x[~np.isnan(x)]
+    low, high = numbers.min(initial=np.float32(0)), numbers.max(initial=np.float32(0))
     with np.errstate(all="ignore"):
         scale = np.float32(1) if low == high else np.float32((high - low) / np.float32(255))
         at = -low / scale

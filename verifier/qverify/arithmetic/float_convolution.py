@@ -70,14 +70,14 @@ def convolve_transposed(x: Array, w: Array, window: Window, group: int, out: tup
     def block(image: int, g: int, part: slice) -> None:
         inputs = slice(g * per_in, (g + 1) * per_in)
         outputs = slice(g * per_out + part.start, g * per_out + part.stop)
-        y[image, outputs] = _scattered(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
+        y[image, outputs] = _scatter(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
 
     parts = runs(per_out, BLOCK // (x[0, 0].size * max(1, int(np.prod(window.stride)))))
     run_blocks([partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in parts])
     return y
 
 
-def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
+def _scatter(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
     acc = np.zeros((w.shape[1], *out))
     (top, left), (stride_h, stride_w) = window.pad[:2], window.stride
     for i in range(window.kernel[0]):
@@ -89,7 +89,7 @@ def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Arra
     return acc
 
 
-def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+def list_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
     """Returns the products [E, I/group * kh * kw], float64, whose sums are the elements of `convolve` at these flat
     positions of its shape."""
     image, channel, row, column = np.unravel_index(at, shape)
@@ -105,7 +105,7 @@ def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...]
     return (patch.astype(DOUBLE) * w[channel].astype(DOUBLE)).reshape(len(at), -1)
 
 
-def transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+def list_transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
     """Returns the same of `convolve_transposed`; 0 for a tap that no input element reaches."""
     image, channel, row, column = np.unravel_index(at, shape)
     sources = [
@@ -116,9 +116,9 @@ def transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tupl
     each = len(w) // group
     reads = (channel // w.shape[1] * each)[:, None] + np.arange(each)
     patch = x[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
-    there = some_rows[:, None, :, None] & some_columns[:, None, None]
+    inside = some_rows[:, None, :, None] & some_columns[:, None, None]
     taken = w[reads, (channel % w.shape[1])[:, None]]
-    return np.where(there, patch.astype(DOUBLE) * taken.astype(DOUBLE), 0.0).reshape(len(at), -1)
+    return np.where(inside, patch.astype(DOUBLE) * taken.astype(DOUBLE), 0.0).reshape(len(at), -1)
 
 
 def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:

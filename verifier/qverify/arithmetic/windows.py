@@ -69,7 +69,7 @@ class Window:
         window. A window that reads fewer elements than others has `fill` in some of the arrays. Time and memory are limited
         by the sizes of x and of the output, whatever the words are."""
         size = (x.shape[2], x.shape[3])
-        spans = [self._inside(axis, size[axis], out[axis]) for axis in (0, 1)]
+        spans = [self._find_taps_inside(axis, size[axis], out[axis]) for axis in (0, 1)]
         needed = int(np.prod([(end - first).max() for first, end in spans]))
         room = int(np.prod([size[i] + self.pad[i] + self.pad[i + 2] + self._reach(i) for i in (0, 1)]))
         if (
@@ -78,28 +78,28 @@ class Window:
         ):
             yield from self.taps(self.padded(x, out, fill), out)
         else:
-            yield from self._gathered(x, spans, fill)
+            yield from self._read_one_by_one(x, spans, fill)
 
-    def _gathered(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
+    def _read_one_by_one(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
         """Yields the same elements as `reads`. The first array has the first element of each window, the second array the
         second, and so on."""
         counts = [max(1, int((end - first).max())) for first, end in spans]
         for i, j in np.ndindex(*counts):
-            at, there = [], []
+            at, inside = [], []
             for axis, step in ((0, i), (1, j)):
                 first, end = spans[axis]
                 place = (
                     np.arange(len(first)) * self.stride[axis] - self.pad[axis] + (first + step) * self.dilation[axis]
                 )
-                there.append(first + step < end)
-                at.append(np.where(there[axis], place, 0))
+                inside.append(first + step < end)
+                at.append(np.where(inside[axis], place, 0))
             read = x[:, :, at[0][:, None], at[1]]
-            yield np.where(there[0][:, None] & there[1], read, np.array(fill, x.dtype))
+            yield np.where(inside[0][:, None] & inside[1], read, np.array(fill, x.dtype))
 
     def _reach(self, axis: int) -> int:
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
-    def _inside(self, axis: int, size: int, out: int) -> tuple[Array, Array]:
+    def _find_taps_inside(self, axis: int, size: int, out: int) -> tuple[Array, Array]:
         """Returns the first tap of each window that lies within the image, and the one after the last, int64 [out]."""
         start = np.arange(out, dtype=np.int64) * self.stride[axis] - self.pad[axis]
         return taps_between(start, self.kernel[axis], self.dilation[axis], 0, size)
@@ -109,7 +109,7 @@ class Window:
         of its kernel and of an image of this size. At least one tap remains."""
         pad, kernel, taps, kept = list(self.pad), [0, 0], [slice(0)] * 2, [slice(0)] * 2
         for axis in (0, 1):
-            first, end = self._inside(axis, size[axis], out[axis])
+            first, end = self._find_taps_inside(axis, size[axis], out[axis])
             some = end > first
             low = int(first[some].min()) if some.any() else 0
             high = int(end[some].max()) if some.any() else 1

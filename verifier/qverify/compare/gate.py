@@ -78,8 +78,8 @@ def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, st
     digits, note = options.digits, ""
     for side in (a, b):
         offered = side.settings.get("precision")
-        own = side.side in OWN_SIDES and side.runtime == "qvrt"
-        if own or not isinstance(offered, int) or isinstance(offered, bool):
+        qverify_side = side.side in OWN_SIDES and side.runtime == "qvrt"
+        if qverify_side or not isinstance(offered, int) or isinstance(offered, bool):
             continue
         if 0 <= offered < min(digits, MAX_DIGITS):
             digits, note = offered, f"the values of {side.side} are known to {count(offered, 'decimal')} only"

@@ -69,8 +69,8 @@ def judge_all(
         names = ", ".join(recordings) or "none"
         raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
-    for label, own in values.items():
-        own.peers = [r for other, r in sides if other != label]
+    for label, side_values in values.items():
+        side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
     judged, forcing, matrix, cache = [], [], {}, SameArrays()
     for (label_a, a), (label_b, b) in paired:

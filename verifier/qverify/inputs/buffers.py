@@ -88,13 +88,13 @@ def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
 
 def padding_is_zero(data: bytes, wanted: Description) -> bool:
     """Returns whether every byte outside the valid elements is 0."""
-    rest = bytearray(data)
+    padding = bytearray(data)
     for plane in wanted.planes:
-        whole = np.frombuffer(rest, np.dtype(plane.dtype), prod(plane.aligned_shape), plane.offset).reshape(
+        whole = np.frombuffer(padding, np.dtype(plane.dtype), prod(plane.aligned_shape), plane.offset).reshape(
             plane.aligned_shape
         )
         whole[tuple(slice(0, n) for n in plane.shape)] = 0
-    return not any(rest)
+    return not any(padding)
 
 
 def _describe_size(wanted: Description) -> str:

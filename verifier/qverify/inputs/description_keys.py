@@ -22,37 +22,41 @@ def describe_unverified(wanted: Description) -> str:
 SAME_MATRIX = {"horizon": "bt601"}  # colour modes that have the matrix of another mode
 
 
-def make_values_key(one: Description) -> dict[str, Any]:
+def make_values_key(description: Description) -> dict[str, Any]:
     """Returns the keys that determine how a chip interprets the bytes: format, planes, and how values were converted before
     they were stored. How a picture was fitted matters on the host only, and is left out."""
-    key: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
-    if one.format in REAL:
-        key |= {**make_normalization_key(one), "quantize": one.quantize}
-    elif one.format in YUV420 or one.format.startswith("yuv444"):
-        key |= {"mode": (SAME_MATRIX.get(one.colour.mode, one.colour.mode), one.colour.range)}
+    key: dict[str, Any] = {
+        "format": description.format,
+        "planes": description.planes,
+        "size_bytes": description.size_bytes,
+    }
+    if description.format in REAL:
+        key |= {**make_normalization_key(description), "quantize": description.quantize}
+    elif description.format in YUV420 or description.format.startswith("yuv444"):
+        key |= {"mode": (SAME_MATRIX.get(description.colour.mode, description.colour.mode), description.colour.range)}
     return key
 
 
-def make_normalization_key(one: Description) -> dict[str, Any]:
+def make_normalization_key(description: Description) -> dict[str, Any]:
     """Returns the format that the network was trained on, and mean and scale per channel."""
-    channels = 1 if one.gray else 3
+    channels = 1 if description.gray else 3
 
     def spread(values: tuple[float, ...]) -> tuple[float, ...]:
         return values * channels if len(values) == 1 else values
 
-    return {"train": one.train, "mean": spread(one.mean), "scale": spread(one.scale)}
+    return {"train": description.train, "mean": spread(description.mean), "scale": spread(description.scale)}
 
 
-def make_fitting_key(one: Description) -> dict[str, Any]:
+def make_fitting_key(description: Description) -> dict[str, Any]:
     """Returns the other keys that determine the bytes of a picture."""
     names = ("library", "interpolation", "resize_dtype", "resize_order", "fit", "roi")
-    key: dict[str, Any] = {k: getattr(one, k) for k in names}
-    if one.fit.startswith("letterbox"):
-        key["fill"] = one.fill
-    if one.format in YUV420:
-        key |= {"siting": one.colour.siting, "colour_rounding": one.colour.rounding}
-    if one.quantize is not None:
-        key["rounding"] = one.rounding
+    key: dict[str, Any] = {k: getattr(description, k) for k in names}
+    if description.fit.startswith("letterbox"):
+        key["fill"] = description.fill
+    if description.format in YUV420:
+        key |= {"siting": description.colour.siting, "colour_rounding": description.colour.rounding}
+    if description.quantize is not None:
+        key["rounding"] = description.rounding
     return key
 
 

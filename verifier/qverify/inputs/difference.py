@@ -108,25 +108,25 @@ def explain_difference(
 
 
 def _list_single_mistakes(intended: Recipe) -> Iterator[MistakeExplanation]:
-    seen = {intended}
+    yielded = {intended}
     for page in pages():
-        for one in _explain_by_page(page, intended, ()):
-            if one.recipe not in seen:
-                seen.add(one.recipe)
-                yield one
+        for explanation in _explain_by_page(page, intended, ()):
+            if explanation.recipe not in yielded:
+                yielded.add(explanation.recipe)
+                yield explanation
 
 
 def _list_pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
     """Yields pairs of mistakes in both orders, where these differ."""
     singles = list(_list_single_mistakes(intended))
-    seen = {intended, *(s.recipe for s in singles)}
+    yielded = {intended, *(s.recipe for s in singles)}
     for first in singles:
         for page in pages():
             if first.causes[0].family == page.NAME:
                 continue
             for pair in _explain_by_page(page, first.recipe, first.causes):
-                if pair.recipe not in seen:
-                    seen.add(pair.recipe)
+                if pair.recipe not in yielded:
+                    yielded.add(pair.recipe)
                     yield pair
 
 
@@ -156,16 +156,16 @@ class _MistakeTrial:
     def sort_candidates(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
         """Returns the explanations that produce as many bytes as were captured. Those with one of the nearest single
         mistakes come first; apart from that, explanations that share stages are neighbours."""
-        near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
+        near = {c for _, _, explanation in self.near[:PROMISING] for c in explanation.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
-        for one in explanations:
-            if self.fits_size(one.recipe):
-                parts[near.isdisjoint(one.causes)].append(one)
-        return [one for part in parts for one in sort_by_stages(part, lambda e: e.recipe)]
+        for explanation in explanations:
+            if self.fits_size(explanation.recipe):
+                parts[near.isdisjoint(explanation.causes)].append(explanation)
+        return [explanation for part in parts for explanation in sort_by_stages(part, lambda e: e.recipe)]
 
     def try_all(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
         exact: list[MistakeExplanation] = []
-        for at, one in enumerate(listed):
+        for at, explanation in enumerate(listed):
             if time.monotonic() > self.deadline:
                 self.over = True
                 why = (
@@ -175,31 +175,31 @@ class _MistakeTrial:
                 break
             if watch is not None:
                 watch(name, at + 1, len(listed))
-            if not self.reproduction.start.can_reach(one.recipe):
-                self.out_of_reach.update(c.family for c in one.causes if len(one.causes) == 1)
-            elif self.judge(one):
-                exact.append(one)
+            if not self.reproduction.start.can_reach(explanation.recipe):
+                self.out_of_reach.update(c.family for c in explanation.causes if len(explanation.causes) == 1)
+            elif self.judge(explanation):
+                exact.append(explanation)
                 self.deadline = min(self.deadline, time.monotonic() + MORE_S)
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
-    def judge(self, one: MistakeExplanation) -> bool:
+    def judge(self, explanation: MistakeExplanation) -> bool:
         """Returns whether the explanation reproduces the bytes, and keeps its distance if not."""
         try:
-            return self._reproduces(one)
+            return self._reproduces(explanation)
         except MissingExtraError:  # the user must know that an explanation could not be tried
             raise
         except UsageError:  # an ROI outside a turned picture
             return False
 
-    def _reproduces(self, one: MistakeExplanation) -> bool:
+    def _reproduces(self, explanation: MistakeExplanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
-            far = self.sample.distance(one.recipe, self.reproduction)
-            if far is None and self.reproduction.make_bytes(one.recipe) == self.captured:
+            far = self.sample.distance(explanation.recipe, self.reproduction)
+            if far is None and self.reproduction.make_bytes(explanation.recipe) == self.captured:
                 return True
             if far is None:
-                far = self.sample.whole_distance(one.recipe, self.reproduction)
-        self.near.append((far, self.tried, one))
+                far = self.sample.whole_distance(explanation.recipe, self.reproduction)
+        self.near.append((far, self.tried, explanation))
         self.near = sorted(self.near, key=lambda n: n[:2])[: max(NEAREST, PROMISING)]
         return False
 
@@ -207,11 +207,11 @@ class _MistakeTrial:
         """Returns the nearest explanation, or the intended input itself, with its residual."""
         candidates = []
         of_size = [(0.0, 0, intended)] if self.fits_size(intended.recipe) else []
-        for _, at, one in of_size + self.near[:NEAREST]:
-            ours, theirs = self.reproduction.make_bytes(one.recipe), self.captured
-            if (back := undo_byte_steps(theirs, one.recipe)) is not None:
-                ours, theirs = self.reproduction.make_buffer(one.recipe), back
-            candidates.append((one, measure_residual(ours, theirs, one.recipe.wanted), at))
+        for _, at, explanation in of_size + self.near[:NEAREST]:
+            ours, theirs = self.reproduction.make_bytes(explanation.recipe), self.captured
+            if (back := undo_byte_steps(theirs, explanation.recipe)) is not None:
+                ours, theirs = self.reproduction.make_buffer(explanation.recipe), back
+            candidates.append((explanation, measure_residual(ours, theirs, explanation.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
@@ -219,8 +219,8 @@ class _MistakeTrial:
 def _describe_out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
     if trial.out_of_reach:
         names = ", ".join(sorted(trial.out_of_reach))
-        known = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
-        yield f"all or part of {names}: needs {known[start.stage]}"
+        needed = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
+        yield f"all or part of {names}: needs {needed[start.stage]}"
 
 
 def _group_by_noise(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
@@ -232,8 +232,10 @@ def _group_by_noise(start: Start, exact: list[MistakeExplanation]) -> list[list[
     reproduction, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
-        for one in exact:
-            groups.setdefault(reproduction.make_bytes(replace(one.recipe, evidence=evidence)), []).append(one)
+        for explanation in exact:
+            groups.setdefault(reproduction.make_bytes(replace(explanation.recipe, evidence=evidence)), []).append(
+                explanation
+            )
     return list(groups.values())
 
 

@@ -94,8 +94,8 @@ class Recipe:
         recipe with this value."""
         own = getattr(self.wanted, name)
         for value in known:
-            for one in self.with_changes(**{name: value}):
-                yield f"{said}: {value} instead of {own}", one
+            for variant in self.with_changes(**{name: value}):
+                yield f"{said}: {value} instead of {own}", variant
 
     @property
     def steps(self) -> int:

@@ -44,8 +44,10 @@ class Start:
         if self.stage == "bytes":
             return recipe.wanted == self.wanted and not recipe.steps - len(recipe.bytes)
         before: dict[Stage, Stage | None] = {"picture": None, "fitted": "picture", "elements": "normalized"}
-        known = before[self.stage]
-        return known is None or recipe.key(known) == Recipe(self.wanted, recipe.evidence).key(known)
+        stage_before = before[self.stage]
+        return stage_before is None or recipe.key(stage_before) == Recipe(self.wanted, recipe.evidence).key(
+            stage_before
+        )
 
 
 def from_bytes(data: bytes, wanted: Description) -> Start:
@@ -97,8 +99,8 @@ class Reproduction:
 
     def _elements(self, recipe: Recipe) -> list[Array]:
         def made() -> list[Array]:
-            known = self.start.stage == "elements"
-            values = self.start.values if known else self._normalized(recipe)
+            is_known = self.start.stage == "elements"
+            values = self.start.values if is_known else self._normalized(recipe)
             return list(_stepped(values, recipe.elements, recipe))
 
         return list(self._once("elements", recipe, made))
@@ -139,8 +141,8 @@ def select_rows(values: list[Array], pairs: Array) -> list[Array]:
 
 def compute_size(recipe: Recipe) -> int:
     """Returns the number of bytes that the recipe produces."""
-    known = recipe.evidence.undescribed_bytes
-    size = recipe.wanted.size_bytes if known is None else known
+    undescribed = recipe.evidence.undescribed_bytes
+    size = recipe.wanted.size_bytes if undescribed is None else undescribed
     for step in recipe.bytes:
         size = step.size(size)
     return size

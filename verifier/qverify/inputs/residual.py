@@ -40,18 +40,18 @@ class Residual:
         return not self.mean_abs <= self.spread / 2
 
 
-def measure_residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
+def measure_residual(computed: bytes, captured: bytes, wanted: Description) -> Residual:
     """Returns the distance of two buffers of the same size."""
-    ours, theirs = _parts(made, wanted), _parts(captured, wanted)
+    ours, theirs = _parts(computed, wanted), _parts(captured, wanted)
     away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
     count = sum(a.size for a in away)
-    same = np.frombuffer(made, np.uint8) == np.frombuffer(captured, np.uint8)
+    same = np.frombuffer(computed, np.uint8) == np.frombuffer(captured, np.uint8)
     return Residual(
         max((float(a.max()) for a in away if a.size), default=0.0),
         sum(float(a.sum()) for a in away) / max(count, 1),
         _spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
-        _first(ours, theirs, wanted) if len(made) == wanted.size_bytes else {"byte": int(np.argmin(same))},
+        _first(ours, theirs, wanted) if len(computed) == wanted.size_bytes else {"byte": int(np.argmin(same))},
     )
 
 

@@ -47,15 +47,15 @@ class Sample:
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
         """Returns the distance over the whole buffer, which is infinite for buffers of different sizes."""
-        made, theirs = reproduction.make_bytes(recipe), self.captured
+        ours, theirs = reproduction.make_bytes(recipe), self.captured
         back = undo_byte_steps(theirs, recipe)
         if back is not None:
-            made, theirs = reproduction.make_buffer(recipe), back
-        if len(made) != len(theirs):
+            ours, theirs = reproduction.make_buffer(recipe), back
+        if len(ours) != len(theirs):
             return np.inf
         dtype = np.dtype(recipe.wanted.dtype).newbyteorder("<")
-        whole = len(made) // dtype.itemsize * dtype.itemsize
-        return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
+        whole = len(ours) // dtype.itemsize * dtype.itemsize
+        return self._away(np.frombuffer(ours[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
         """Returns the captured rows, or None if the bytes are not a buffer of this description."""

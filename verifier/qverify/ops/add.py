@@ -17,9 +17,9 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
-AT_ONCE = 64  # rows of a table
-LEFT_SHIFT = 20  # before the operands are scaled one by one
-FEW = 4096  # elements that are computed faster than a table of 65536
+ROWS_AT_ONCE = 64  # rows of a table that are computed at once
+LEFT_SHIFT = 20  # of operands that are scaled one by one
+FEW = 4096  # largest number of elements that are computed faster than a table of 65536
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
@@ -27,8 +27,8 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 
 
 def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
-    """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else
-    None, also for outputs of FEW elements."""
+    """Returns the function of two 8-bit operands as a table [65536], indexed by the bytes of both operands. Returns None for
+    wider operands, and for an output with at most FEW elements."""
     y = graph.spec(node.outputs[0])
     if y.elements <= FEW:
         return None
@@ -37,7 +37,9 @@ def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node,
         return None
     every = np.arange(256, dtype=np.uint8)
     first, second, table = every.view(a.dtype)[:, None], every.view(b.dtype), np.empty((256, 256), y.numpy_dtype)
-    for rows in (slice(at, at + AT_ONCE) for at in range(0, 256, AT_ONCE)):  # whose float64 values stay in the cache
+    for rows in (
+        slice(at, at + ROWS_AT_ONCE) for at in range(0, 256, ROWS_AT_ONCE)
+    ):  # their float64 values fit the cache
         table[rows] = function(node, graph, first[rows], second)
     return table.reshape(-1)
 
@@ -63,7 +65,7 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
 
 
 def _scaled(value: Any, rq: Array) -> Array:
-    """Returns value times one multiplier as in gemmlowp; the sign of the multiplier is that of the result."""
+    """Returns value times one multiplier as gemmlowp computes it. The product has the sign of the multiplier."""
     multiplier, shift = rq[:1].astype(np.int64), rq[1:].astype(np.int64)
     return np.sign(multiplier) * shifted(value, np.abs(multiplier), shift, "gemmlowp", False)
 

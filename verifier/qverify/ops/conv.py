@@ -19,16 +19,24 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
 Array = npt.NDArray[Any]
-DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
-PRODUCTS_BLOCK = 1 << 22  # multiplications that are worth a block
+DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements of a block that stay in a second-level cache (measured)
+PRODUCTS_BLOCK = 1 << 22  # smallest number of multiplications of a block
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedConv:
-    """PreparedConv constants. weight: centred, [group, O/group, I/group * kh * kw], if large in its narrow type; terms: how
-    they are summed; bias: [O] or None. image: of x, what window reads: its kernel lacks the taps that read padding
-    only."""
+    """The prepared constants of a conv node.
+
+    Attributes:
+        window: the window, without the taps that read only padding.
+        group: number of groups.
+        weight: centred weights, [group, O/group, I/group * kh * kw]. Many weights have their narrow type.
+        terms: plan by which the sums are exact.
+        bias: [O], or None.
+        requantization: the requantization of the sums.
+        image: index of the part of x that the window reads.
+    """
 
     window: Window
     group: int
@@ -68,13 +76,13 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
     y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
-    blocks_of = _depthwise if one_channel and state.group > 1 else _grouped
+    blocks_of = _convolve_depthwise if one_channel and state.group > 1 else _convolve_grouped
     for image, result in zip(as_planes(x)[state.image], y, strict=True):
         run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.terms.dtype), state, result))
     return (y.reshape(spec.shape),)
 
 
-def _requantized(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> None:
+def _requantize_into(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> None:
     """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
@@ -85,7 +93,7 @@ def _requantized(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> N
         y[...] = requantization.apply(planes)[:, :, : y.shape[2]]
 
 
-def _depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
+def _convolve_depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     per_group, rows = state.weight.shape[1], y.shape[1]
     weight = state.weight.reshape(len(y), -1).astype(state.terms.whole, copy=False)
@@ -98,12 +106,12 @@ def _depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[
             tap = planes.tap(k, channels, 0, rows)
             np.multiply(tap if per_group == 1 else np.repeat(tap, per_group, 0), weight[outputs, k, None], out=product)
             acc += product
-        _requantized(acc, outputs, state, y[outputs])
+        _requantize_into(acc, outputs, state, y[outputs])
 
     return [partial(block, run) for run in runs(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))]
 
 
-def _grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
+def _convolve_grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes one matrix product for each group and run of rows whose patches fit the cache; for one run of rows, one
     product for each run of outputs."""
     channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
@@ -111,7 +119,7 @@ def _grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[],
     def product(g: int, patch: Array, of_group: slice, rows: slice) -> None:
         outputs = slice(g * per_group + of_group.start, g * per_group + of_group.stop)
         weight = state.weight[g, of_group].astype(state.terms.dtype, copy=False)
-        _requantized(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
+        _requantize_into(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
 
     def block(g: int, rows: slice) -> None:
         patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)

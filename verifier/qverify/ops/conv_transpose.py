@@ -18,13 +18,21 @@ from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantizati
 from qverify.ops.conv import WORDS as WORDS
 
 Array = npt.NDArray[Any]
-CONV_BLOCK = 1 << 18  # products that stay in a second-level cache
-LARGEST_PRODUCT = 1 << 21  # products at once of a single output channel, whose taps are divided
+CONV_BLOCK = 1 << 18  # products of a block that stay in a second-level cache
+MAX_PRODUCTS = (
+    1 << 21
+)  # products that are computed at once; the taps of one output channel are divided if there are more
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedConvTranspose:
-    """PreparedConvTranspose constants. weight: centred, [group, O/group, kh * kw, I/group] in the exact dtype; bias: [O] or None."""
+    """The prepared constants of a conv_transpose node.
+
+    Attributes:
+        weight: centred weights, [group, O/group, kh * kw, I/group], in a type in which all sums are exact.
+        bias: [O], or None.
+        requantization: the requantization of the sums.
+    """
 
     weight: Array
     bias: Array | None
@@ -54,7 +62,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
     def block(image: int, g: int, part: slice) -> None:
         outputs = slice(g * per_out + part.start, g * per_out + part.stop)
-        acc = _scattered(node, x[image, g * per_in : (g + 1) * per_in], state.weight[g, part], y.shape[2:])
+        acc = _scatter(node, x[image, g * per_in : (g + 1) * per_in], state.weight[g, part], y.shape[2:])
         if state.bias is not None:
             acc += state.bias[outputs, None, None]
         y[image, outputs] = state.requantization.select(outputs).apply(acc)
@@ -66,18 +74,18 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
     return (y.reshape(spec.shape),)
 
 
-def _scattered(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:
-    """Returns acc [O, *out] of x [I, H, W] and weight [O, taps, I]: every tap's products added at their output
-    position, some taps at a time."""
+def _scatter(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:
+    """Returns the sums [O, *out] of the products of x [I, H, W] and weight [O, taps, I]. The products of each tap are added
+    at their output positions, some taps at a time."""
     acc = np.zeros((len(weight), *out), x.dtype)
-    each = max(1, LARGEST_PRODUCT // (len(weight) * x[0].size))
+    each = max(1, MAX_PRODUCTS // (len(weight) * x[0].size))
     for first in range(0, weight.shape[1], each):
-        _land(node, acc, x, weight[:, first : first + each], first)
+        _add_taps(node, acc, x, weight[:, first : first + each], first)
     return acc
 
 
-def _land(node: Node, acc: Array, x: Array, weight: Array, first: int) -> None:
-    """Adds to acc the products of the taps from number `first`, of which weight has those of this call."""
+def _add_taps(node: Node, acc: Array, x: Array, weight: Array, first: int) -> None:
+    """Adds the products of some taps to acc. first: number of the first of these taps. weight: the weights of these taps."""
     _, kernel_w, stride_h, stride_w, top, left, _, _, dilation_h, dilation_w = node.words[:10]
     height, width = x.shape[1:]
     products = (weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)).reshape(*weight.shape[:2], height, width)

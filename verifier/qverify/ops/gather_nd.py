@@ -1,4 +1,4 @@
-"""y = the slices of x at index tuples, of each batch (NUMERICS.md, gather_nd)."""
+"""y = the slices of x at index tuples, in each batch (NUMERICS.md, gather_nd)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def pick_slices(x: Array, indices: Array, batch: int) -> Array:
-    """Returns the slices. Raises ValueError for an index outside."""
+    """Returns the slices of x at the index tuples. Raises ValueError for an index out of range."""
     batches = int(np.prod(x.shape[:batch]))
     inside = x.reshape(batches, *x.shape[batch:])
     tuples = indices.reshape(batches, -1, indices.shape[-1])
@@ -29,6 +29,6 @@ def pick_slices(x: Array, indices: Array, batch: int) -> Array:
 
 
 def split_index_tuples(tuples: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Returns the indices of the last dim's tuples in an array of this shape, one array a dim. Raises ValueError for one
-    outside."""
+    """Returns the tuples in the last dim as indices of an array of this shape, one array per dim. Raises ValueError for an
+    index out of range."""
     return tuple(count_from_start(tuples[..., k], shape[k]) for k in range(tuples.shape[-1]))

@@ -23,12 +23,12 @@ WORDS = ("direction", "clip_f32", "linear_before_reset", "function[C]", "alpha_f
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Returns y and the last h. ValueError for a sequence length outside 0..T."""
+    """Returns y and the last h. Raises ValueError for a sequence length outside 0..T."""
     return simulate_steps(node, inputs, graph, None)
 
 
 def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
-    """The same, where each step begins with the h of a recorded y."""
+    """Returns the outputs of simulate(). If a y is recorded, each step starts from its h."""
     operands, settings = read_operands(inputs, node.name), read_settings(node.words, 2, True)
     both = 2 * operands.hidden
 
@@ -39,10 +39,10 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
         f, g = settings.gates[d]
-        weights, own = operands.r[d], operands.biases(d)[1][both:]
+        weights, bias_of_h = operands.r[d], operands.biases(d)[1][both:]
         z, r = np.split(f(multiply_and_round(h, weights[:both], sums[:, :both])), 2, -1)
         if settings.flag:
-            candidate = round_to_float32(sums[:, both:] + r * multiply_and_round(h, weights[both:], own))
+            candidate = round_to_float32(sums[:, both:] + r * multiply_and_round(h, weights[both:], bias_of_h))
         else:
             candidate = multiply_and_round(round_to_float32(r * h), weights[both:], sums[:, both:])
         return round_to_float32((1.0 - z) * g(candidate) + z * h), c
@@ -51,5 +51,5 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
-    """Returns about the largest sum of magnitudes of a gate's terms."""
+    """Returns an estimate of the largest sum of the magnitudes of a gate's terms."""
     return estimate_largest_sum(read_operands(inputs, node.name))

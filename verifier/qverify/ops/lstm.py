@@ -24,12 +24,12 @@ WORDS = ("direction", "clip_f32", "input_forget", "function[C]", "alpha_f32[C]",
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Returns y, the last h and the last c. ValueError for a sequence length outside 0..T."""
+    """Returns y, the last h and the last c. Raises ValueError for a sequence length outside 0..T."""
     return simulate_steps(node, inputs, graph, None)
 
 
 def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
-    """The same, where each step begins with the h of a recorded y."""
+    """Returns the outputs of simulate(). If a y is recorded, each step starts from its h."""
     operands, settings = read_operands(inputs, node.name), read_settings(node.words, 3, True)
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
@@ -45,5 +45,5 @@ def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorde
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
-    """Returns about the largest sum of magnitudes of a gate's terms."""
+    """Returns an estimate of the largest sum of the magnitudes of a gate's terms."""
     return estimate_largest_sum(read_operands(inputs, node.name))

@@ -27,7 +27,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
-    """The same, where each step begins with the h of a recorded y."""
+    """Returns the outputs of simulate(). If a y is recorded, each step starts from its h."""
     settings = read_settings(node.words, 3, True)
     of_x, of_h = read_integer_weights(inputs, len(settings.reverse))
     operands = read_integer_operands(inputs, node.name)

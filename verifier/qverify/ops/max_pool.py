@@ -13,7 +13,7 @@ from qverify.arithmetic.workers import run_blocks, runs
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 16  # elements that stay in a second-level cache
+BLOCK = 1 << 16  # elements of a block that stay in a second-level cache
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS)
 
 
@@ -33,7 +33,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         for tap in state.reads(x[:, channels], out, lowest):
             if x.dtype.kind != "f":
                 np.maximum(part, tap, out=part)
-            else:  # of equal ones, as zeros of both signs are, the first
+            else:  # the first of equal elements, such as zeros with different signs
                 np.copyto(part, tap, where=(tap > part) | (tap != tap))
 
     run_blocks(

@@ -16,10 +16,10 @@ from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 16  # elements that stay in a second-level cache
-FIXED_POINT = 2  # of truncate: weights are integers, 1024 of them make 1
-HALF_UP = 3
-HALF = 1 << 19  # of the product of two weights
+BLOCK = 1 << 16  # elements of a block that stay in a second-level cache
+FIXED_POINT = 2  # value of the word `truncate`: weights are integers, in units of 1/1024
+HALF_UP = 3  # value of the word `truncate`
+HALF = 1 << 19  # stands for 1/2 in the product of two such weights
 WORDS = ("truncate",)
 
 
@@ -56,7 +56,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:
-    """corners: of the upper row left and right, then of the lower one."""
+    """Returns the weighted sums rounded half up. corners: left and right of the upper row, then of the lower row."""
     limits = np.iinfo(y.dtype)
     with np.errstate(all="ignore"):
         upper_left, lower_left, upper_right, lower_right = (

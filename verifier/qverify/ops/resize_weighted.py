@@ -33,7 +33,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 def _tables(
     node: Node, index: Array, weight: Array, shape: tuple[int, ...]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Returns index and float64 weight, [output rows, taps_y], of the rows, and those of the columns."""
+    """Returns the indices and float64 weights of the rows, [output rows, taps_y], and those of the columns."""
     cut, taps = node.words[0] * shape[-2], node.words
     parts = [(index[:cut], weight[:cut]), (index[cut:], weight[cut:])]
     both = [(i.reshape(-1, t), w.astype(np.float64).reshape(-1, t)) for (i, w), t in zip(parts, taps, strict=True)]

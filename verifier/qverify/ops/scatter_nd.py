@@ -22,11 +22,11 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> Array:
-    """Returns x with the updates, in row-major order of the indices. at: one array a dim, which broadcast; further dims of x
-    are updated together."""
+    """Returns x with the updates applied in row-major order of the indices. at: indices, one array per dim, which broadcast
+    against each other. Further dims of x are updated together."""
     y, shape = x.copy(), np.broadcast_shapes(*(a.shape for a in at))
     if not reduction:
-        y[at] = updates  # of elements with one index, numpy keeps the last
+        y[at] = updates  # of several updates with the same index, numpy keeps the last
         return y
     rows = updates.reshape(-1, *updates.shape[len(shape) :])
     columns = [np.broadcast_to(a, shape).reshape(-1).tolist() for a in at]
@@ -36,7 +36,7 @@ def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> 
 
 
 def _combined(old: Array, new: Array, reduction: str) -> Array:
-    """Returns what is kept of an element and its update."""
+    """Returns the new value of an element, given its old value and an update."""
     with np.errstate(all="ignore"):
         if reduction == "add":
             return old + new

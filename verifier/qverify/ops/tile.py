@@ -20,7 +20,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def tile(x: Array, shape: tuple[int, ...]) -> Array:
-    """Returns x repeated to this shape. Raises ValueError where a dim is no multiple of x's."""
+    """Returns x repeated to this shape. Raises ValueError if a dim is no multiple of x's."""
     dims = (1,) * (len(shape) - x.ndim) + x.shape
     if len(dims) != len(shape) or any(out % n for out, n in zip(shape, dims, strict=True)):
         raise ValueError(f"{list(shape)} are no multiples of {list(dims)}")

@@ -22,6 +22,6 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def sort_indices(x: Array, axis: int, largest: bool) -> Array:
-    """Returns the indices of the elements in order: of equal ones the first comes first, NaN after every number."""
+    """Returns the indices of the elements in order. Equal elements keep their order, and NaN comes after all numbers."""
     key = x if not largest else -x if x.dtype.kind == "f" else ~x
     return np.argsort(key, axis, kind="stable")

@@ -16,7 +16,7 @@ WORDS = ("function",)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that no function has."""
+    """Computes the function with the number words[0]. Raises BadFileError for an unknown number."""
     function, shape = node.words[0], graph.spec(node.outputs[0]).shape
     if not 0 <= function < len(VARIADIC):
         raise BadFileError(f"{node.name} (variadic_float): unknown function {function}; it needs a newer qverify")
@@ -29,6 +29,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def _chosen(a: Array, b: Array, larger: bool) -> Array:
-    """Returns the larger or smaller element, the first of equal ones (zeros of both signs), NaN where there is one."""
+    """Returns the larger or the smaller element: the first if both are equal (zeros with different signs), NaN if one is
+    NaN."""
     better = b > a if larger else b < a
     return np.where(better | (np.isnan(b) & ~np.isnan(a)), b, a)

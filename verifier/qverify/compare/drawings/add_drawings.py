@@ -92,8 +92,8 @@ def _rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced | None, a
         return 1, at
     if row is None or not row.bit_equal:
         sqnr = row.metrics.get("sqnr_db") if row is not None else None
-        known = isinstance(sqnr, (int, float)) and sqnr == sqnr
-        return (2, at) if row is not None and row.final else (3, float(sqnr) if known else float("-inf"))  # type: ignore[arg-type]
+        has_sqnr = isinstance(sqnr, (int, float)) and sqnr == sqnr
+        return (2, at) if row is not None and row.final else (3, float(sqnr) if has_sqnr else float("-inf"))  # type: ignore[arg-type]
     return (4, at) if row.final else (5, at)
 
 

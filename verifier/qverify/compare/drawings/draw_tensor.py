@@ -107,10 +107,10 @@ def known_blocks(values: PairedValues) -> Iterator[Block]:
 def _finite(
     block: Block,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.int64] | None]:
-    known = np.isfinite(block.a) & np.isfinite(block.b)
-    if known.all():
+    finite = np.isfinite(block.a) & np.isfinite(block.b)
+    if finite.all():
         return block.a, block.b, block.count
-    return block.a[known], block.b[known], None if block.count is None else block.count[known]
+    return block.a[finite], block.b[finite], None if block.count is None else block.count[finite]
 
 
 def _count(places: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None, number: int) -> npt.NDArray[np.int64]:

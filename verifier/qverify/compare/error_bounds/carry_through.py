@@ -22,8 +22,8 @@ def carry_through(
     the function is called again with the errors of qverify's own sides, and with NaN in place of the lost elements."""
     outputs = bound_function(node, inputs, graph)
     if any(v is not None and v.ours is not None for v in inputs):
-        own = bound_function(node, [None if v is None else _use_own_bounds(v) for v in inputs], graph)
-        outputs = [_add_own_bounds(m, o) for m, o in zip(outputs, own, strict=True)]
+        with_own_errors = bound_function(node, [None if v is None else _use_own_bounds(v) for v in inputs], graph)
+        outputs = [_add_own_bounds(m, o) for m, o in zip(outputs, with_own_errors, strict=True)]
     if any(v is not None and v.lost is not None for v in inputs):
         spoilt = bound_function(node, [_spoil(v) if isinstance(v, Real) else v for v in inputs], graph)
         outputs = [_mark_lost(m, s) for m, s in zip(outputs, spoilt, strict=True)]
@@ -39,10 +39,12 @@ def _limit_own_error(output: Real) -> Real:
     if output.lost is None:
         return output
     finite = np.abs(output.value[np.isfinite(output.value)])
-    own = output.error if output.ours is None else output.ours
+    own_error = output.error if output.ours is None else output.ours
     most = SHARE * float(finite.max(initial=0.0)) + TINY
     return replace(
-        output, ours=np.where(output.lost, np.fmin(own, most), own), mixed=output.mixed or output.ours is None
+        output,
+        ours=np.where(output.lost, np.fmin(own_error, most), own_error),
+        mixed=output.mixed or output.ours is None,
     )
 
 

@@ -116,9 +116,9 @@ def _error(o: _StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> 
         return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
     if o.node.op in SCALED_AFTER_SUM:
         inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
-        own = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
+        own_error = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
         short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
-        return own + MULTIPLIER * size + np.maximum(rounded_twice(sums.step), short) + ZERO_INSIDE
+        return own_error + MULTIPLIER * size + np.maximum(rounded_twice(sums.step), short) + ZERO_INSIDE
     mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + 2 * rounded_twice(sums.step) + ZERO_INSIDE
     return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
 

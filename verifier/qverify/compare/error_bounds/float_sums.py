@@ -60,9 +60,11 @@ class FloatSums:
         once. roundings: number of roundings to float32 in qverify's kernel; those beyond the first are relative to the
         size of the terms."""
         error = gamma(self.terms + EXTRA) * self.size + (self.terms + 2) * TINY
-        own = ROUNDOFF * (np.abs(self.value) + (roundings - 1) * self.size) + DOUBLE * self.terms * self.size + TINY
+        own_error = (
+            ROUNDOFF * (np.abs(self.value) + (roundings - 1) * self.size) + DOUBLE * self.terms * self.size + TINY
+        )
         whole = np.broadcast_to(error if self.moved is None else self.moved + error, self.value.shape)
-        y = Real(self.value, whole, None if self.moved is not None else np.broadcast_to(own, whole.shape))
+        y = Real(self.value, whole, None if self.moved is not None else np.broadcast_to(own_error, whole.shape))
         return y.losing_large(self.size).shaped(shape)
 
 

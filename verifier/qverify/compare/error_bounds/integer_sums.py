@@ -218,8 +218,8 @@ def average_pool(o: SumOperands, at: Array) -> IntegerSums:
         for axis, where in ((0, row), (1, column))
     )
     index = (image[:, None, None], channel[:, None, None], rows[:, :, None], columns[:, None])
-    padded, there = window.padded(x, out, 0.0), window.padded(np.ones_like(x), out, 0.0)
-    taken, count = padded[index].reshape(len(at), -1), there[index].reshape(len(at), -1).sum(1)
+    padded, inside = window.padded(x, out, 0.0), window.padded(np.ones_like(x), out, 0.0)
+    taken, count = padded[index].reshape(len(at), -1), inside[index].reshape(len(at), -1).sum(1)
     divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
     scale = o.rq.reshape(-1)[0] / divisor
     return IntegerSums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
@@ -248,8 +248,8 @@ def bound_elements(o: SumOperands, at: Array) -> Whole | Real:
     sums = SUMS[o.node.op](o, at)
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
     if o.has_float_output:
-        own = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
-        bounded = Real(sums.value, error + (sums.terms + 2) * TINY, own)
+        own_error = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
+        bounded = Real(sums.value, error + (sums.terms + 2) * TINY, own_error)
         return bounded.losing_large(sums.size).as_float32()
     whole = round_interval(sums.value, error, y.zero_point[0], (low, high))
     ours = round_interval(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))

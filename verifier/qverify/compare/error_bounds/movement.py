@@ -71,8 +71,8 @@ def gather_elements(node: Node, inputs: list[BoundedValue | None], graph: Graph)
 
 def gather_nd(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     indices, batch, shape = require_certain(inputs[1]), node.words[0], graph.spec(node.outputs[0]).shape
-    own = [np.arange(n).reshape(-1, *[1] * (indices.ndim - 2 - k)) for k, n in enumerate(shape[:batch])]
-    at = (*own, *np.moveaxis(indices, -1, 0))
+    batch_indices = [np.arange(n).reshape(-1, *[1] * (indices.ndim - 2 - k)) for k, n in enumerate(shape[:batch])]
+    at = (*batch_indices, *np.moveaxis(indices, -1, 0))
     return [moved(inputs[0], lambda x: x[at].reshape(shape))]
 
 

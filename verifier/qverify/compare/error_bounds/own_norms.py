@@ -31,5 +31,5 @@ def add_own_error(
     reach = size * (1 + np.abs(value)) / np.maximum(least, 0.0)  # NaN if s may be 0; y.error is the limit then
     moved = depth * (reach + np.abs(value))
     before = (moved + DOUBLE * np.abs(value)).reshape(y.value.shape) * scale
-    own = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
-    return replace(y, ours=np.fmin(own + DOUBLE * np.abs(y.value), y.error))
+    own_error = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
+    return replace(y, ours=np.fmin(own_error + DOUBLE * np.abs(y.value), y.error))

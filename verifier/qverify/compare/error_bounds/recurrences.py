@@ -271,17 +271,17 @@ def gru(
     )
 
     def of_direction(kernel: _Kernel, part: _Direction, functions: tuple[GateFunction, ...]) -> Real:
-        both, rest = slice(0, 2 * operands.hidden), slice(2 * operands.hidden, None)
-        gates = kernel.gate(functions[0], part.gates(kernel, both))
+        first_gates, last_gate = slice(0, 2 * operands.hidden), slice(2 * operands.hidden, None)
+        gates = kernel.gate(functions[0], part.gates(kernel, first_gates))
         z, r = _select(gates, np.s_[..., : operands.hidden]), _select(gates, np.s_[..., operands.hidden :])
         h = Real(part.before, np.zeros_like(part.before))
         if settings.flag:
-            (x, size_x), (v, size_h) = ([p[..., rest] for p in sums] for sums in (part.x, part.h))
+            (x, size_x), (v, size_h) = ([p[..., last_gate] for p in sums] for sums in (part.x, part.h))
             inner = kernel.sums(operands.hidden + 1, size_h, v, np.abs(v))
             of_x = kernel.sums(operands.x.shape[-1] + 1, size_x, x, np.abs(x))
             candidate = _round_to_float32(_add(of_x, kernel.product(r, inner)))
         else:
-            candidate = _reset_first(kernel, part, _round_to_float32(kernel.product(r, h)), rest)
+            candidate = _reset_first(kernel, part, _round_to_float32(kernel.product(r, h)), last_gate)
         new = kernel.gate(functions[1], candidate)
         value = (1.0 - z.value) * new.value + z.value * h.value
         error = np.abs(new.value - h.value) * z.error + (np.abs(1.0 - z.value) + z.error) * new.error
@@ -296,10 +296,10 @@ def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
     """Returns the argument of the last gate of a gru, of which h is replaced by r * h."""
     weights, (x, size_x) = part.operands.r[part.d][at], part.x
     of_x, size, moved = x[..., at], np.abs(h.value) @ np.abs(weights).T, h.error @ np.abs(weights).T
-    own = part.operands.biases(part.d)[1][at]
-    value = of_x + own + h.value @ weights.T + _find_infinities(of_x + own)
-    rounded = part.bias[at] + np.abs(of_x + own) + np.abs(value) + moved
-    y = kernel.sums(part.terms, size_x[..., at] + size + np.abs(own), value, rounded, moved)
+    bias_of_h = part.operands.biases(part.d)[1][at]
+    value = of_x + bias_of_h + h.value @ weights.T + _find_infinities(of_x + bias_of_h)
+    rounded = part.bias[at] + np.abs(of_x + bias_of_h) + np.abs(value) + moved
+    y = kernel.sums(part.terms, size_x[..., at] + size + np.abs(bias_of_h), value, rounded, moved)
     return y if h.lost is None else y.losing(np.asarray(h.lost.any(-1, keepdims=True)))
 
 
@@ -329,7 +329,7 @@ def _bound_directions(
     of: Callable[[_Kernel, _Direction, tuple[GateFunction, ...]], Real],
 ) -> list[BoundedValue]:
     y = recorded[node.outputs[0]]
-    whole, own = _make_zeros(y.shape), np.zeros(y.shape)
+    whole, own_error = _make_zeros(y.shape), np.zeros(y.shape)
     for d, backward in enumerate(reverse):
         part = _Direction(operands, d, backward, y[:, d])
         part.add_up()
@@ -337,8 +337,8 @@ def _bound_directions(
         inside = np.broadcast_to(part.inside, by_any.value.shape)
         step, row, unit = np.nonzero(inside)
         _write(whole, (step, d, row, unit), _select(by_any, inside))
-        own[step, d, row, unit] = by_own.error[inside]
-    return [replace(whole.losing(), ours=own), _find_last_h(operands, reverse, y, whole.lost)]
+        own_error[step, d, row, unit] = by_own.error[inside]
+    return [replace(whole.losing(), ours=own_error), _find_last_h(operands, reverse, y, whole.lost)]
 
 
 def _read_exact_inputs(

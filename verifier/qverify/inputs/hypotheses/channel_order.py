@@ -1,4 +1,4 @@
-"""Red and blue are exchanged, or alpha stands first."""
+"""Red and blue are exchanged, or alpha comes first."""
 
 from __future__ import annotations
 

@@ -18,5 +18,5 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = recipe.wanted.colour.without_preset(True)
     for siting in SITINGS:
         if siting != own.siting:
-            for one in recipe.with_changes(colour=replace(own, siting=siting)):
-                yield f"chroma siting: {siting} instead of {own.siting}", one
+            for variant in recipe.with_changes(colour=replace(own, siting=siting)):
+                yield f"chroma siting: {siting} instead of {own.siting}", variant

@@ -1,4 +1,4 @@
-"""Fitted to the size another way: stretched, cropped, letterboxed, at another place, on another colour."""
+"""The picture is fitted to the size in another way: stretched, cropped, letterboxed, at another place, on another colour."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         yield from recipe.vary_field("fill", FILLS, "fill of the letterbox")
         yield from recipe.vary_field("fit", BOXES, "fit")
     for fit, fill in product(BOXES, FILLS) if not boxed else ():
-        for one in recipe.with_changes(fit=fit, fill=fill):
-            yield f"fit: {fit} filled with {fill} instead of {own}", one
+        for variant in recipe.with_changes(fit=fit, fill=fill):
+            yield f"fit: {fit} filled with {fill} instead of {own}", variant
     if recipe.wanted.roi is None:
         cause = "fit: short side resized to 8/7 of the size, then the centre cropped"
         yield cause, recipe.with_step("picture", RecipeStep("resized, then cropped", _resized_then_cropped))

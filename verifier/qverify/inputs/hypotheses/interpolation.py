@@ -1,4 +1,4 @@
-"""Resized by another interpolation."""
+"""The picture is resized with another interpolation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The capture ends early, or goes on behind the buffer."""
+"""The capture ends early, or continues beyond the buffer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ FIX = "capture the whole buffer"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields a capture of at least half and at most twice the buffer: anything else would be no evidence."""
+    """Yields a truncated or extended buffer, if the capture is at least half and at most twice as large as the buffer. Any
+    other size would be no evidence."""
     made_bytes, captured = compute_size(recipe), recipe.evidence.size_bytes
     if made_bytes // 2 <= captured < made_bytes:
         step = RecipeStep(

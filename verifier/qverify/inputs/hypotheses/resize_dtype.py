@@ -1,4 +1,4 @@
-"""Resized as bytes where float32 is meant, or the other way round."""
+"""The picture is resized as bytes instead of float32, or the other way round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resized by another library, whose interpolation of the same name gives other values."""
+"""The picture is resized with another library, which computes other values with the interpolation of the same name."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def _colour_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     name = "OpenCV's fixed point" if out != own else own.rounding
     for rounding in ROUNDINGS:
         if out != own or rounding != own.rounding:
-            for one in recipe.with_changes(colour=replace(out, rounding=rounding)):
-                yield f"rounding of colour: {rounding} instead of {name}", one
+            for variant in recipe.with_changes(colour=replace(out, rounding=rounding)):
+                yield f"rounding of colour: {rounding} instead of {name}", variant
 
 
 def _truncated(pixels: Any, _: Recipe) -> Any:

@@ -164,11 +164,7 @@ class Forcing:
             arrays[name] = value
         try:
             computed = self.run_unit(unit, arrays)
-        except (
-            QVerifyError,
-            ValueError,
-            MemoryError,
-        ) as error:  # a side that fails to run one unit must not end the comparison
+        except (QVerifyError, ValueError, MemoryError) as error:  # which must not end the comparison
             return f"{named(self.judged.pair.a)} could not run it alone: {said_by(error)}"
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed

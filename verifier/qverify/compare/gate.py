@@ -16,11 +16,8 @@ from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
 _SIGN = {gate.metric: gate.sign for gate in GATES}
-OWN_SIDES = (
-    "reference",
-    "simulator",
-    "board",
-)  # qverify's own sides give their values in full, so a precision that they state is ignored
+# qverify's own sides send their values in full, so a precision that they state is ignored.
+OWN_SIDES = ("reference", "simulator", "board")
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,9 +137,7 @@ class PairedValues:
                 steps[wrapped] = np.where(above, largest, -largest)[wrapped]
             return Block(a, b, distance, steps)
         plain = not self.spec_a.scale and not self.spec_b.scale
-        if (
-            plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu"
-        ):  # integers of two different types, which may differ although they are equal in float64
+        if plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu":  # of two types; they may differ but be equal here
             distance[(qa != qb) & (distance == 0)] = 1.0
         return Block(a, b, distance) if np.isfinite(distance).all() else self._not_finite(a, b, distance)
 

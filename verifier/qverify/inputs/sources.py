@@ -197,9 +197,7 @@ class InputRequirement:
             if elements.size == self.spec.elements and elements.ndim == len(self.spec.shape) - 1
             else elements
         )
-        if (
-            self.description.channels == 1 and elements.size == self.spec.elements
-        ):  # all layouts of one channel are the same
+        if self.description.channels == 1 and elements.size == self.spec.elements:  # all layouts are the same
             array = elements.reshape(self.spec.shape)
         elif len(values) == 1 and self.description.layout != (layout := layout_of(self.spec)) and layout:
             array = np.moveaxis(elements, -1, 0)[None] if layout == "NCHW" else np.moveaxis(elements, 0, -1)[None]

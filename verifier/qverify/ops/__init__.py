@@ -96,9 +96,8 @@ def simulate_node(graph: Graph, node: Node, values: Mapping[str, Array], state: 
         state = prepare(node, graph)
     inputs = [None if n is None else graph.constants[n] if n in graph.constants else values[n] for n in node.inputs]
     with np.errstate(all="ignore"):  # NaN and infinities are values like others
-        outputs = [
-            np.asarray(y) for y in op_page.simulate(node, inputs, graph, state)
-        ]  # numpy returns scalars instead of arrays of rank 0
+        # asarray: numpy returns scalars instead of arrays of rank 0
+        outputs = [np.asarray(y) for y in op_page.simulate(node, inputs, graph, state)]
     final = outputs if node.op in MOVES else [with_one_nan(y) for y in outputs]
     return dict(zip(node.outputs, final, strict=True))
 

@@ -17,7 +17,7 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
-ROWS_AT_ONCE = 64  # rows of a table that are computed at once
+ROWS_AT_ONCE = 64  # rows of a table that are computed at once, so that their float64 values fit the cache
 LEFT_SHIFT = 20  # of operands that are scaled one by one
 FEW = 4096  # largest number of elements that are computed faster than a table of 65536
 
@@ -37,9 +37,7 @@ def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node,
         return None
     every = np.arange(256, dtype=np.uint8)
     first, second, table = every.view(a.dtype)[:, None], every.view(b.dtype), np.empty((256, 256), y.numpy_dtype)
-    for rows in (
-        slice(at, at + ROWS_AT_ONCE) for at in range(0, 256, ROWS_AT_ONCE)
-    ):  # their float64 values fit the cache
+    for rows in (slice(at, at + ROWS_AT_ONCE) for at in range(0, 256, ROWS_AT_ONCE)):
         table[rows] = function(node, graph, first[rows], second)
     return table.reshape(-1)
 

@@ -19,9 +19,7 @@ from qverify.ops.conv import WORDS as WORDS
 
 Array = npt.NDArray[Any]
 CONV_BLOCK = 1 << 18  # products of a block that stay in a second-level cache
-MAX_PRODUCTS = (
-    1 << 21
-)  # products that are computed at once; the taps of one output channel are divided if there are more
+MAX_PRODUCTS = 1 << 21  # products that are computed at once; if one output channel has more, its taps are divided
 
 
 @dataclass(frozen=True, slots=True)

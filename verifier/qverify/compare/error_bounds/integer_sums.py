@@ -29,9 +29,9 @@ from qverify.compare.error_bounds.bounded_values import (
 from qverify.model_bin.graph import Graph, Node
 
 EXTRA = 8  # roundings besides those of the sum: x, w, alpha, bias (2), its scale, the division, one in reserve
-OURS = (
-    2.0**-30
-)  # of 1 + |value|: qverify's sums are exact and rounded once; this covers the order of two float64 factors
+# Errors of qverify's own sums, which are exact and rounded once. OURS, relative to 1 + |value|, covers the order of two
+# float64 factors.
+OURS = 2.0**-30
 OURS_FLOAT = 2.0**-50  # of sum |terms|: a float output is scaled and offset in float64, then rounded once
 TERMS_AT_ONCE = 1 << 22  # terms that are in memory at the same time
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters, parameters
 from qverify.compare.documented_rounding import RoundingExplanation, explain
-from qverify.compare.error_bounds.documented import rounded_twice
+from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters
-from qverify.compare.error_bounds import documented as page
+from qverify.compare.error_bounds import documented_kernels as page
 from qverify.compare.error_bounds import integer_sums
 from qverify.compare.error_bounds.bounded_values import NoBound, Whole
-from qverify.compare.error_bounds.documented import TooMany, evaluate_documented, is_fixed_point_add
+from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit, units
 from qverify.tensors.spec import TensorSpec

@@ -36,9 +36,7 @@ def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | N
     short = weights.dtype.itemsize <= 2 and weights.shape[1] < 1 << 15  # then every sum of weights fits into int32
     positive = np.maximum(weights, 0).sum(1, dtype=np.int32 if short else np.int64).astype(np.int64)
     negative = positive - weights.sum(1, dtype=np.int32 if short else np.int64)
-    if (
-        short and high - low < 1 << 17 and (bias is None or bias.dtype.itemsize <= 4)
-    ):  # then all values below fit into int64
+    if short and high - low < 1 << 17 and (bias is None or bias.dtype.itemsize <= 4):  # then int64 is sufficient
         largest = np.maximum(high * positive - low * negative, high * negative - low * positive)
         added = np.int64(0) if bias is None else np.abs(bias.reshape(-1).astype(np.int64))
         return int((largest + added).max(initial=0))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qverify.compare.error_bounds.bounded_values import NoBound, Whole
-from qverify.compare.error_bounds.documented import TooMany, evaluate_documented, is_fixed_point_add
+from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
 from qverify.compare.error_bounds.own_places import evaluate_own_places
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit

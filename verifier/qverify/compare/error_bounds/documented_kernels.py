@@ -97,10 +97,8 @@ def _evaluate_sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tupl
     terms = integer_sums.terms_of(o)
     if terms * len(at) > MAX_TERMS:
         raise TooMany(f"{len(at)} elements differ, more than are evaluated")
-    step, y = (
-        -(-integer_sums.TERMS_AT_ONCE // terms),
-        o.graph.spec(o.node.outputs[0]),
-    )  # rounded up: one element at least
+    step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    y = o.graph.spec(o.node.outputs[0])
     if y.numpy_dtype.itemsize != 1:
         raise NoBound(f"{o.node.op} with an output of {y.dtype}")
     for start in range(0, len(at), step):

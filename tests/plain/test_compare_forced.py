@@ -169,8 +169,8 @@ def test_histograms_are_shared_where_the_arrays_of_both_sides_stay_in_memory():
     kept, board = Values(record("reference")), record("board")
     board.tensors = Tensors({n: v.copy for n, v in board.tensors.items()})
     anew = Values(board)
-    assert kept.histograms_with(Values(record("board"))) is kept.histograms
-    assert kept.histograms_with(anew) is anew.histograms_with(kept) is None
+    assert kept.share_histograms(Values(record("board"))) is kept.histograms
+    assert kept.share_histograms(anew) is anew.share_histograms(kept) is None
 
 
 def test_a_graph_input_that_only_the_sides_hold():

@@ -274,7 +274,7 @@ def test_metrics_of_values_beyond_float64():
 def test_a_page_without_its_parts_names_itself(monkeypatch, tmp_path):
     (tmp_path / "half_done.py").write_text("NAME = 'half_done'\n")
     monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
-    pages._pages.cache_clear()
+    pages._load_pages.cache_clear()
     with pytest.raises(ImportError, match=r"compare/metrics/half_done.py: a page of this folder must define Measure"):
         make_measures(Context("half", 5, 1, True))
     monkeypatch.undo()

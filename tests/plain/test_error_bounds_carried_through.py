@@ -179,12 +179,12 @@ def test_roundings_are_counted() -> None:
 
 def test_lost_where_any_says_so() -> None:
     x = real([1.0, 2.0, 3.0])
-    assert x.losing(lost(0, 0, 0)).lost is None and x.losing().lost is None
-    once = x.losing(lost(0, 1, 0), np.array(False))
+    assert x.mark_lost(lost(0, 0, 0)).lost is None and x.mark_lost().lost is None
+    once = x.mark_lost(lost(0, 1, 0), np.array(False))
     assert once.lost is not None and once.lost.tolist() == [False, True, False]
-    twice = once.losing(lost(0, 0, 1)).lost
+    twice = once.mark_lost(lost(0, 0, 1)).lost
     assert twice is not None and twice.tolist() == [False, True, True]
-    large = x.losing_large(np.array([2.0**127, -(2.0**127), 2.0**126])).lost
+    large = x.mark_lost_if_large(np.array([2.0**127, -(2.0**127), 2.0**126])).lost
     assert large is not None and large.tolist() == [True, True, False]
     shaped = replace(once, ours=np.array([1.0, 2.0, 3.0])).shaped((3, 1))
     assert shaped.ours is not None and shaped.lost is not None

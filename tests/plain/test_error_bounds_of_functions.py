@@ -13,7 +13,7 @@ from qverify.compare.error_bounds.bounded_values import (
     dequantize,
     gamma,
     quantize,
-    requantized,
+    requantize_operand,
     require_certain,
     round_interval,
 )
@@ -218,12 +218,12 @@ def test_dequantize_is_exact_for_integers_that_are_known():
 def test_a_branch_is_requantized_only_where_its_parameters_are_others():
     y = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
     x = whole([4, 6], [5, 6])
-    assert requantized(x, TensorSpec("x", "int8", (2,), scale=(0.5,), zero_point=(0,)), y) is x
-    assert requantized(x, y, TensorSpec("y", "int8", (2,))) is x
-    found = requantized(x, TensorSpec("x", "int8", (2,), scale=(1.0,), zero_point=(1,)), y)
+    assert requantize_operand(x, TensorSpec("x", "int8", (2,), scale=(0.5,), zero_point=(0,)), y) is x
+    assert requantize_operand(x, y, TensorSpec("y", "int8", (2,))) is x
+    found = requantize_operand(x, TensorSpec("x", "int8", (2,), scale=(1.0,), zero_point=(1,)), y)
     assert isinstance(found, Whole) and found.low.tolist() == [6, 10] and found.high.tolist() == [8, 10]
     floats = real([1.0])
-    assert requantized(floats, y, y) is floats
+    assert requantize_operand(floats, y, y) is floats
 
 
 def test_held_values_are_certain_and_others_are_not():

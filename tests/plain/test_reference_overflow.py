@@ -12,7 +12,7 @@ from qverify.compare.error_bounds.chain import evaluate_unit
 from qverify.compare.limits import Limit, limit_for
 from qverify.compare.node_by_node import find_after_meaningless
 from qverify.compare.options import Options
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.islands import HostIsland, HostNode
@@ -262,7 +262,7 @@ def test_a_reference_whose_error_has_no_limit_lets_no_wrong_board_pass(depth: in
         reference = values[last].copy()
         reference.reshape(-1)[:depth] = 0
         exact = ExactUnit(unit, last, graph, {"x": x})
-        return check_both(exact, reference, board, tie_aware(plain, unit, last, graph)[0], plain)
+        return check_both(exact, reference, board, choose_tie_aware_limit(plain, unit, last, graph)[0], plain)
 
     found = check(values[last])
     assert isinstance(found, TieAwareResult) and found.holds and found.lost == (depth if depth > 1 else 0)
@@ -304,7 +304,7 @@ def test_a_lost_row_widens_the_limit_of_no_other() -> None:
         sides = [healthy.copy(), healthy.copy()]
         for side, factor in zip(sides, (reference, board), strict=True):
             side[1, 0] *= np.float32(factor)
-        found = check_both(exact, *sides, tie_aware(plain, unit, "n", graph)[0], plain)
+        found = check_both(exact, *sides, choose_tie_aware_limit(plain, unit, "n", graph)[0], plain)
         assert isinstance(found, TieAwareResult) and found.holds is holds, (reference, board)
 
 
@@ -318,7 +318,7 @@ def test_a_norm_without_a_bound_keeps_its_plain_limit() -> None:
     healthy = simulate_node(graph, node, {"x": x})["n"]
     plain, exact = limit_for(unit, "n", graph), ExactUnit(unit, "n", graph, {"x": x})
     board = healthy * np.float32(1 + 2.0**-20)
-    found = check_both(exact, healthy, board, tie_aware(plain, unit, "n", graph)[0], plain)
+    found = check_both(exact, healthy, board, choose_tie_aware_limit(plain, unit, "n", graph)[0], plain)
     assert (
         isinstance(found, Limit) and found.share == plain.share and "2 elements, whose error has no limit" in found.text
     )

@@ -10,7 +10,7 @@ from qverify.compare.error_bounds.bounded_values import Real
 from qverify.compare.error_bounds.chain import evaluate_unit
 from qverify.compare.limits import BITS, Limit, limit_for
 from qverify.compare.options import Options
-from qverify.compare.tie_aware import LIMIT_OF_FLOATS, LIMIT_OF_INTEGERS, ExactUnit, check_both, tie_aware
+from qverify.compare.tie_aware import LIMIT_OF_FLOATS, LIMIT_OF_INTEGERS, ExactUnit, check_both, choose_tie_aware_limit
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -190,7 +190,7 @@ def test_eight_bit_softmax_at_a_tie():
 def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
     """What held_to says of the one unit of a graph."""
     (unit,) = units(graph)
-    limit = tie_aware(limit_for(unit, "y", graph), unit, "y", graph)[0]
+    limit = choose_tie_aware_limit(limit_for(unit, "y", graph), unit, "y", graph)[0]
     arrays = (np.asarray(v, graph.spec("y").dtype) for v in (made, recorded))
     return check_both(ExactUnit(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
 
@@ -333,11 +333,11 @@ def test_which_units_are_judged_by_ties() -> None:
     ):
         graph = graph_of(dtype)
         (unit,) = units(graph)
-        assert tie_aware(limit, unit, graph.outputs[0], graph) == (stated, True)
+        assert choose_tie_aware_limit(limit, unit, graph.outputs[0], graph) == (stated, True)
     graph = graph_of()
     graph.tensors["y"] = TensorSpec("y", "int64", X.shape)
     (unit,) = units(graph)
-    assert tie_aware(BITS, unit, "y", graph) == (BITS, False)
+    assert choose_tie_aware_limit(BITS, unit, "y", graph) == (BITS, False)
     graph = graph_of()
     graph.nodes = [Node(n.name, n.op, n.inputs, n.outputs, n.words) for n in graph.nodes]
-    assert tie_aware(BITS, units(graph)[0], "y", graph) == (BITS, False)
+    assert choose_tie_aware_limit(BITS, units(graph)[0], "y", graph) == (BITS, False)

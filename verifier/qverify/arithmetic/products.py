@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from qverify.arithmetic.linear import Array, Requantization
-from qverify.arithmetic.workers import core_count, run_blocks, runs
+from qverify.arithmetic.workers import core_count, run_blocks, split_range
 
 MAX_SUMS = 1 << 20  # of a block
 MIN_MULTIPLICATIONS = 1 << 22  # of a block
@@ -50,7 +50,7 @@ def _multiply_columns(a: Array, b: Array, requantization: Requantization, y: Arr
 
     parts = _cut_blocks(b.shape[1], len(rows), len(b))
     if b.dtype != rows.dtype and len(rows) < FEW_ROWS:  # then most of the time is spent on reading b
-        parts = runs(b.shape[1], IN_CACHE // max(1, len(b)))
+        parts = split_range(b.shape[1], IN_CACHE // max(1, len(b)))
     run_blocks([partial(block, part) for part in parts])
 
 
@@ -72,4 +72,4 @@ def _cut_blocks(count: int, sums: int, terms: int) -> list[slice]:
     """Returns range(count) cut into blocks for the cores. Each of the `count` items has `sums` sums of `terms` terms. Blocks
     are few and large, because each block prepares its operands again."""
     smallest = max(1, MIN_MULTIPLICATIONS // max(1, sums * terms))
-    return runs(count, min(max(smallest, -(-count // core_count())), MAX_SUMS // max(1, sums)))
+    return split_range(count, min(max(smallest, -(-count // core_count())), MAX_SUMS // max(1, sums)))

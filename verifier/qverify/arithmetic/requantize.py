@@ -28,13 +28,13 @@ def requantize(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),
         rq[1].reshape(along).astype(np.int64),
-        rounding_of(rq, rounding),
+        choose_rounding(rq, rounding),
         wide,
     )
     return np.clip(result + zero_point, low, high).astype(dtype)
 
 
-def rounding_of(rq: Array, rounding: str) -> str:
+def choose_rounding(rq: Array, rounding: str) -> str:
     """Returns the rounding mode of a node with these int32 parameters, in a file of mode `rounding`: tflite-single if there
     are three rows."""
     return "tflite-single" if len(rq) == 3 else rounding

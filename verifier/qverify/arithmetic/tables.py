@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 17  # elements of a block
@@ -23,5 +23,5 @@ def look_up(table: Array, index: Array) -> Array:
     def block(part: slice) -> None:
         table.take(flat[part], out=values[part], mode="wrap")  # all indices are valid; mode "raise" would copy `values`
 
-    run_blocks([partial(block, part) for part in runs(index.size, BLOCK)])
+    run_blocks([partial(block, part) for part in split_range(index.size, BLOCK)])
     return values.reshape(index.shape)

@@ -81,7 +81,7 @@ def _run_without_warnings(block: Callable[[], None]) -> None:
         block()
 
 
-def runs(count: int, largest: int) -> list[slice]:
+def split_range(count: int, largest: int) -> list[slice]:
     """Returns range(count) cut into equal runs of at most `largest` (at least 1) elements, and [] for a count of 0. If there
     are several runs, there is at least one per core."""
     if not count:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qverify.compare.vendor_criteria import CRITERIA, gates_of
+from qverify.compare.vendor_criteria import CRITERIA, find_gates
 
 CRITERIA_OPTION = click.option(
     "--criteria",
@@ -25,7 +25,7 @@ def take_criteria(given: tuple[str, ...], values: dict[str, Any], named: set[str
         return ""
     if len(set(given)) > 1:
         raise click.UsageError(f"--criteria {' and '.join(dict.fromkeys(given))}: give one")
-    for name, value in gates_of(given[0]).items():
+    for name, value in find_gates(given[0]).items():
         if name == "digits" and name in named:
             continue
         if name in named:

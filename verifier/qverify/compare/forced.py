@@ -16,7 +16,7 @@ from qverify.compare.judge import Judged
 from qverify.compare.limits import BITS, Limit, limit_for, widen_for_other_runtime
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.values import both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
@@ -271,7 +271,7 @@ class Forcing:
             return widen_for_other_runtime(limit, unit, name, self.graph), False
         if self.judged.a.recording.runtime != "qvrt":  # a reference that rounds in its own way
             return limit, False
-        return tie_aware(limit, unit, name, self.graph)
+        return choose_tie_aware_limit(limit, unit, name, self.graph)
 
     def _is_foreign(self) -> bool:
         """Returns whether b is a runtime other than qvrt."""

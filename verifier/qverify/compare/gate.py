@@ -56,10 +56,12 @@ def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
     nan = ["the same NaN and Inf on both sides accepted (--nan-equal)"] if options.nan_equal else []
     if requires_equal_bits(a, b) and not options.relax_board:
         return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
-    digits, limited = _known_digits(a, b, options)
+    digits, limited = _limit_digits(a, b, options)
     gate = Gate(False, options.decimals, digits, options.rule, options.gates, criteria=options.criteria)
     relaxed = (
-        [f"bit equality relaxed by --relax-board to {gate.describe()}"] if requires_equal_bits(a, b) else _milder(gate)
+        [f"bit equality relaxed by --relax-board to {gate.describe()}"]
+        if requires_equal_bits(a, b)
+        else _describe_relaxation(gate)
     )
     return replace(gate, relaxed=(*relaxed, *([limited] if limited else []), *nan))
 
@@ -69,7 +71,7 @@ def requires_equal_bits(a: Recording, b: Recording) -> bool:
     return (a.side, b.side) == ("simulator", "board") and b.runtime == "qvrt"
 
 
-def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
+def _limit_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
     """Returns the number of places to judge by, and a note if a dump has fewer than the options request: values that were
     printed with 6 decimals are not judged by the 7th."""
     digits, note = options.digits, ""
@@ -83,7 +85,7 @@ def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, st
     return digits, note if digits < min(options.digits, DIGITS) else ""
 
 
-def _milder(gate: Gate) -> list[str]:
+def _describe_relaxation(gate: Gate) -> list[str]:
     """Returns a description of how this gate of a value pair is milder than the default, or [] if it is not."""
     if not gate.decimals:
         return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
@@ -110,20 +112,20 @@ class GateCount:
                 room = self.gate.extra.get("atol", 0.0) + self.gate.extra.get("rtol", 0.0) * np.abs(block.a)
             self.beyond += block.total(~((block.distance <= room) & np.isfinite(block.distance)))
 
-    def misses_decimals(self) -> str:
+    def describe_missed_decimals(self) -> str:
         """Returns the reason why the decimals rule fails, whether it was requested or not, or "" if it passes."""
         if not self.failing:
             return ""
         failing = count(self.failing, "element", "does", "do")
         return f"{failing} not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
 
-    def refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
+    def list_refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
         """Returns the reason for each gate that the tensor fails. A tensor to which no gate applies must be equal bit for
         bit."""
         gate, reasons, applied = self.gate, [], False
         if gate.decimals and not gate.bits:
             applied = True
-            reasons += [missed] if (missed := self.misses_decimals()) else []
+            reasons += [missed] if (missed := self.describe_missed_decimals()) else []
         if self.close:
             applied = True
             if self.beyond:

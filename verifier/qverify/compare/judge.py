@@ -9,7 +9,7 @@ import numpy as np
 
 from qverify.compare import coverage, decimals, gate
 from qverify.compare.agreement import measure_agreement
-from qverify.compare.metrics import Context, make_measures, metrics_of_equal
+from qverify.compare.metrics import Context, make_measures, measure_equal
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
@@ -110,7 +110,7 @@ class Judge:
         return kept
 
     def _compare(self, judged: Judged, pairs: list[NamePair]) -> None:
-        differing = [p for p in pairs if not self._digests_equal(p)]
+        differing = [p for p in pairs if not self._has_equal_digests(p)]
         self.a.fetch([p.a for p in differing])
         self.b.fetch([p.b for p in differing])
         for p in pairs:
@@ -118,7 +118,9 @@ class Judge:
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
-                coverage.count_tensor(judged.pair.coverage, row, bool(row.digests_equal) and not self._both_sent(p))
+                coverage.count_tensor(
+                    judged.pair.coverage, row, bool(row.digests_equal) and not self._is_sent_by_both(p)
+                )
         judged.pair.agreement = [
             measure_agreement(name, value_a, value_b)
             for name in judged.rows
@@ -127,11 +129,11 @@ class Judge:
             if value_a is not None and value_b is not None
         ]
 
-    def _both_sent(self, p: NamePair) -> bool:
+    def _is_sent_by_both(self, p: NamePair) -> bool:
         """Returns whether both sides sent the tensor's bytes, not only its digest."""
         return self.a.was_sent(p.a) and self.b.was_sent(p.b)
 
-    def _digests_equal(self, p: NamePair) -> bool | None:
+    def _has_equal_digests(self, p: NamePair) -> bool | None:
         """Returns whether the digests are equal, or None if one side has not sent its digest."""
         digest_a, digest_b = self.a.digest(p.a), self.b.digest(p.b)
         return None if digest_a is None or digest_b is None else digest_a == digest_b
@@ -143,7 +145,7 @@ class Judge:
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
             pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
             return None
-        equal = self._digests_equal(p)
+        equal = self._has_equal_digests(p)
         if spec_a and spec_b and equal and spec_a.same_meaning(spec_b) and spec_a.shape == spec_b.shape:
             if spec_a.numpy_dtype.kind != "f":
                 return self._accept_equal(p, spec_a, equal)
@@ -166,7 +168,7 @@ class Judge:
             return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._accept_equal(p, spec_a, None)
-        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.histograms_with(self.b)), equal, judged)
+        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.share_histograms(self.b)), equal, judged)
 
     def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
@@ -174,7 +176,7 @@ class Judge:
     def _accept_equal(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
         context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
         row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
-        row.metrics, row.failing = metrics_of_equal(context), 0
+        row.metrics, row.failing = measure_equal(context), 0
         row.beyond = 0 if gate.GateCount(self.gate).close else None
         return row
 
@@ -188,7 +190,7 @@ class Judge:
         row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         row.beyond = counted.beyond if counted.close else None
-        refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
+        refusals, missed = counted.list_refusals(row.bit_equal, row.metrics), counted.describe_missed_decimals()
         unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
         if missed and refusals == [missed] and not values.one_sided and not unknown:
             judged.decimals_only.add(p.name)

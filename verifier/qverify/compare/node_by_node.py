@@ -94,7 +94,9 @@ def judge_node_by_node(
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
-    judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows), NAMES.get(kernels, ""))
+    judged.pair.node_by_node = NodeByNode(
+        len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), NAMES.get(kernels, "")
+    )
     conclude(judged)
 
 
@@ -109,11 +111,11 @@ def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]
     ]
 
 
-def _largest_lsb(rows: list[TensorRow]) -> int | None:
+def _find_largest_lsb(rows: list[TensorRow]) -> int | None:
     """Returns the largest difference in LSB, or None if no row has one."""
     return max((n for r in rows if isinstance(n := r.metrics.get("max_lsb"), int)), default=None)
 
 
-def _largest_abs(rows: list[TensorRow]) -> float | None:
+def _find_largest_abs(rows: list[TensorRow]) -> float | None:
     """Returns the largest difference of real values, or None if no row has one."""
     return max((n for r in rows if isinstance(n := r.metrics.get("max_abs"), float)), default=None)

@@ -61,10 +61,10 @@ class Histograms:
         self._kept: dict[str, tuple[Array, Array, tuple[Counts, Counts]]] = {}
 
     def get(self, name: str, a: Array, b: Array) -> tuple[Counts, Counts]:
-        """Returns joint_histogram(a, b), and keeps it under this name."""
+        """Returns compute_joint_histogram(a, b), and keeps it under this name."""
         kept = self._kept.get(name)
         if kept is None or kept[0] is not a or kept[1] is not b:
-            kept = self._kept[name] = (a, b, joint_histogram(a, b))
+            kept = self._kept[name] = (a, b, compute_joint_histogram(a, b))
         return kept[2]
 
 
@@ -106,7 +106,7 @@ class PairedValues:
             np.arange(256, dtype=np.uint8).view(self.a.dtype if self.a.dtype.kind != "b" else np.uint8).astype(np.int64)
         )
         qa, qb = values[rows >> 8], values[rows & 255]
-        a, b = _real(values, self.spec_a)[rows >> 8], _real(values, self.spec_b)[rows & 255]
+        a, b = _dequantize(values, self.spec_a)[rows >> 8], _dequantize(values, self.spec_b)[rows & 255]
         return Block(a, b, np.abs(a - b), qb - qa, counts)
 
     def _float_blocks(self, single: bool) -> Iterator[Block]:
@@ -120,7 +120,9 @@ class PairedValues:
             part = slice(start, start + FLOAT_BLOCK)
             qa, qb = flat_a[part], flat_b[part]
             a, b = (
-                (_real(qa, self.spec_a), _real(qb, self.spec_b)) if whole is None else (whole[0][part], whole[1][part])
+                (_dequantize(qa, self.spec_a), _dequantize(qb, self.spec_b))
+                if whole is None
+                else (whole[0][part], whole[1][part])
             )
             yield self._block(a, b, qa, qb)
 
@@ -152,7 +154,7 @@ class PairedValues:
         return Block(np.where(alike, 0.0, a), np.where(alike, 0.0, b), distance, alike=alike)
 
 
-def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
+def _dequantize(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     """Returns the dequantized values of a tensor with at most one scale."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
         real = values.astype(np.float64)
@@ -162,7 +164,7 @@ def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     return real
 
 
-def joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
+def compute_joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
     """Returns the values of a * 256 + b that occur (a, b: the bit patterns of 8-bit elements), and how often each
     occurs."""
     left, right = np.ascontiguousarray(a).view(np.uint8).reshape(-1), np.ascontiguousarray(b).view(np.uint8).reshape(-1)

@@ -71,7 +71,7 @@ class TieAwareResult:
     reference_error: float | None = None
 
 
-def tie_aware(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
+def choose_tie_aware_limit(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
     """Returns the limit before anything is evaluated, and whether it is tie-aware. Units without float inside keep their
     limit. Units without a float64 evaluation keep it, too, and the limit's text states this."""
     spec = graph.spec(output)

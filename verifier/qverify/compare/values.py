@@ -34,7 +34,7 @@ class Values:
         """Whether each tensor is kept in memory as one array. If not, it is loaded again whenever it is read."""
         return isinstance(self.recording.tensors, dict)
 
-    def histograms_with(self, other: Values) -> Histograms | None:
+    def share_histograms(self, other: Values) -> Histograms | None:
         """Returns the cache of histograms, or None if arrays of either side are not kept in memory, so that no histogram
         may keep them."""
         return self.histograms if both_keep_arrays(self, other) else None

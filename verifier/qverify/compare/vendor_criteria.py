@@ -44,7 +44,7 @@ CRITERIA = {
 }
 
 
-def gates_of(name: str) -> dict[str, Any]:
+def find_gates(name: str) -> dict[str, Any]:
     """Returns the fields of Options that the criteria set. Raises UsageError for an unknown name."""
     if name not in CRITERIA:
         raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}")

@@ -73,7 +73,7 @@ class Colour:
         """Converts uint8 RGB (H, W, 3) to uint8 YUV (H, W, 3), one chroma value per pixel."""
         if self.mode == "opencv":
             return _opencv(rgb, "COLOR_RGB2YUV")
-        return np.stack([self._stored(p) for p in self._planes(rgb.astype(np.float64))], axis=-1)
+        return np.stack([self._round_plane(p) for p in self._compute_planes(rgb.astype(np.float64))], axis=-1)
 
     def yuv420(self, rgb: Array) -> Planes:
         """Converts uint8 RGB (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
@@ -83,9 +83,9 @@ class Colour:
         height, width = rgb.shape[:2]
         blocks = real.reshape(height // 2, 2, width // 2, 2, 3)
         coarse = blocks[:, 0, :, 0] if self.siting == "top-left" else blocks.mean(axis=(1, 3))
-        luma = self._planes(real)[0]
-        _, u, v = self._planes(coarse)
-        return self._stored(luma), self._stored(u), self._stored(v)
+        luma = self._compute_planes(real)[0]
+        _, u, v = self._compute_planes(coarse)
+        return self._round_plane(luma), self._round_plane(u), self._round_plane(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
         """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, and the
@@ -104,10 +104,10 @@ class Colour:
         """Converts uint8 YUV (H, W, 3) back to RGB, uint8 (H, W, 3)."""
         return np.moveaxis(convert_yuv(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
 
-    def _stored(self, plane: Array) -> Array:
+    def _round_plane(self, plane: Array) -> Array:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)
 
-    def _planes(self, rgb: Array) -> Planes:
+    def _compute_planes(self, rgb: Array) -> Planes:
         """Returns Y, U and V without rounding. rgb: float64, R, G and B along the last axis."""
         r, g, b = rgb[..., 0], rgb[..., 1], rgb[..., 2]
         kr, kb = WEIGHTS[self.mode]

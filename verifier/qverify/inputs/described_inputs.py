@@ -56,9 +56,11 @@ def _read_described_input(name: str, table: Table, spec: TensorSpec, graph: Grap
     """Returns the described input. Raises UsageError if the description does not fit the graph."""
     wanted = complete_description(table, spec)
     resized = wanted is not None and wanted.source is not None
-    if resized != (roi is not None) or (resized and not (roi in graph.inputs and _dense(graph.spec(roi), "int32", 4))):
+    if resized != (roi is not None) or (
+        resized and not (roi in graph.inputs and _is_dense(graph.spec(roi), "int32", 4))
+    ):
         raise UsageError("its roi does not fit its graph")
-    if wanted is not None and not spec.quantized and not _dense(spec, "uint8", wanted.size_bytes):
+    if wanted is not None and not spec.quantized and not _is_dense(spec, "uint8", wanted.size_bytes):
         raise UsageError(f"{wanted.size_bytes} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
     if wanted is not None and not spec.quantized:
         _check_nodes(graph, spec.name, wanted)
@@ -81,7 +83,7 @@ def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
             raise UsageError(f"{op} of {tensor!r} does not match its description")
 
 
-def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
+def _is_dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
     return (spec.dtype, spec.shape, spec.aligned_shape) == (dtype, (elements,), (elements,))
 
 
@@ -91,11 +93,11 @@ def complete_description(table: Table, spec: TensorSpec) -> Description | None:
     contradict each other."""
     where = f"input {spec.name}"
     if table.get("format") != "featuremap":
-        return parse_description(table if "size" in table else {**table, "size": _size_of(spec)}, where)
+        return parse_description(table if "size" in table else {**table, "size": _find_size(spec)}, where)
     layout = layout_of(spec)
     if not layout:
         return None
-    more: dict[str, Any] = {"size": _size_of(spec), "layout": layout}
+    more: dict[str, Any] = {"size": _find_size(spec), "layout": layout}
     if spec.quantized:
         more |= {"quantize": [spec.scale[0], spec.zero_point[0]], "quantize_dtype": spec.dtype}
     if spec.shape[1 if layout == "NCHW" else 3] == 1:
@@ -120,7 +122,7 @@ def layout_of(spec: TensorSpec) -> str:
     return "NCHW" if spec.shape[1] in (1, 3) else "NHWC" if spec.shape[3] in (1, 3) else ""
 
 
-def _size_of(spec: TensorSpec) -> list[int]:
+def _find_size(spec: TensorSpec) -> list[int]:
     """Returns width and height of a picture's tensor. Raises UsageError if the tensor is not one picture."""
     layout = layout_of(spec)
     if len(spec.shape) == 4 and spec.shape[0] != 1:

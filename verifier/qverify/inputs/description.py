@@ -210,9 +210,9 @@ class Description:
     def planes(self) -> list[Plane]:
         shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
         width, height = self.frame
-        wide, high = self._columns(), _up(height, self.height_align)
+        wide, high = self._columns(), _round_up(height, self.height_align)
         if self.format in YUV420:
-            wide, high = _up(wide, 2), _up(high, 2)
+            wide, high = _round_up(wide, 2), _round_up(high, 2)
             half, small = (height // 2, width // 2), (high // 2, wide // 2)
             shapes = [("y", (height, width), (high, wide))]
             if self.format == "i420":
@@ -220,10 +220,12 @@ class Description:
             else:
                 shapes += [("uv" if self.format == "nv12" else "vu", (*half, 2), (*small, 2))]
         elif self.layout == "NHWC":
-            inner = _up(self.channels, self.innermost_align)
+            inner = _round_up(self.channels, self.innermost_align)
             shapes = [("data", (height, width, self.channels), (high, wide, inner))]
         else:
-            shapes = [("data", (self.channels, height, width), (self.channels, high, _up(wide, self.innermost_align)))]
+            shapes = [
+                ("data", (self.channels, height, width), (self.channels, high, _round_up(wide, self.innermost_align)))
+            ]
         planes, offset = [], 0
         for name, shape, aligned in shapes:
             planes.append(Plane(name, self.dtype, shape, aligned, offset))
@@ -233,10 +235,10 @@ class Description:
     def _columns(self) -> int:
         """Returns the number of stored columns, which follows from the stride if one is given. Raises UsageError if the
         stride is not the size of a possible row."""
-        width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
+        width, aligned = self.frame[0], _round_up(self.frame[0], self.width_align)
         if not self.stride:
             return aligned
-        inner = _up(self.channels, self.innermost_align) if self.layout == "NHWC" else 1
+        inner = _round_up(self.channels, self.innermost_align) if self.layout == "NHWC" else 1
         each = np.dtype(self.dtype).itemsize * (1 if self.format in YUV420 else inner)
         columns, rest = divmod(self.stride, each)
         odd = self.format in YUV420 and columns % 2
@@ -249,8 +251,8 @@ class Description:
     @property
     def size_bytes(self) -> int:
         last = self.planes[-1]
-        return _up(last.offset + last.size_bytes, self.buffer_align)
+        return _round_up(last.offset + last.size_bytes, self.buffer_align)
 
 
-def _up(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

@@ -26,7 +26,7 @@ def read(path: str, gray: bool = False) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the messages below describe a faulty file
             with images.open(path, formats=KINDS) as picture:
-                return _pixels(path, picture, gray)
+                return _read_pixels(path, picture, gray)
     except UsageError:
         raise
     except images.UnidentifiedImageError as error:
@@ -36,7 +36,7 @@ def read(path: str, gray: bool = False) -> Array:
         raise UsageError(f"{path}: not a readable picture: {reason}") from error
 
 
-def _pixels(path: str, picture: Any, gray: bool) -> Array:
+def _read_pixels(path: str, picture: Any, gray: bool) -> Array:
     if picture.width * picture.height > MAX_PIXELS:
         raise UsageError(f"{path}: {picture.width}x{picture.height} pixels; at most {MAX_PIXELS} are read")
     coding = str(picture.tile[0][3]) if picture.tile else ""  # Pillow deletes it when the pixels are read
@@ -66,10 +66,10 @@ def _read_16_bits(path: str, picture: Any, gray: bool) -> Array:
         small = _convert_to_8_bits(image if image.ndim == 2 else image[..., 2::-1])
     if small.ndim == 2:
         return small[..., None] if gray else np.repeat(small[..., None], 3, axis=-1)
-    return gray_of(small)[..., None] if gray else np.ascontiguousarray(small)
+    return convert_to_gray(small)[..., None] if gray else np.ascontiguousarray(small)
 
 
-def gray_of(rgb: Array) -> Array:
+def convert_to_gray(rgb: Array) -> Array:
     """Converts uint8 RGB (H, W, 3) to gray (H, W), as Pillow does."""
     picture = import_extra("PIL.Image", "a gray picture").fromarray(np.ascontiguousarray(rgb))
     return np.asarray(picture.convert("L"))

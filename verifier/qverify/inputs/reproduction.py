@@ -73,63 +73,69 @@ class Reproduction:
 
     def make_bytes(self, recipe: Recipe) -> bytes:
         """Returns the bytes that the recipe produces."""
-        return bytes(_stepped(self.make_buffer(recipe), recipe.bytes, recipe))
+        return bytes(_apply_steps(self.make_buffer(recipe), recipe.bytes, recipe))
 
     def make_buffer(self, recipe: Recipe) -> bytes:
         """Returns the buffer that the recipe produces before its steps on bytes."""
         if self.start.stage == "bytes":
             return bytes(self.start.values)
 
-        def made() -> bytes:
-            values = self._elements(recipe)
+        def compute() -> bytes:
+            values = self._make_elements(recipe)
             return buffers.pack(buffers.arrange_planes(values, recipe.wanted), recipe.wanted)
 
-        return bytes(self._once("bytes", recipe, made))
+        return bytes(self._compute_once("bytes", recipe, compute))
 
-    def rows(self, recipe: Recipe, pairs: Array) -> list[Array]:
+    def make_rows(self, recipe: Recipe, pairs: Array) -> list[Array]:
         """Returns the elements of rows 2i and 2i + 1 for each i in pairs. Every step on elements must be rowwise."""
         wanted = recipe.wanted
         if self.start.stage == "elements":
             values = select_rows(self.start.values, pairs)
         else:
-            (pixels,) = select_rows([self._fitted(recipe)], pairs)
-            values = self._made_elements(pixels, recipe)
+            (pixels,) = select_rows([self._make_fitted(recipe)], pairs)
+            values = self._convert_pixels(pixels, recipe)
         dtype = wanted.dtype
-        return [v.astype(dtype) for v in _stepped(values, recipe.elements, recipe)]
+        return [v.astype(dtype) for v in _apply_steps(values, recipe.elements, recipe)]
 
-    def _elements(self, recipe: Recipe) -> list[Array]:
-        def made() -> list[Array]:
+    def _make_elements(self, recipe: Recipe) -> list[Array]:
+        def compute() -> list[Array]:
             is_known = self.start.stage == "elements"
-            values = self.start.values if is_known else self._normalized(recipe)
-            return list(_stepped(values, recipe.elements, recipe))
+            values = self.start.values if is_known else self._make_normalized(recipe)
+            return list(_apply_steps(values, recipe.elements, recipe))
 
-        return list(self._once("elements", recipe, made))
+        return list(self._compute_once("elements", recipe, compute))
 
-    def _normalized(self, recipe: Recipe) -> list[Array]:
-        return list(self._once("normalized", recipe, lambda: self._made_elements(self._fitted(recipe), recipe)))
+    def _make_normalized(self, recipe: Recipe) -> list[Array]:
+        return list(
+            self._compute_once("normalized", recipe, lambda: self._convert_pixels(self._make_fitted(recipe), recipe))
+        )
 
-    def _made_elements(self, pixels: Array, recipe: Recipe) -> list[Array]:
+    def _convert_pixels(self, pixels: Array, recipe: Recipe) -> list[Array]:
         if recipe.wanted.format not in REAL:
             return pixel_values.make_elements(pixels, recipe.wanted)
-        real = _stepped(pixel_values.normalize(pixels, recipe.wanted), recipe.normalized, recipe)
+        real = _apply_steps(pixel_values.normalize(pixels, recipe.wanted), recipe.normalized, recipe)
         return [pixel_values.quantize(real, recipe.wanted)]
 
-    def _fitted(self, recipe: Recipe) -> Array:
-        return np.asarray(self._once("fitted", recipe, lambda: _stepped(self._resized(recipe), recipe.fitted, recipe)))
+    def _make_fitted(self, recipe: Recipe) -> Array:
+        return np.asarray(
+            self._compute_once(
+                "fitted", recipe, lambda: _apply_steps(self._make_resized(recipe), recipe.fitted, recipe)
+            )
+        )
 
-    def _resized(self, recipe: Recipe) -> Array:
+    def _make_resized(self, recipe: Recipe) -> Array:
         if self.start.stage == "fitted":
             return np.asarray(self.start.values)
 
-        def made() -> Array:
-            return resize.fit_picture(_stepped(self.start.values, recipe.picture, recipe), recipe.wanted)
+        def compute() -> Array:
+            return resize.fit_picture(_apply_steps(self.start.values, recipe.picture, recipe), recipe.wanted)
 
-        return np.asarray(self._once("picture", recipe, made))
+        return np.asarray(self._compute_once("picture", recipe, compute))
 
-    def _once(self, stage: Stage, recipe: Recipe, made: Callable[[], Any]) -> Any:
+    def _compute_once(self, stage: Stage, recipe: Recipe, compute: Callable[[], Any]) -> Any:
         key = recipe.key(stage)
         if stage not in self.kept or self.kept[stage][0] != key:
-            self.kept[stage] = key, made()
+            self.kept[stage] = key, compute()
         return self.kept[stage][1]
 
 
@@ -160,7 +166,7 @@ def sort_by_stages(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]
     return [recipes[row[-1]] for row in sorted(rows)]
 
 
-def _stepped(values: Any, steps: tuple[RecipeStep, ...], recipe: Recipe) -> Any:
+def _apply_steps(values: Any, steps: tuple[RecipeStep, ...], recipe: Recipe) -> Any:
     for step in steps:
         values = step.change(values, recipe)
     return values

@@ -42,16 +42,16 @@ class Residual:
 
 def measure_residual(computed: bytes, captured: bytes, wanted: Description) -> Residual:
     """Returns the distance of two buffers of the same size."""
-    ours, theirs = _parts(computed, wanted), _parts(captured, wanted)
-    away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
+    ours, theirs = _split_parts(computed, wanted), _split_parts(captured, wanted)
+    away = [_measure_away(a, b) for a, b in zip(ours, theirs, strict=True)]
     count = sum(a.size for a in away)
     same = np.frombuffer(computed, np.uint8) == np.frombuffer(captured, np.uint8)
     return Residual(
         max((float(a.max()) for a in away if a.size), default=0.0),
         sum(float(a.sum()) for a in away) / max(count, 1),
-        _spread(np.concatenate([p.reshape(-1) for p in theirs])),
+        _measure_spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
-        _first(ours, theirs, wanted) if len(computed) == wanted.size_bytes else {"byte": int(np.argmin(same))},
+        _find_first(ours, theirs, wanted) if len(computed) == wanted.size_bytes else {"byte": int(np.argmin(same))},
     )
 
 
@@ -64,13 +64,13 @@ def undo_byte_steps(captured: bytes, recipe: Recipe) -> bytes | None:
     return captured
 
 
-def _parts(data: bytes, wanted: Description) -> list[Array]:
+def _split_parts(data: bytes, wanted: Description) -> list[Array]:
     if len(data) == wanted.size_bytes:
         return buffers.unpack(data, wanted)
     return [np.frombuffer(data, np.uint8)]
 
 
-def _away(a: Array, b: Array) -> Array:
+def _measure_away(a: Array, b: Array) -> Array:
     """Returns |a - b|, which is infinite where only one of them is NaN."""
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
@@ -79,7 +79,7 @@ def _away(a: Array, b: Array) -> Array:
     return np.asarray(distance)
 
 
-def _spread(values: Array) -> float:
+def _measure_spread(values: Array) -> float:
     with np.errstate(all="ignore"):
         real = values.astype(np.float64)
         return float(np.abs(real - np.median(real)).mean())
@@ -89,7 +89,7 @@ def _bits(a: Array) -> Array:
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
 
 
-def _first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
+def _find_first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
     for plane, a, b in zip(wanted.planes, ours, theirs, strict=True):
         differing = np.flatnonzero(_bits(a) != _bits(b))  # -0.0 is not 0.0
         if differing.size:

@@ -21,12 +21,12 @@ def fit_picture(pixels: Array, wanted: Description) -> Array:
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)
     if wanted.fit == "crop":
-        return _resized(_cropped(pixels, width, height), width, height, wanted)
+        return _resize(_crop(pixels, width, height), width, height, wanted)
     if wanted.fit == "stretch":
-        return _resized(pixels, width, height, wanted)
+        return _resize(pixels, width, height, wanted)
     ratio = min(width / pixels.shape[1], height / pixels.shape[0])
     inner = max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio))
-    small = _resized(pixels, *inner, wanted)
+    small = _resize(pixels, *inner, wanted)
     whole = np.full((height, width, pixels.shape[2]), wanted.fill, small.dtype)
     centred = wanted.fit == "letterbox"
     top, left = ((height - inner[1]) // 2, (width - inner[0]) // 2) if centred else (0, 0)
@@ -43,7 +43,7 @@ def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
     return pixels[top : top + height, left : left + width]
 
 
-def _cropped(pixels: Array, width: int, height: int) -> Array:
+def _crop(pixels: Array, width: int, height: int) -> Array:
     """Returns the largest centred part with the aspect ratio width:height. Offsets are rounded down."""
     rows, columns = pixels.shape[:2]
     if columns * height > rows * width:
@@ -54,7 +54,7 @@ def _cropped(pixels: Array, width: int, height: int) -> Array:
     return pixels[top : top + rows, left : left + columns]
 
 
-def _resized(pixels: Array, width: int, height: int, wanted: Description) -> Array:
+def _resize(pixels: Array, width: int, height: int, wanted: Description) -> Array:
     real = wanted.resize_dtype == "float32"
     if pixels.shape[:2] == (height, width):
         return pixels.astype(np.float32) if real else pixels

@@ -39,11 +39,11 @@ class Sample:
         theirs = self._captured_rows(recipe, pairs)
         if theirs is None:
             return None
-        ours = reproduction.rows(recipe, pairs)
+        ours = reproduction.make_rows(recipe, pairs)
         if all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True)):
             return None
         a, b = (np.concatenate([p.reshape(-1) for p in parts]) for parts in (ours, theirs))
-        return self._away(a, b, recipe)
+        return self._measure_away(a, b, recipe)
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
         """Returns the distance over the whole buffer, which is infinite for buffers of different sizes."""
@@ -55,7 +55,7 @@ class Sample:
             return np.inf
         dtype = np.dtype(recipe.wanted.dtype).newbyteorder("<")
         whole = len(ours) // dtype.itemsize * dtype.itemsize
-        return self._away(np.frombuffer(ours[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
+        return self._measure_away(np.frombuffer(ours[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
         """Returns the captured rows, or None if the bytes are not a buffer of this description."""
@@ -70,7 +70,7 @@ class Sample:
                 self.rows[key] = None
         return self.rows[key]
 
-    def _away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
+    def _measure_away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
         step = max(1, ours.size // SAMPLED_ELEMENTS) | 1  # odd and not a multiple of 3: samples every channel
         some = slice(None, None, step if step == 1 or step % 3 else step + 2)
         a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)

@@ -19,7 +19,7 @@ CRC_BYTES = 1 << 20  # bytes that are added to a CRC at once
 Piece = bytes | memoryview
 
 
-def _padded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
@@ -35,13 +35,13 @@ def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
     at, table = START, b""
     last = len(KINDS) - 1
     sizes = {kind: sum(map(len, sections[kind])) for kind in KINDS}
-    total = at + sum(_padded(sizes[kind]) for kind in KINDS[:last]) + sizes[KINDS[last]]
+    total = at + sum(_round_up(sizes[kind]) for kind in KINDS[:last]) + sizes[KINDS[last]]
     if total > MAX_BYTES:
         raise BadFileError(f"model.bin would be {total} bytes; it may have at most {MAX_BYTES}. Cut the model in two")
     body: list[Piece] = []
     for i, kind in enumerate(KINDS):
-        table += struct.pack("<4sIQQQ", kind, _crc(sections[kind]), at, sizes[kind], 0)
-        size = _padded(sizes[kind]) if i < last else sizes[kind]
+        table += struct.pack("<4sIQQQ", kind, _compute_crc(sections[kind]), at, sizes[kind], 0)
+        size = _round_up(sizes[kind]) if i < last else sizes[kind]
         body += [*sections[kind], bytes(size - sizes[kind])]
         at += size
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, 0, total, len(KINDS))
@@ -50,7 +50,7 @@ def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
     return [head + table, *body]
 
 
-def _crc(pieces: list[Piece]) -> int:
+def _compute_crc(pieces: list[Piece]) -> int:
     """Returns the CRC-32C of the concatenated pieces."""
     crc = 0
     for piece in pieces:
@@ -75,24 +75,24 @@ def unpack(data: bytes) -> dict[bytes, memoryview]:
     table = data[HEADER:START]
     if crc32c(data[:12] + bytes(4) + data[16:64] + table) != crc:
         raise BadFileError("model.bin header: CRC-32C differs; the file is damaged")
-    return {kind: _section(data, i, kind) for i, kind in enumerate(KINDS)}
+    return {kind: _read_section(data, i, kind) for i, kind in enumerate(KINDS)}
 
 
-def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
+def _read_section(data: bytes, index: int, wanted: bytes) -> memoryview:
     kind, crc, offset, size, zero = struct.unpack_from("<4sIQQQ", data, HEADER + ENTRY * index)
     expected = START
     if index:
         before, before_size = struct.unpack_from("<QQ", data, HEADER + ENTRY * (index - 1) + 8)
-        expected = _padded(before + before_size)
+        expected = _round_up(before + before_size)
     name = wanted.decode()
     if kind != wanted or zero or offset != expected or offset + size > len(data):
         raise BadFileError(
             f"model.bin section {name}: its table entry has kind {kind!r}, offset {offset}, size {size}; wanted kind {wanted!r}, offset {expected}, all within {len(data)} bytes"
         )
-    end = len(data) if index == len(KINDS) - 1 else _padded(offset + size)
+    end = len(data) if index == len(KINDS) - 1 else _round_up(offset + size)
     if end > len(data) or any(data[offset + size : end]):
         raise BadFileError(f"model.bin section {name}: bytes after it are not zero")
     view = memoryview(data)[offset : offset + size]
-    if _crc([view]) != crc:
+    if _compute_crc([view]) != crc:
         raise BadFileError(f"model.bin section {name}: CRC-32C differs; the file is damaged")
     return view

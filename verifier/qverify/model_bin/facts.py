@@ -89,7 +89,12 @@ def tensor_facts(graph: Graph, name: str) -> TensorFacts:
     low, high = real_range(spec)
     constant = graph.constants.get(name)
     return TensorFacts(
-        spec, _describe_maker(graph, name, maker), readers, low, high, {} if constant is None else _statistics(constant)
+        spec,
+        _describe_maker(graph, name, maker),
+        readers,
+        low,
+        high,
+        {} if constant is None else _compute_statistics(constant),
     )
 
 
@@ -111,7 +116,7 @@ def real_range(spec: TensorSpec) -> tuple[float | None, float | None]:
     return float(((int(limits.min) - zero) * scale).min()), float(((int(limits.max) - zero) * scale).max())
 
 
-def _statistics(values: np.ndarray[Any, Any]) -> dict[str, float]:
+def _compute_statistics(values: np.ndarray[Any, Any]) -> dict[str, float]:
     if not values.size or values.dtype.kind not in "iufb":
         return {}
     real = values.astype(np.float64)

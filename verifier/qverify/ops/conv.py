@@ -14,7 +14,7 @@ from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, 
 from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
-from qverify.arithmetic.workers import core_count, run_blocks, runs
+from qverify.arithmetic.workers import core_count, run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
@@ -108,7 +108,9 @@ def _convolve_depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[C
             acc += product
         _requantize_into(acc, outputs, state, y[outputs])
 
-    return [partial(block, run) for run in runs(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))]
+    return [
+        partial(block, run) for run in split_range(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))
+    ]
 
 
 def _convolve_grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
@@ -125,9 +127,9 @@ def _convolve_grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Cal
         patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
         product(g, patch, slice(0, per_group), rows)
 
-    strips = runs(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
+    strips = split_range(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
     if state.group * len(strips) != 1:
         return [partial(block, g, rows) for g in range(state.group) for rows in strips]
     patch = planes.columns(slice(0, channels), 0, height)
     most = max(PRODUCTS_BLOCK // max(1, patch.size), -(-per_group // core_count()))
-    return [partial(product, 0, patch, part, strips[0]) for part in runs(per_group, most)]
+    return [partial(product, 0, patch, part, strips[0]) for part in split_range(per_group, most)]

@@ -24,13 +24,15 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     window, taps, kept = window_of(node.words).cropped(plane_shape(x.shape), plane_shape(shape))
     planes, kept_weights = as_planes(x)[kept], w[taps]
     total = convolve(planes, kept_weights, window, group, plane_shape(shape))
-    total[:, _not_finite(w) > _not_finite(kept_weights)] = np.nan  # 0 times infinity, at a tap that reads only padding
+    total[:, _count_not_finite(w) > _count_not_finite(kept_weights)] = (
+        np.nan
+    )  # 0 times infinity, at a tap that reads only padding
     size = bound_sizes(node, inputs, plane_shape(shape))
     products = partial(list_terms, planes, kept_weights, window, group, total.shape)
     return (round_sums(total, size, w[0].size, b, products).reshape(shape),)
 
 
-def _not_finite(w: Array) -> Array:
+def _count_not_finite(w: Array) -> Array:
     """Returns the number of elements of w [O, ...] that are NaN or infinite, for each output channel."""
     return np.count_nonzero(~np.isfinite(w), (1, 2, 3))
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from qverify.arithmetic.exact_matmul import centred, narrow_type
 from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.windows import as_planes, find_landing_slices, plane_shape
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantization, whole_bias
 from qverify.ops.conv import WORDS as WORDS
@@ -67,7 +67,12 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
     largest = CONV_BLOCK // (x[0, 0].size * node.words[0] * node.words[1])
     run_blocks(
-        [partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in runs(per_out, largest)]
+        [
+            partial(block, i, g, part)
+            for i in range(len(x))
+            for g in range(group)
+            for part in split_range(per_out, largest)
+        ]
     )
     return (y.reshape(spec.shape),)
 

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 WORDS = ("function",)
 
 
-def _quotient(a: Array, b: Array) -> Array:
+def _divide(a: Array, b: Array) -> Array:
     """Returns a/b truncated toward 0. Raises ValueError for a divisor of 0."""
     if (b == 0).any():
         raise ValueError("a divisor is 0")
@@ -37,7 +37,7 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
-    "div": _quotient,
+    "div": _divide,
     "min": np.minimum,
     "max": np.maximum,
     "bitwise_and": np.bitwise_and,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -37,6 +37,9 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
                 np.copyto(part, tap, where=(tap > part) | (tap != tap))
 
     run_blocks(
-        [partial(block, channels) for channels in runs(x.shape[1], BLOCK // max(1, x.size // max(1, x.shape[1])))]
+        [
+            partial(block, channels)
+            for channels in split_range(x.shape[1], BLOCK // max(1, x.size // max(1, x.shape[1])))
+        ]
     )
     return (best.reshape(y.shape),)

@@ -21,7 +21,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     y, rows = np.full(graph.spec(node.outputs[0]).shape, -1, np.int64), 0
     with np.errstate(all="ignore"):
         for image, of_image in enumerate(scores):
-            low, high = _corners(boxes[image], bool(centred))
+            low, high = _find_corners(boxes[image], bool(centred))
             for kind, of_class in enumerate(of_image):
                 chosen = of_class > float_word(score) if scored else of_class == of_class
                 kept = _keep(low, high, of_class, np.flatnonzero(chosen), most, float_word(iou))
@@ -30,7 +30,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     return (y,)
 
 
-def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
+def _find_corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
     """Returns the lower and the upper corners of the boxes, [boxes, 2] each."""
     if centred:
         half = boxes[:, 2:] / np.float32(2)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import float32
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
@@ -49,9 +49,9 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         value = weights[0] * corners[0]
         for weight, corner in zip(weights[1:], corners[1:], strict=True):
             value += weight * corner
-        result[planes] = _stored(value, node.words[0], y)
+        result[planes] = _convert(value, node.words[0], y)
 
-    run_blocks([partial(block, planes) for planes in runs(len(left), BLOCK // (rows * columns))])
+    run_blocks([partial(block, planes) for planes in split_range(len(left), BLOCK // (rows * columns))])
     return (result.reshape(y.shape),)
 
 
@@ -67,7 +67,7 @@ def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Arr
     return np.trunc(np.clip(value, limits.min, limits.max)).astype(y.dtype)
 
 
-def _stored(value: Array, truncate: int, y: TensorSpec) -> Array:
+def _convert(value: Array, truncate: int, y: TensorSpec) -> Array:
     if y.dtype == "float32":
         return value
     if truncate == FIXED_POINT:

@@ -31,11 +31,11 @@ def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> 
     rows = updates.reshape(-1, *updates.shape[len(shape) :])
     columns = [np.broadcast_to(a, shape).reshape(-1).tolist() for a in at]
     for row, place in zip(rows, zip(*columns, strict=True), strict=True):
-        y[place] = _combined(y[place], row, REDUCTIONS[reduction])
+        y[place] = _combine(y[place], row, REDUCTIONS[reduction])
     return y
 
 
-def _combined(old: Array, new: Array, reduction: str) -> Array:
+def _combine(old: Array, new: Array, reduction: str) -> Array:
     """Returns the new value of an element, given its old value and an update."""
     with np.errstate(all="ignore"):
         if reduction == "add":

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
 from qverify.arithmetic.tables import look_up
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -41,5 +41,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
         np.clip(e, limits.min, limits.max, out=e)
         result[some] = e.astype(y.dtype)
 
-    run_blocks([partial(block, some) for some in runs(len(rows), BLOCK // max(1, rows.shape[1] * rows.shape[2]))])
+    run_blocks(
+        [partial(block, some) for some in split_range(len(rows), BLOCK // max(1, rows.shape[1] * rows.shape[2]))]
+    )
     return (result.reshape(y.shape),)

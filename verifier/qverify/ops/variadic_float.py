@@ -24,11 +24,11 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     name = VARIADIC[function]
     with np.errstate(all="ignore"):
         for x in others:
-            first = first + x if name in ("sum", "mean") else _chosen(first, x, name == "max")
+            first = first + x if name in ("sum", "mean") else _choose(first, x, name == "max")
         return ((first / len(inputs) if name == "mean" else first).astype(np.float32),)
 
 
-def _chosen(a: Array, b: Array, larger: bool) -> Array:
+def _choose(a: Array, b: Array, larger: bool) -> Array:
     """Returns the larger or the smaller element: the first if both are equal (zeros with different signs), NaN if one is
     NaN."""
     better = b > a if larger else b < a

@@ -79,13 +79,13 @@ def _list_candidates(judged: Judged, forced: Verdicts, graph: Graph | None) -> l
     candidates = []
     for at, name in enumerate(names):
         row, maker = rows.get(name), makers.get(name)
-        rank = _rank(judged.pair, name, row, forced.get(name), at)
+        rank = _compute_rank(judged.pair, name, row, forced.get(name), at)
         why = (*ORDER, *EQUAL)[rank[0]]
-        candidates.append(DrawingCandidate(judged, name, maker.op if maker else "", why, rank, _key(judged, name)))
+        candidates.append(DrawingCandidate(judged, name, maker.op if maker else "", why, rank, _make_key(judged, name)))
     return candidates
 
 
-def _rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced | None, at: int) -> tuple[int, float]:
+def _compute_rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced | None, at: int) -> tuple[int, float]:
     if forced is not None and forced.verdict == "FAILED":
         return 0, at
     if pair.first_divergence is not None and pair.first_divergence.tensor == name:
@@ -103,7 +103,7 @@ def _find_pair(judged: Judged, name: str) -> NamePair | None:
     return judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
 
 
-def _key(judged: Judged, name: str) -> tuple[str, str, str] | None:
+def _make_key(judged: Judged, name: str) -> tuple[str, str, str] | None:
     """Returns the tensor's name and the digests on both sides, or None if a digest is not known. Pairs of different sides
     with the same bytes have the same key."""
     p = _find_pair(judged, name)
@@ -127,7 +127,7 @@ def _find_values(candidate: DrawingCandidate, graph: Graph | None) -> partial[Pa
     spec_a, spec_b = spec_a or _make_spec(p.a, a), spec_b or _make_spec(p.b, b)
     if a.shape != b.shape or not all(_fits(v, spec) for v, spec in ((a, spec_a), (b, spec_b))):
         return None
-    return partial(PairedValues, a, b, spec_a, spec_b, judged.a.histograms_with(judged.b))
+    return partial(PairedValues, a, b, spec_a, spec_b, judged.a.share_histograms(judged.b))
 
 
 def _fits(value: Array, spec: TensorSpec) -> bool:

@@ -52,7 +52,7 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     values = make()
     spec, equal = values.spec_a, bits_equal(values.a, values.b) and values.spec_a.same_meaning(values.spec_b)
     span, apart, differing = Span(), Span(), 0
-    for block in known_blocks(values):
+    for block in iterate_known_blocks(values):
         span.add(block.a)
         span.add(block.b)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -61,8 +61,8 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     again = make()
     density, bins = np.zeros(GRID * GRID, np.int64), (np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
     steps, real_steps = Counter[int](), np.zeros(BARS - 1, np.int64)
-    for block in known_blocks(again) if span.known else ():
-        a, b, count = _finite(block)
+    for block in iterate_known_blocks(again) if span.known else ():
+        a, b, count = _select_finite(block)
         density += _count(span.bins(b, GRID) * GRID + span.bins(a, GRID), count, GRID * GRID)
         for total, side in ((bins[0], a), (bins[1], b)):
             total += _count(span.bins(side, BINS), count, BINS)
@@ -95,7 +95,7 @@ def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
     return drawing
 
 
-def known_blocks(values: PairedValues) -> Iterator[Block]:
+def iterate_known_blocks(values: PairedValues) -> Iterator[Block]:
     """Yields the values block by block, without the rows in which both sides have the same NaN or Inf."""
     for block in values.blocks():
         if block.alike is not None:
@@ -104,7 +104,7 @@ def known_blocks(values: PairedValues) -> Iterator[Block]:
         yield block
 
 
-def _finite(
+def _select_finite(
     block: Block,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.int64] | None]:
     finite = np.isfinite(block.a) & np.isfinite(block.b)
@@ -142,13 +142,13 @@ def _make_real_bars(counts: npt.NDArray[np.int64], span: Span) -> tuple[list[tup
 def _make_value_histogram(
     values: PairedValues, span: Span, bins: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], equal: bool
 ) -> ValueHistogram:
-    limits = quantized_range(values.spec_a)
+    limits = compute_quantized_range(values.spec_a)
     sides = ((values.a, values.spec_a), (values.b, values.spec_b))
-    clipped = [clipped_at_ends(value) if quantized_range(spec) else None for value, spec in sides]
+    clipped = [count_at_ends(value) if compute_quantized_range(spec) else None for value, spec in sides]
     return ValueHistogram(span.low, span.high, bins[0], None if equal else bins[1], limits, clipped[0], clipped[1])
 
 
-def quantized_range(spec: TensorSpec) -> tuple[float, float] | None:
+def compute_quantized_range(spec: TensorSpec) -> tuple[float, float] | None:
     """Returns the smallest and the largest real value that a tensor with one scale and at most 16 bits can represent, or
     None for other tensors."""
     if len(spec.scale) != 1 or spec.numpy_dtype.kind not in "iu" or spec.numpy_dtype.itemsize > 2:
@@ -157,7 +157,7 @@ def quantized_range(spec: TensorSpec) -> tuple[float, float] | None:
     return (int(limits.min) - zero) * scale, (int(limits.max) - zero) * scale
 
 
-def clipped_at_ends(value: Array) -> tuple[int, int]:
+def count_at_ends(value: Array) -> tuple[int, int]:
     """Returns how many elements of an integer tensor have the smallest, and how many the largest value of its type."""
     limits = np.iinfo(value.dtype.name)
     return int(np.count_nonzero(value == limits.min)), int(np.count_nonzero(value == limits.max))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.drawings.draw_tensor import BINS, Span, clipped_at_ends, known_blocks, quantized_range
+from qverify.compare.drawings.draw_tensor import (
+    BINS,
+    Span,
+    compute_quantized_range,
+    count_at_ends,
+    iterate_known_blocks,
+)
 from qverify.compare.paired_values import PairedValues
 from qverify.report.drawings import InputDrawing, ValueHistogram
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
@@ -30,14 +36,14 @@ def _draw_input(prepared_input: PreparedInput) -> InputDrawing:
 
 def _make_histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
     values, span, counts = PairedValues(value, value, spec, spec), Span(), np.zeros(BINS, np.int64)
-    for block in known_blocks(values):
+    for block in iterate_known_blocks(values):
         span.add(block.a)
     if not span.known:
         return None
-    for block in known_blocks(values):
+    for block in iterate_known_blocks(values):
         counts += np.bincount(span.bins(block.a, BINS), block.count, BINS).astype(np.int64)
-    limits = quantized_range(spec)
-    return ValueHistogram(span.low, span.high, counts, None, limits, clipped_at_ends(value) if limits else None, None)
+    limits = compute_quantized_range(spec)
+    return ValueHistogram(span.low, span.high, counts, None, limits, count_at_ends(value) if limits else None, None)
 
 
 def _make_picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:

@@ -50,16 +50,16 @@ class Real:
         error = self.error + times * ROUNDOFF * (np.abs(self.value) + self.error) + TINY
         return Real(self.value, error, None, self.lost)
 
-    def losing(self, *where: Array) -> Real:
+    def mark_lost(self, *where: Array) -> Real:
         """Returns the tensor, with the elements lost at which any of these masks is True. They broadcast to its shape."""
         lost = np.logical_or.reduce([np.broadcast_to(w, self.value.shape) for w in where])
         lost = lost if self.lost is None else lost | self.lost
         return replace(self, lost=lost if lost.any() else None)
 
-    def losing_large(self, *sizes: Reals) -> Real:
+    def mark_lost_if_large(self, *sizes: Reals) -> Real:
         """Returns the tensor, with the elements lost at which one of these magnitudes of float32 intermediates may
         overflow."""
-        return self.losing(*(np.abs(size) >= OVERFLOW for size in sizes))
+        return self.mark_lost(*(np.abs(size) >= OVERFLOW for size in sizes))
 
     def shaped(self, shape: tuple[int, ...]) -> Real:
         """Returns the tensor in this shape."""
@@ -75,7 +75,7 @@ class Real:
         beyond = np.isfinite(size) & (size - self.error >= BEYOND)
         value = np.where(beyond, np.copysign(np.inf, self.value), self.value)
         near = np.isfinite(value) & np.isfinite(self.error) & (size + self.error >= BEYOND)
-        return replace(self, value=value, error=np.where(beyond, 0.0, self.error)).losing(near)
+        return replace(self, value=value, error=np.where(beyond, 0.0, self.error)).mark_lost(near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def quantize(value: Real, spec: TensorSpec) -> Whole:
     return round_interval(stepped.value, stepped.error, zero, (int(limits.min), int(limits.max)))
 
 
-def requantized(value: BoundedValue, spec: TensorSpec, y: TensorSpec) -> BoundedValue:
+def requantize_operand(value: BoundedValue, spec: TensorSpec, y: TensorSpec) -> BoundedValue:
     """Returns an operand of concat or where as it is stored: unchanged if its quantization is that of y, else requantized
     to y."""
     if (
@@ -189,7 +189,7 @@ def requantized(value: BoundedValue, spec: TensorSpec, y: TensorSpec) -> Bounded
     return quantize(dequantize(value, spec), y)
 
 
-def inputs_of(node: Node, graph: Graph, values: dict[str, BoundedValue]) -> list[BoundedValue | None]:
+def read_inputs(node: Node, graph: Graph, values: dict[str, BoundedValue]) -> list[BoundedValue | None]:
     """Returns the node's inputs from `values` or the graph's constants, with None for an absent input."""
     return [
         None

@@ -88,7 +88,7 @@ def _mark_lost(output: BoundedValue, spoilt: BoundedValue) -> BoundedValue:
     already."""
     if isinstance(output, Real):
         assert isinstance(spoilt, Real)
-        return output.losing(np.isnan(spoilt.value) & ~np.isnan(output.value))
+        return output.mark_lost(np.isnan(spoilt.value) & ~np.isnan(output.value))
     assert isinstance(spoilt, Whole)
     if spoilt.error is None:
         return _lose_all(output)

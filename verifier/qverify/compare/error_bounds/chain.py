@@ -15,7 +15,7 @@ from qverify.compare.error_bounds.bounded_values import (
     Real,
     Whole,
     bound_exactly,
-    inputs_of,
+    read_inputs,
 )
 from qverify.compare.error_bounds.carry_through import BoundFunction, carry_through
 from qverify.model_bin.graph import Graph, Node
@@ -123,7 +123,7 @@ def evaluate_unit(
         values: dict[str, BoundedValue] = {name: bound_exactly(given[name]) for name in unit.inputs}
         for node in unit.nodes:
             bound_function = _find_bound_function(node, made or {})
-            outputs = carry_through(bound_function, node, inputs_of(node, graph, values), graph)
+            outputs = carry_through(bound_function, node, read_inputs(node, graph, values), graph)
             values |= zip(node.outputs, outputs, strict=True)
         yield at, take(values[output], at)
 

@@ -22,7 +22,7 @@ from qverify.compare.error_bounds.bounded_values import (
     Whole,
     bound_exactly,
     gamma,
-    inputs_of,
+    read_inputs,
     require_real,
     round_interval,
 )
@@ -182,7 +182,7 @@ def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array,
 def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
     node = unit.nodes[0]
     more = SOFTMAX * (node.words[1] + 8) if kernels.startswith("litert") else 0.0
-    inputs = inputs_of(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
+    inputs = read_inputs(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
     return at, chain.take(rows.softmax(node, inputs, graph, more)[0], at)
 
 

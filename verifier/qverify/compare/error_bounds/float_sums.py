@@ -65,7 +65,7 @@ class FloatSums:
         )
         whole = np.broadcast_to(error if self.moved is None else self.moved + error, self.value.shape)
         y = Real(self.value, whole, None if self.moved is not None else np.broadcast_to(own_error, whole.shape))
-        return y.losing_large(self.size).shaped(shape)
+        return y.mark_lost_if_large(self.size).shaped(shape)
 
 
 def _sum_products(multiply: Callable[[Reals, Reals], Reals], a: Real, b: Real, terms: int) -> FloatSums:
@@ -111,7 +111,7 @@ def matmul_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) ->
         y = y.plus(Real(beta * c.value, abs(beta) * c.error))
     shape = graph.spec(node.outputs[0]).shape
     rounded = y.bounded(shape, 1.0 if alpha == 1.0 else 2.0)
-    return [rounded.losing_large(np.broadcast_to(products.size, y.value.shape).reshape(shape))]
+    return [rounded.mark_lost_if_large(np.broadcast_to(products.size, y.value.shape).reshape(shape))]
 
 
 def _as_rows(a: Real, transposed: int) -> Real:

@@ -164,7 +164,7 @@ def elementwise_float(node: Node, inputs: list[BoundedValue | None], graph: Grap
     if name not in PERIODIC:
         return [y]
     far, near = np.abs(x.value) - x.error > FARTHEST, np.abs(x.value) + x.error <= FARTHEST
-    return [Real(np.where(far, np.nan, y.value), y.error).losing(~near & np.isfinite(x.value))]
+    return [Real(np.where(far, np.nan, y.value), y.error).mark_lost(~near & np.isfinite(x.value))]
 
 
 def half_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:

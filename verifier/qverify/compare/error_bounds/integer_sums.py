@@ -250,7 +250,7 @@ def bound_elements(o: SumOperands, at: Array) -> Whole | Real:
     if o.has_float_output:
         own_error = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
         bounded = Real(sums.value, error + (sums.terms + 2) * TINY, own_error)
-        return bounded.losing_large(sums.size).as_float32()
+        return bounded.mark_lost_if_large(sums.size).as_float32()
     whole = round_interval(sums.value, error, y.zero_point[0], (low, high))
     ours = round_interval(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
     return replace(whole, ours=(ours.low, ours.high))

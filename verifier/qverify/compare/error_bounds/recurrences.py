@@ -72,21 +72,21 @@ class _Kernel:
             y = Real(value, moved + ROUNDOFF * rounded + DOUBLE * terms * size + TINY)
         else:
             y = Real(value, moved + gamma(terms + EXTRA) * (size + moved) + (terms + 2) * TINY)
-        return _losing_large(y.as_float32(), size + moved)
+        return _mark_lost_if_large(y.as_float32(), size + moved)
 
     def product(self, a: Real, b: Real) -> Real:
         """Returns the product of a and b. It is a term of a sum, or is rounded afterwards."""
         value = a.value * b.value
         error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
         y = Real(value, error + (DOUBLE if self.own else ROUNDOFF) * np.abs(value) + TINY)
-        return _losing_large(_losing_with(y, a, b), value)
+        return _mark_lost_if_large(_mark_lost_like(y, a, b), value)
 
     def gate(self, gate: GateFunction, x: Real, limited: bool = True) -> Real:
         """Returns the function of a gate applied to x. Raises NoBound if the function rises and falls."""
         if gate.name in FALLING and gate.alpha < 0:
             raise NoBound(f"{gate.name} of a negative alpha")
         x = replace(x, value=gate.limited(x.value)) if limited else x
-        y = _losing_with(apply(GATES[gate.name], x, gate.alpha, gate.beta), x)
+        y = _mark_lost_like(apply(GATES[gate.name], x, gate.alpha, gate.beta), x)
         if not self.own:
             return _round_to_float32(y)
         compute = GATES[gate.name].compute
@@ -100,7 +100,7 @@ class _Kernel:
 
 def _add(a: Real, b: Real) -> Real:
     y = Real(a.value + b.value, a.error + b.error)
-    return _losing_large(_losing_with(y, a, b), y.value)
+    return _mark_lost_if_large(_mark_lost_like(y, a, b), y.value)
 
 
 def _round_to_float32(x: Real) -> Real:
@@ -108,14 +108,14 @@ def _round_to_float32(x: Real) -> Real:
     return x.rounded().as_float32()
 
 
-def _losing_with(y: Real, *parts: Real) -> Real:
+def _mark_lost_like(y: Real, *parts: Real) -> Real:
     """Returns y, with the elements lost that are lost in one of the parts."""
-    return y.losing(*(part.lost for part in parts if part.lost is not None))
+    return y.mark_lost(*(part.lost for part in parts if part.lost is not None))
 
 
-def _losing_large(y: Real, size: Reals) -> Real:
+def _mark_lost_if_large(y: Real, size: Reals) -> Real:
     """Returns y, with the elements lost of which the magnitude of the terms may overflow or is NaN."""
-    return y.losing(~(np.abs(size) < OVERFLOW))
+    return y.mark_lost(~(np.abs(size) < OVERFLOW))
 
 
 def _select(values: Real, at: Any) -> Real:
@@ -202,7 +202,7 @@ def lstm_integer(
         )
         biases = operands.biases(part.d)
         size = size_x + size_h + np.abs(biases[0]) + np.abs(biases[1])
-        return _losing_large(Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY), size)
+        return _mark_lost_if_large(Real(x + h + (biases[0] + biases[1]), gamma(8) * size + 8 * TINY), size)
 
     return _bound_lstm(node, operands, recorded[node.outputs[0]], gates)
 
@@ -241,7 +241,7 @@ def _bound_lstm(
 
     (any_y, any_c), (own_y, own_c) = both(_Kernel(False)), both(_Kernel(True))
     last_h = _find_last_h(operands, settings.reverse, y, any_y.lost)
-    return [replace(any_y.losing(), ours=own_y.error), last_h, replace(any_c.losing(), ours=own_c.error)]
+    return [replace(any_y.mark_lost(), ours=own_y.error), last_h, replace(any_c.mark_lost(), ours=own_c.error)]
 
 
 def _bound_lstm_step(
@@ -287,7 +287,7 @@ def gru(
         error = np.abs(new.value - h.value) * z.error + (np.abs(1.0 - z.value) + z.error) * new.error
         size = np.abs(new.value) * (1 + np.abs(z.value)) + np.abs(z.value * h.value) + np.abs(h.value)
         more = DOUBLE * size if kernel.own else 4 * ROUNDOFF * size
-        return _losing_with(_losing_large(_round_to_float32(Real(value, error + more)), size), z, new)
+        return _mark_lost_like(_mark_lost_if_large(_round_to_float32(Real(value, error + more)), size), z, new)
 
     return _bound_directions(node, operands, settings.reverse, settings.gates, recorded, of_direction)
 
@@ -300,7 +300,7 @@ def _reset_first(kernel: _Kernel, part: _Direction, h: Real, at: slice) -> Real:
     value = of_x + bias_of_h + h.value @ weights.T + _find_infinities(of_x + bias_of_h)
     rounded = part.bias[at] + np.abs(of_x + bias_of_h) + np.abs(value) + moved
     y = kernel.sums(part.terms, size_x[..., at] + size + np.abs(bias_of_h), value, rounded, moved)
-    return y if h.lost is None else y.losing(np.asarray(h.lost.any(-1, keepdims=True)))
+    return y if h.lost is None else y.mark_lost(np.asarray(h.lost.any(-1, keepdims=True)))
 
 
 def rnn(
@@ -338,7 +338,7 @@ def _bound_directions(
         step, row, unit = np.nonzero(inside)
         _write(whole, (step, d, row, unit), _select(by_any, inside))
         own_error[step, d, row, unit] = by_own.error[inside]
-    return [replace(whole.losing(), ours=own_error), _find_last_h(operands, reverse, y, whole.lost)]
+    return [replace(whole.mark_lost(), ours=own_error), _find_last_h(operands, reverse, y, whole.lost)]
 
 
 def _read_exact_inputs(
@@ -358,7 +358,7 @@ def _find_last_h(operands: RecurrenceOperands, reverse: tuple[bool, ...], y: Arr
     for d, backward in enumerate(reverse):
         at = (0 if backward else operands.lengths[rows] - 1, d, rows)
         _write(last, (d, rows), Real(y[at], np.zeros(y[at].shape), None, None if lost is None else lost[at]))
-    return replace(last.losing(), ours=np.zeros_like(last.value))
+    return replace(last.mark_lost(), ours=np.zeros_like(last.value))
 
 
 def _make_zeros(shape: tuple[int, ...]) -> Real:

@@ -28,14 +28,14 @@ from qverify.model_bin.graph import Graph, Node
 def _sum(x: Real) -> Real:
     moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
     y = Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
-    return y.losing_large(size + moved)
+    return y.mark_lost_if_large(size + moved)
 
 
 def _squares(x: Real) -> Real:
     moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
     value = (x.value**2).sum(-1)
     y = Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
-    return y.losing_large(value + moved)
+    return y.mark_lost_if_large(value + moved)
 
 
 def _largest(x: Real) -> Real:
@@ -57,7 +57,7 @@ def _product(x: Real) -> Real:
     large = np.maximum(np.abs(x.value) + x.error, 1.0).prod(-1)  # of a partial product, in any order
     least = np.abs(x.value) - x.error
     small = np.where(least > 0, np.minimum(least, 1.0), 1.0).prod(-1)
-    return y.losing(large >= OVERFLOW, (small < TINY) & (large > 1.0))
+    return y.mark_lost(large >= OVERFLOW, (small < TINY) & (large > 1.0))
 
 
 def _root(x: Real) -> Real:

@@ -46,7 +46,7 @@ def layer_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y, scale = Real(value, error).losing(lost).rounded(2), np.ones(1)
+    y, scale = Real(value, error).mark_lost(lost).rounded(2), np.ones(1)
     if inputs[1] is not None:
         factor = require_real(inputs[1]).value.reshape(-1)
         y, scale = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded(), np.abs(factor)
@@ -110,7 +110,7 @@ def rms_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> lis
     root, root_error, lost = _bound_root(square + epsilon, off, TINY)
     least, value = root - root_error, rows.value / root
     error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).losing(lost, depth * most >= OVERFLOW).rounded(2)
+    y = Real(value, error).mark_lost(lost, depth * most >= OVERFLOW).rounded(2)
     if inputs[1] is not None:
         factor = require_real(inputs[1]).value.reshape(-1)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
@@ -128,14 +128,14 @@ def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
     above = rows.error + mean_error + 6 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = (rows.value - mean) / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).losing(lost).shaped(x.value.shape).rounded(2)
+    y = Real(value, error).mark_lost(lost).shaped(x.value.shape).rounded(2)
     scale, along = np.ones(1), (-1, *[1] * (x.value.ndim - 2))
     if inputs[1] is not None:
         factor = require_real(inputs[1]).value.reshape(along)
         scale = np.abs(factor)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
         folded = np.maximum(np.maximum(np.abs(rows.value), np.abs(mean)), 1.0) / np.where(least > 0, least, np.inf)
-        y = y.losing_large(folded.reshape(x.value.shape) * factor)
+        y = y.mark_lost_if_large(folded.reshape(x.value.shape) * factor)
     if inputs[2] is not None:
         offset = require_real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
@@ -200,7 +200,7 @@ def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
     least = norm - off
     y = np.where(norm > 0, value / norm, 0.0)
     moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
-    normalized = Real(y, moved).rounded(2).losing(lost, large >= OVERFLOW)
+    normalized = Real(y, moved).rounded(2).mark_lost(lost, large >= OVERFLOW)
     return [normalized.shaped(graph.spec(node.outputs[0]).shape)]
 
 
@@ -226,7 +226,7 @@ def reduce_mean(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> 
     count = prod(x.value.shape[i] for i in axes)
     moved = x.error.mean(axes)
     size = np.abs(x.value).mean(axes) + moved
-    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).losing_large(count * size)
+    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).mark_lost_if_large(count * size)
     return [y.shaped(graph.spec(node.outputs[0]).shape)]
 
 
@@ -242,7 +242,7 @@ def average_pool_float(node: Node, inputs: list[BoundedValue | None], graph: Gra
     moved = mean(x.error)
     size = mean(np.abs(x.value)) + moved
     pooled = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
-    return [pooled.losing_large(prod(window.kernel) * size)]
+    return [pooled.mark_lost_if_large(prod(window.kernel) * size)]
 
 
 def lrn(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
@@ -267,7 +267,12 @@ def lrn(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[Bou
     ends = [np.abs(x.value / (base + s * off) ** beta - value) for s in (-1, 1)]
     powers, sizes = np.abs(base) ** beta, (squares.sum(1, keepdims=True), base + off)
     own = 2.0**-46 * np.abs(beta * np.log(base)) + 2.0**-47 * abs(beta) * (np.abs(base) + 2 * abs(bias)) / base
-    y = Real(value, np.maximum(*ends)).losing(powers >= OVERFLOW, powers <= TINY).losing_large(*sizes).rounded(8)
+    y = (
+        Real(value, np.maximum(*ends))
+        .mark_lost(powers >= OVERFLOW, powers <= TINY)
+        .mark_lost_if_large(*sizes)
+        .rounded(8)
+    )
     return [replace(y, ours=(ROUNDOFF + own) * np.abs(value) + TINY)]
 
 
@@ -288,7 +293,7 @@ def resize_linear(node: Node, inputs: list[BoundedValue | None], graph: Graph) -
             taken = x.value[..., row, :][..., column]
             value, size = value + part * taken, size + np.abs(part * taken)
             moved = moved + np.abs(part) * x.error[..., row, :][..., column]
-    return [Real(value, moved + gamma(6) * (size + moved) + TINY).losing_large(size + moved)]
+    return [Real(value, moved + gamma(6) * (size + moved) + TINY).mark_lost_if_large(size + moved)]
 
 
 def resize_weighted(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:

@@ -36,21 +36,21 @@ class Measure(Protocol):
 
 
 @cache
-def _pages() -> tuple[tuple[str, type], ...]:
+def _load_pages() -> tuple[tuple[str, type], ...]:
     """Returns NAME and Measure of every page of this folder."""
     return tuple((page.NAME, page.Measure) for page in load_pages(__name__, ("NAME", "Measure")))
 
 
 def make_measures(context: Context) -> dict[str, Measure]:
     """Returns a new Measure of every metric, by name."""
-    return {name: kind(context) for name, kind in _pages()}
+    return {name: kind(context) for name, kind in _load_pages()}
 
 
-def metrics_of_equal(context: Context) -> dict[str, Metric]:
+def measure_equal(context: Context) -> dict[str, Metric]:
     """Returns the result of every metric for two tensors with equal bytes, by name."""
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in _of_equal(context)}
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in _measure_equal(context)}
 
 
 @lru_cache(maxsize=1024)
-def _of_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
+def _measure_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
     return tuple((name, measure.result()) for name, measure in make_measures(context).items())

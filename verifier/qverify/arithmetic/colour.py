@@ -12,8 +12,8 @@ Array = npt.NDArray[Any]
 
 
 def convert_yuv(x: Array, words: Sequence[int]) -> Array:
-    """Returns the converted picture, uint8 of x's shape. x: (N, 3, H, W), 8 bits. words: shift, floor, three offsets, and
-    the matrix row by row. Raises ValueError for words out of range."""
+    """Returns the converted picture, uint8 of x's shape. x: (N, 3, H, W), 8 bits. words: shift, floor, three offsets,
+    and the matrix row by row. Raises ValueError for words out of range."""
     shift, floor = words[:2]
     if not 1 <= shift <= 24 or any(abs(w) > 1 << 24 for w in words[1:]):
         raise ValueError(f"shift {shift}, wanted 1 to 24, and words within 2^24")

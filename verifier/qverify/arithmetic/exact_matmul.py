@@ -14,8 +14,9 @@ FEW = 1 << 17  # number of weights that are kept in the type of their sums
 
 
 def exact_dtype(bound: int) -> np.dtype[Any]:
-    """Returns the fastest type in which no sum is rounded: float32 if bound < 2^24, float64 if bound < 2^53, else int64.
-    bound: upper bound of the magnitudes of all partial sums, because the order in which BLAS adds terms is not known."""
+    """Returns the fastest type in which no sum is rounded: float32 if bound < 2^24, float64 if bound < 2^53, else
+    int64. bound: upper bound of the magnitudes of all partial sums, because the order in which BLAS adds terms is not
+    known."""
     if bound < 2**24:
         return np.dtype(np.float32)
     return np.dtype(np.float64) if bound < 2**53 else np.dtype(np.int64)
@@ -24,8 +25,8 @@ def exact_dtype(bound: int) -> np.dtype[Any]:
 def largest_partial_sum(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> int:
     """Returns the largest possible magnitude of a sum over any subset of the terms x*w of one row and its bias.
 
-    A partial sum is largest if x is the largest for every positive w and the smallest for every other, or the reverse. If x
-    has one sign, this is about half of max|x| * sum|w|.
+    A partial sum is largest if x is the largest for every positive w and the smallest for every other, or the reverse.
+    If x has one sign, this is about half of max|x| * sum|w|.
 
     Args:
         limits: smallest and largest x.
@@ -71,8 +72,8 @@ class ExactSumPlan:
 
 
 def plan_exact_sums(limits: tuple[int, int], weights: Array, bias: Array | None = None) -> ExactSumPlan:
-    """Returns the fastest plan to sum the terms exactly: in float32 if that is exact for the whole sum or, for long sums,
-    for each of a few runs. The arguments are those of largest_partial_sum()."""
+    """Returns the fastest plan to sum the terms exactly: in float32 if that is exact for the whole sum or, for long
+    sums, for each of a few runs. The arguments are those of largest_partial_sum()."""
     count, dtype = weights.shape[1], exact_dtype(largest_partial_sum(limits, weights, bias))
     if dtype == np.float64:
         for parts in range(1, MAX_RUNS + 1):
@@ -89,21 +90,22 @@ def centred_limits(dtype: str, *zero_points: int) -> tuple[int, int]:
 
 
 def centred(values: Array, zero_point: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns values - zero_point, which is exact in dtype (see narrow_type()). If every zero point is 0, the array itself is
-    returned, in its own type."""
+    """Returns values - zero_point, which is exact in dtype (see narrow_type()). If every zero point is 0, the array
+    itself is returned, in its own type."""
     if values.dtype.kind in "iu" and not zero_point.any():
         return values
     return np.subtract(values, zero_point, dtype=dtype, casting="unsafe")
 
 
 def widen(weights: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns constant weights in dtype, the type of their sums, if they are few. Many weights are returned unchanged, and
-    each block converts its part: that takes less time than reading so much more memory."""
+    """Returns constant weights in dtype, the type of their sums, if they are few. Many weights are returned unchanged,
+    and each block converts its part: that takes less time than reading so much more memory."""
     return weights.astype(dtype) if weights.size <= FEW else weights
 
 
 def narrow_type(dtype: str) -> np.dtype[Any]:
-    """Returns the narrowest integer type in which the magnitude of any value of this type minus any zero point is exact."""
+    """Returns the narrowest integer type in which the magnitude of any value of this type minus any zero point is
+    exact."""
     return np.dtype({1: np.int16, 2: np.int32}.get(np.dtype(dtype).itemsize, np.int64))
 
 

@@ -31,8 +31,8 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def round_to_odd(total: Array, error: Array) -> Array:
-    """Returns total + error rounded to odd, float64. total: the sum rounded to nearest. error: its difference to the exact
-    sum, of which the sign must be right."""
+    """Returns total + error rounded to odd, float64. total: the sum rounded to nearest. error: its difference to the
+    exact sum, of which the sign must be right."""
     bits = total.view(np.int64)
     odd = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     toward = np.where((error > 0) == (total > 0), 1, -1)

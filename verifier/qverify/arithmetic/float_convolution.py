@@ -1,4 +1,5 @@
-"""Convolution and transposed convolution of floats in float64, summed in any order, and the terms of single elements."""
+"""Convolution and transposed convolution of floats in float64, summed in any order, and the terms of single
+elements."""
 
 from __future__ import annotations
 

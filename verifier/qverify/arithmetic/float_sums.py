@@ -1,5 +1,5 @@
-"""Computes sums of products of float32, rounded once to float32. Where a float64 sum in any order is sufficient to determine
-the rounding, it is used; elsewhere an exact sum is computed (NUMERICS.md, conv_float)."""
+"""Computes sums of products of float32, rounded once to float32. Where a float64 sum in any order is sufficient to
+determine the rounding, it is used; elsewhere an exact sum is computed (NUMERICS.md, conv_float)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TERMS_AT_ONCE = 1 << 20  # terms that are in memory at the same time
 
 
 def sum_bound(terms: int, size: Array) -> Array:
-    """Returns an upper bound of the error of a float64 sum of `terms` exact products, in any order. size: upper bound of the
-    sum of their magnitudes."""
+    """Returns an upper bound of the error of a float64 sum of `terms` exact products, in any order. size: upper bound
+    of the sum of their magnitudes."""
     return (terms + EXTRA) * ROUNDOFF * size
 
 
@@ -28,8 +28,8 @@ def round_once(total: Array, bound: Array, terms: TermsOfElements) -> Array:
     Args:
         total: float64 sums.
         bound: upper bound of the distance of `total` from the exact sums.
-        terms: function that returns, for flat positions [E] in total, the exact float64 terms [E, terms] of these sums. It
-            is called only for sums whose interval has ends that are rounded differently.
+        terms: function that returns, for flat positions [E] in total, the exact float64 terms [E, terms] of these sums.
+            It is called only for sums whose interval has ends that are rounded differently.
     """
     with np.errstate(all="ignore"):
         low, high = (np.asarray(total - bound, np.float32), np.asarray(total + bound, np.float32))
@@ -59,8 +59,9 @@ def _sum_exactly(terms: Array) -> Array:
 
 
 def _sum_with_error(terms: Array) -> tuple[Array, Array, Array]:
-    """Returns (total, error, bound) for each row: the exact sum is within bound of total + error, and total is the float64
-    nearest to that. The halves of the terms are added repeatedly, and the errors of these additions are summed."""
+    """Returns (total, error, bound) for each row: the exact sum is within bound of total + error, and total is the
+    float64 nearest to that. The halves of the terms are added repeatedly, and the errors of these additions are
+    summed."""
     lost, size, roundings = np.zeros(len(terms)), np.zeros(len(terms)), terms.shape[1] + EXTRA
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2

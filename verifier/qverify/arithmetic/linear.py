@@ -45,8 +45,8 @@ class Requantization:
         return replace(self, rq=rq, axis=axis, bias=None if self.bias is None else self.bias[channels])
 
     def apply(self, acc: Array) -> Array:
-        """Returns the output for an accumulator. May overwrite acc. acc: exact integers in float32, float64 or int64. Sums of
-        8-bit operands beyond int32 wrap."""
+        """Returns the output for an accumulator. May overwrite acc. acc: exact integers in float32, float64 or int64.
+        Sums of 8-bit operands beyond int32 wrap."""
         if self.dtype == "float32":
             return self._scale(acc)
         if acc.dtype == np.float32 and self.rq.dtype == np.float32:

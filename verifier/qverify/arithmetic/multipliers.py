@@ -17,8 +17,8 @@ def bits(rounding: str, wide: bool) -> int:
 
 
 def parameters(rounding: str, scale: npt.ArrayLike, wide: bool = False) -> Ints:
-    """Returns multipliers and shifts, int32 [2, C], for real scales [C] (float64, > 0). Raises ValueError for a scale that
-    the mode cannot represent."""
+    """Returns multipliers and shifts, int32 [2, C], for real scales [C] (float64, > 0). Raises ValueError for a scale
+    that the mode cannot represent."""
     real = np.atleast_1d(np.asarray(scale, np.float64))
     if rounding.startswith("pow2"):
         shift = -np.rint(np.log2(real)).astype(np.int64)
@@ -46,8 +46,8 @@ def _check_range(
 
 
 def add_parameters(rounding: str, ratio_a: float, ratio_b: float) -> Ints:
-    """Returns the multipliers of both operands and their common shift, int32 [3] (NUMERICS.md, add). For Sub, ratio_b is
-    negative. Raises ValueError for ratios that the mode cannot represent."""
+    """Returns the multipliers of both operands and their common shift, int32 [3] (NUMERICS.md, add). For Sub, ratio_b
+    is negative. Raises ValueError for ratios that the mode cannot represent."""
     if rounding.startswith("pow2"):
         ratio_a, ratio_b = (float(np.sign(r) * 2.0 ** np.rint(np.log2(abs(r)))) for r in (ratio_a, ratio_b))
         n = 30

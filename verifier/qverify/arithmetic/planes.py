@@ -1,5 +1,5 @@
-"""Cuts the input of a convolution into the phases of its stride, as flat padded planes. Each tap then reads one slice for any
-run of output rows."""
+"""Cuts the input of a convolution into the phases of its stride, as flat padded planes. Each tap then reads one slice
+for any run of output rows."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Planes:
 
 
 def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array | int, dtype: np.dtype[Any]) -> Planes:
-    """Returns the phases that the window's taps use, of x [C, H, W] minus its zero point (one number or [C, 1, 1]), in dtype
-    and padded with 0."""
+    """Returns the phases that the window's taps use, of x [C, H, W] minus its zero point (one number or [C, 1, 1]), in
+    dtype and padded with 0."""
     covered = out[0] <= x.shape[1] and out[1] <= x.shape[2]
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad) and covered:
         flat = np.subtract(x.reshape(len(x), 1, -1), zero_point, dtype=dtype, casting="unsafe")

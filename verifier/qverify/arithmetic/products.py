@@ -1,4 +1,5 @@
-"""Computes matrix products of centred operands. They are requantized block by block, while the sums are in the cache."""
+"""Computes matrix products of centred operands. They are requantized block by block, while the sums are in the
+cache."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def requantized_product(
 
 
 def _multiply_columns(a: Array, b: Array, requantization: Requantization, y: Array, bias: Array | None) -> None:
-    """Computes y for a single matrix b, several columns in each block. Usually b is the larger matrix, of which each block
-    reads only its part."""
+    """Computes y for a single matrix b, several columns in each block. Usually b is the larger matrix, of which each
+    block reads only its part."""
     target = y.reshape(-1, y.shape[-1])
     rows = a.reshape(len(target), -1)
 
@@ -69,7 +70,7 @@ def _multiply_matrices(a: Array, b: Array, requantization: Requantization, y: Ar
 
 
 def _cut_blocks(count: int, sums: int, terms: int) -> list[slice]:
-    """Returns range(count) cut into blocks for the cores. Each of the `count` items has `sums` sums of `terms` terms. Blocks
-    are few and large, because each block prepares its operands again."""
+    """Returns range(count) cut into blocks for the cores. Each of the `count` items has `sums` sums of `terms` terms.
+    Blocks are few and large, because each block prepares its operands again."""
     smallest = max(1, MIN_MULTIPLICATIONS // max(1, sums * terms))
     return split_range(count, min(max(smallest, -(-count // core_count())), MAX_SUMS // max(1, sums)))

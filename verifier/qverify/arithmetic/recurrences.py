@@ -136,8 +136,8 @@ class RecurrenceOperands:
 
 
 def read_operands(inputs: list[Array | None], name: str) -> RecurrenceOperands:
-    """Returns the operands in the inputs x w r b? lengths? h? c? p?, with zeros for those that are absent. Raises ValueError
-    for a length outside 0..T."""
+    """Returns the operands in the inputs x w r b? lengths? h? c? p?, with zeros for those that are absent. Raises
+    ValueError for a length outside 0..T."""
     x, w, r, b, lengths, h, c, p = [*inputs, *[None] * 8][:8]
     assert x is not None and w is not None and r is not None
     steps, batch = x.shape[:2]
@@ -162,8 +162,8 @@ def read_integer_operands(inputs: list[Array | None], name: str) -> RecurrenceOp
 def read_integer_weights(
     inputs: list[Array | None], directions: int
 ) -> tuple[list[ScaledWeights], list[ScaledWeights]]:
-    """Returns w and r of each direction. The inputs include w (D, I, 4 * H), r (D, H, 4 * H) and, after the first 8, scales
-    and zero points of both, D or D * 4 * H."""
+    """Returns w and r of each direction. The inputs include w (D, I, 4 * H), r (D, H, 4 * H) and, after the first 8,
+    scales and zero points of both, D or D * 4 * H."""
     both = []
     for at, first in ((1, 8), (2, 10)):
         weights, scales, zeros = inputs[at], inputs[first], inputs[first + 1]
@@ -187,7 +187,8 @@ def multiply_and_round(a: Array, weights: Array, added: Array) -> Array:
     return multiply_exactly(a, weights.T, added).astype(np.float64)
 
 
-# A function that returns the new h and c, given the direction, the sums of x and its biases [N, gates * H], and h and c [N, H]
+# A function that returns the new h and c, given the direction, the sums of x and its biases [N, gates * H], and h and c
+# [N, H]
 Cell = Callable[[int, Array, Array, Array], tuple[Array, Array]]
 
 
@@ -204,8 +205,8 @@ def run_steps(
     cell: Cell,
     recorded: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Runs every step of every direction. Returns y (T, D, N, H), which is 0 beyond the end of a sequence, and the last h and
-    c (D, N, H), which are 0 for a sequence of length 0.
+    """Runs every step of every direction. Returns y (T, D, N, H), which is 0 beyond the end of a sequence, and the last
+    h and c (D, N, H), which are 0 for a sequence of length 0.
 
     Args:
         operands: the inputs of the recurrence.
@@ -253,15 +254,15 @@ def compute_lstm_step(
 
 @dataclass(frozen=True, slots=True)
 class ScaledWeights:
-    """The 8-bit weights of one direction. centred: weights minus their zero points, [columns, depth]. scales: float32, one
-    for all columns or one per column."""
+    """The 8-bit weights of one direction. centred: weights minus their zero points, [columns, depth]. scales: float32,
+    one for all columns or one per column."""
 
     centred: Array
     scales: Array
 
     def product(self, a: Array) -> Array:
-        """Returns fl32(fl32(acc) * fl32(scale * scales)), acc being the products with the rows of a, which are quantized
-        together by their range."""
+        """Returns fl32(fl32(acc) * fl32(scale * scales)), acc being the products with the rows of a, which are
+        quantized together by their range."""
         steps, scale = quantize_by_range(a)
         with np.errstate(all="ignore"):
             acc = wrap_int32(steps @ self.centred.T)
@@ -270,8 +271,8 @@ class ScaledWeights:
 
 
 def quantize_by_range(a: Array) -> tuple[Array, Array]:
-    """Quantizes float32 values to uint8 by their own range. Returns the integers minus the zero point, in float64, and the
-    scale."""
+    """Quantizes float32 values to uint8 by their own range. Returns the integers minus the zero point, in float64, and
+    the scale."""
     a = a.astype(np.float32)
     scale, zero = dynamic_parameters(a)
     with np.errstate(all="ignore"):
@@ -280,8 +281,8 @@ def quantize_by_range(a: Array) -> tuple[Array, Array]:
 
 
 def estimate_largest_sum(operands: RecurrenceOperands) -> float:
-    """Returns an estimate of the largest sum of magnitudes of a gate's terms. All states except the first are taken to be at
-    most 1."""
+    """Returns an estimate of the largest sum of magnitudes of a gate's terms. All states except the first are taken to
+    be at most 1."""
     most = max(1.0, float(np.abs(operands.h).max(initial=0.0)))
     of_x = np.abs(operands.x).reshape(-1, operands.x.shape[-1]) @ np.abs(operands.w).reshape(-1, operands.w.shape[-1]).T
     return float(

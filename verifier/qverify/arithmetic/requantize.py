@@ -13,8 +13,9 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns the accumulator requantized to dtype. acc: int32, int64, or exact integers in float. rq: float32 or float64
-    [C], or int32 [2, C], along `axis`; or int32 [3, C] for a node that rounds as tflite-single in any integer mode."""
+    """Returns the accumulator requantized to dtype. acc: int32, int64, or exact integers in float. rq: float32 or
+    float64 [C], or int32 [2, C], along `axis`; or int32 [3, C] for a node that rounds as tflite-single in any integer
+    mode."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
@@ -35,8 +36,8 @@ def requantize(
 
 
 def choose_rounding(rq: Array, rounding: str) -> str:
-    """Returns the rounding mode of a node with these int32 parameters, in a file of mode `rounding`: tflite-single if there
-    are three rows."""
+    """Returns the rounding mode of a node with these int32 parameters, in a file of mode `rounding`: tflite-single if
+    there are three rows."""
     return "tflite-single" if len(rq) == 3 else rounding
 
 

@@ -12,8 +12,8 @@ MODES = ((False, False), (True, False), (False, True))  # (align_corners, half_p
 
 
 def fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, Wholes, Wholes, Wholes]:
-    """Returns the places of LiteRT's own kernels for int8: the indices of the two elements, among `size`, between which each
-    output lies, and the weights of both, as parts of ONE. Each array has the shape [to]."""
+    """Returns the places of LiteRT's own kernels for int8: the indices of the two elements, among `size`, between which
+    each output lies, and the weights of both, as parts of ONE. Each array has the shape [to]."""
     step = (ONE * size + to // 2) // to
     if align and to > 1:
         step = (ONE * (size - 1) + (to - 1) // 2) // (to - 1)

@@ -36,7 +36,8 @@ class Window:
     dilation: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
-        """Raises ValueError for values outside the limits of FORMAT.md, because time and memory are proportional to them."""
+        """Raises ValueError for values outside the limits of FORMAT.md, because time and memory are proportional to
+        them."""
         steps, area = (*self.kernel, *self.stride, *self.dilation), self.kernel[0] * self.kernel[1]
         if min(steps) < 1 or min(self.pad) < 0 or max(*steps, *self.pad) > MAX_WORD or area > MAX_KERNEL_AREA:
             raise ValueError(
@@ -65,9 +66,9 @@ class Window:
                 yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
 
     def reads(self, x: Array, out: tuple[int, int], fill: float | int) -> Iterator[Array]:
-        """Yields arrays [N,C,oh,ow] with the elements that the windows over x [N,C,H,W] read, in row-major order for each
-        window. A window that reads fewer elements than others has `fill` in some of the arrays. Time and memory are limited
-        by the sizes of x and of the output, whatever the words are."""
+        """Yields arrays [N,C,oh,ow] with the elements that the windows over x [N,C,H,W] read, in row-major order for
+        each window. A window that reads fewer elements than others has `fill` in some of the arrays. Time and memory
+        are limited by the sizes of x and of the output, whatever the words are."""
         size = (x.shape[2], x.shape[3])
         spans = [self._find_taps_inside(axis, size[axis], out[axis]) for axis in (0, 1)]
         needed = int(np.prod([(end - first).max() for first, end in spans]))
@@ -81,8 +82,8 @@ class Window:
             yield from self._read_one_by_one(x, spans, fill)
 
     def _read_one_by_one(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
-        """Yields the same elements as `reads`. The first array has the first element of each window, the second array the
-        second, and so on."""
+        """Yields the same elements as `reads`. The first array has the first element of each window, the second array
+        the second, and so on."""
         counts = [max(1, int((end - first).max())) for first, end in spans]
         for i, j in np.ndindex(*counts):
             at, inside = [], []
@@ -105,8 +106,8 @@ class Window:
         return taps_between(start, self.kernel[axis], self.dilation[axis], 0, size)
 
     def cropped(self, size: tuple[int, int], out: tuple[int, int]) -> tuple[Window, Cut, Cut]:
-        """Returns the window without the first and last taps that read only padding, and the indices of the remaining parts
-        of its kernel and of an image of this size. At least one tap remains."""
+        """Returns the window without the first and last taps that read only padding, and the indices of the remaining
+        parts of its kernel and of an image of this size. At least one tap remains."""
         pad, kernel, taps, kept = list(self.pad), [0, 0], [slice(0)] * 2, [slice(0)] * 2
         for axis in (0, 1):
             first, end = self._find_taps_inside(axis, size[axis], out[axis])
@@ -121,8 +122,8 @@ class Window:
 
 
 def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
-    """Returns the window in the words of a node, which start with WINDOW_WORDS and, if `dilated`, DILATION_WORDS. Raises
-    ValueError for words out of range."""
+    """Returns the window in the words of a node, which start with WINDOW_WORDS and, if `dilated`, DILATION_WORDS.
+    Raises ValueError for words out of range."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right = words[:8]
     dilation = (words[8], words[9]) if dilated else (1, 1)
     return Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), dilation)
@@ -139,8 +140,8 @@ def plane_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], with_padding: bool) -> Array:
-    """Returns the number of taps of each window that lie in a plane of this size, int64 [oh,ow]. with_padding: whether the
-    padding counts as part of the plane."""
+    """Returns the number of taps of each window that lie in a plane of this size, int64 [oh,ow]. with_padding: whether
+    the padding counts as part of the plane."""
     each = []
     for axis in (0, 1):
         starts = np.arange(out[axis], dtype=np.int64) * window.stride[axis] - window.pad[axis]
@@ -152,16 +153,16 @@ def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], wi
 
 
 def taps_between(starts: Array, kernel: int, dilation: int, low: int, high: int) -> tuple[Array, Array]:
-    """Returns, for windows of one axis that start at these positions, the first tap that lies in low .. high-1, and the one
-    after the last. Both are equal if there is none."""
+    """Returns, for windows of one axis that start at these positions, the first tap that lies in low .. high-1, and the
+    one after the last. Both are equal if there is none."""
     first, end = (np.maximum(-((starts - limit) // dilation), 0) for limit in (low, high))
     end = np.minimum(end, kernel)
     return np.minimum(first, end), end
 
 
 def find_landing_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
-    """Returns (target, source) slices for scattering an axis of `size` elements: element i lands at start + i * stride in an
-    axis of `room` elements. Elements that would land outside of it are left out."""
+    """Returns (target, source) slices for scattering an axis of `size` elements: element i lands at start + i * stride
+    in an axis of `room` elements. Elements that would land outside of it are left out."""
     first = max(0, -(start // stride))
     end = max(first, min(size, -((start - room) // stride)))
     return slice(start + first * stride, start + (end - 1) * stride + 1 if end > first else 0, stride), slice(

@@ -1,4 +1,5 @@
-"""Runs the blocks of a node's work on all usable cores, in threads, because numpy and BLAS release the interpreter lock."""
+"""Runs the blocks of a node's work on all usable cores, in threads, because numpy and BLAS release the interpreter
+lock."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ _LIMITED = _Limited()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limits BLAS to one thread, whose threads would compete with those of the blocks (measured: two are not faster). A nested
-    use does nothing."""
+    """Limits BLAS to one thread, whose threads would compete with those of the blocks (measured: two are not faster). A
+    nested use does nothing."""
     if _LIMITED.inside:
         yield
         return
@@ -56,7 +57,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
-    """Runs the call on a worker, or at once if `inline`. An exception in a worker is raised by result() of the future."""
+    """Runs the call on a worker, or at once if `inline`. An exception in a worker is raised by result() of the
+    future."""
     if inline:
         future: Future[Any] = Future()
         future.set_result(call())
@@ -65,8 +67,9 @@ def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
 
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
-    """Runs all blocks, several at the same time and in any order. They must write to disjoint memory. Raises the first error.
-    Blocks that are started by a block run one after the other, because workers that wait for workers could wait forever."""
+    """Runs all blocks, several at the same time and in any order. They must write to disjoint memory. Raises the first
+    error. Blocks that are started by a block run one after the other, because workers that wait for workers could wait
+    forever."""
     if len(blocks) == 1 or threading.current_thread().name.startswith(WORKER):
         for block in blocks:
             _run_without_warnings(block)
@@ -76,14 +79,15 @@ def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
 
 
 def _run_without_warnings(block: Callable[[], None]) -> None:
-    """Runs the block without numpy's warnings of infinities and NaN. (The setting applies to the current thread only.)"""
+    """Runs the block without numpy's warnings of infinities and NaN. (The setting applies to the current thread
+    only.)"""
     with np.errstate(all="ignore"):
         block()
 
 
 def split_range(count: int, largest: int) -> list[slice]:
-    """Returns range(count) cut into equal runs of at most `largest` (at least 1) elements, and [] for a count of 0. If there
-    are several runs, there is at least one per core."""
+    """Returns range(count) cut into equal runs of at most `largest` (at least 1) elements, and [] for a count of 0. If
+    there are several runs, there is at least one per core."""
     if not count:
         return []
     parts = -(-count // max(1, min(largest, count)))

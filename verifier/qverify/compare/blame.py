@@ -17,9 +17,9 @@ RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "
 
 
 def find_first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
-    """Returns the first unit, in running order, of which an output differs although all its inputs are known to be equal;
-    further such units are listed in `also`. Returns None if there is no such unit. same: a function that returns whether
-    both sides have the same bytes of a tensor, or None if this is not known."""
+    """Returns the first unit, in running order, of which an output differs although all its inputs are known to be
+    equal; further such units are listed in `also`. Returns None if there is no such unit. same: a function that returns
+    whether both sides have the same bytes of a tensor, or None if this is not known."""
     diverging = [
         (unit, next(o for o in unit.outputs if same(o) is False))
         for unit in units

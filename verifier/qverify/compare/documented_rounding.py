@@ -32,8 +32,8 @@ class RoundingExplanation:
     Attributes:
         unexplained: number of elements that differ by more than these kernels may.
         limit: the limit that was applied, in words.
-        why: if there are unexplained elements, which ones; else the kernel that computes exactly the recorded elements, or
-            "" if none is known.
+        why: if there are unexplained elements, which ones; else the kernel that computes exactly the recorded elements,
+            or "" if none is known.
     """
 
     unexplained: int

@@ -47,9 +47,9 @@ class Located:
 
 
 class SameArrays:
-    """A cache of forced verdicts. A verdict is used again for a pair in which the same side runs the same unit, and inputs
-    and recorded outputs are the very same array objects. Of three sides, two often have the same bytes, which are then
-    stored as one array."""
+    """A cache of forced verdicts. A verdict is used again for a pair in which the same side runs the same unit, and
+    inputs and recorded outputs are the very same array objects. Of three sides, two often have the same bytes, which
+    are then stored as one array."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
@@ -129,8 +129,8 @@ class Forcing:
         return {o: replace(f, on=self.judged.pair.b) for o, f in verdicts.items()}
 
     def _list_local_arrays(self, unit: Unit) -> list[Array] | None:
-        """Returns all arrays of b on which a verdict of this unit depends, or None if one of them has not been sent or is
-        not kept in memory."""
+        """Returns all arrays of b on which a verdict of this unit depends, or None if one of them has not been sent or
+        is not kept in memory."""
         if not both_keep_arrays(self.judged.a, self.judged.b):
             return None
         arrays = []
@@ -219,8 +219,8 @@ class Forcing:
         return replace(measured, unexplained=explanation.unexplained, limit=explanation.limit, why=explanation.why)
 
     def _judge_places(self, unit: Unit, made: Array, recorded: Array, measured: Forced) -> Forced | None:
-        """Returns the verdict of a resize for which the board's own kernel takes its samples at places of its own, or None
-        for any other unit."""
+        """Returns the verdict of a resize for which the board's own kernel takes its samples at places of its own, or
+        None for any other unit."""
         kernels = self.judged.b.recording.kernels
         source = self._read_input(unit.inputs[0]) if has_own_places(unit, self.graph, kernels) else None
         if source is None:
@@ -254,8 +254,8 @@ class Forcing:
         return _conclude(measured, outcome, recorded.shape)
 
     def _read_others(self, unit: Unit, name: str, recorded: Array) -> dict[str, Array]:
-        """Returns the outputs that b recorded and on which the value of this one depends: all of a stepwise unit's, else
-        none."""
+        """Returns the outputs that b recorded and on which the value of this one depends: all of a stepwise unit's,
+        else none."""
         if not is_stepwise(unit):
             return {}
         others = {o: self._read_output(o) for o in unit.outputs if o != name}

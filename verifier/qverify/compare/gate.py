@@ -51,8 +51,8 @@ class Gate:
 
 
 def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
-    """Returns the gate of a pair. Simulator against board requires bit equality, unless --relax-board was given. All other
-    pairs are judged by value, as the options request."""
+    """Returns the gate of a pair. Simulator against board requires bit equality, unless --relax-board was given. All
+    other pairs are judged by value, as the options request."""
     nan = ["the same NaN and Inf on both sides accepted (--nan-equal)"] if options.nan_equal else []
     if requires_equal_bits(a, b) and not options.relax_board:
         return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
@@ -67,13 +67,14 @@ def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
 
 
 def requires_equal_bits(a: Recording, b: Recording) -> bool:
-    """Returns whether both sides run the same model.bin in qverify's own arithmetic, so that their bytes must be equal."""
+    """Returns whether both sides run the same model.bin in qverify's own arithmetic, so that their bytes must be
+    equal."""
     return (a.side, b.side) == ("simulator", "board") and b.runtime == "qvrt"
 
 
 def _limit_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
-    """Returns the number of places to judge by, and a note if a dump has fewer than the options request: values that were
-    printed with 6 decimals are not judged by the 7th."""
+    """Returns the number of places to judge by, and a note if a dump has fewer than the options request: values that
+    were printed with 6 decimals are not judged by the 7th."""
     digits, note = options.digits, ""
     for side in (a, b):
         offered = side.settings.get("precision")
@@ -97,7 +98,8 @@ def _describe_relaxation(gate: Gate) -> list[str]:
 
 
 class GateCount:
-    """A count, made block by block, of the elements that miss the decimals rule, and of those beyond atol + rtol * |a|."""
+    """A count, made block by block, of the elements that miss the decimals rule, and of those beyond atol + rtol *
+    |a|."""
 
     def __init__(self, gate: Gate):
         self.gate, self.failing, self.beyond = gate, 0, 0
@@ -120,8 +122,8 @@ class GateCount:
         return f"{failing} not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
 
     def list_refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
-        """Returns the reason for each gate that the tensor fails. A tensor to which no gate applies must be equal bit for
-        bit."""
+        """Returns the reason for each gate that the tensor fails. A tensor to which no gate applies must be equal bit
+        for bit."""
         gate, reasons, applied = self.gate, [], False
         if gate.decimals and not gate.bits:
             applied = True

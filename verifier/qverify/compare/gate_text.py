@@ -16,8 +16,8 @@ _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db")
 
 def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
     """Returns fields of Options with their values. All gates must pass, so if one kind is given twice, the strictest
-    limit is kept. Raises UsageError for any other form, and if atol or rtol is given twice (neither tolerance need be the
-    stricter one for all values)."""
+    limit is kept. Raises UsageError for any other form, and if atol or rtol is given twice (neither tolerance need be
+    the stricter one for all values)."""
     fields: dict[str, Any] = {}
     for text in texts:
         for field, value in _parse(text).items():

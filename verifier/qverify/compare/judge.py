@@ -36,8 +36,8 @@ class Judged:
         decimals_only: tensors that fail the decimals and nothing else.
         untried: tensors that would have failed the decimals, which were not requested, with the reason.
         not_finite: tensors that fail only because elements are NaN or Inf on one side, or that fail only the decimals
-            while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and on
-            both (without equal infinities, if the tensor is no final output).
+            while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
+            on both (without equal infinities, if the tensor is no final output).
     """
 
     pair: Pair
@@ -52,7 +52,8 @@ class Judged:
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def has_equal_local_bytes(self, p: NamePair) -> bool | None:
-        """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent it."""
+        """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent
+        it."""
         value_a, value_b = self.a.get_local(p.a), self.b.get_local(p.b)
         return None if value_a is None or value_b is None else bits_equal(value_a, value_b)
 
@@ -139,7 +140,8 @@ class Judge:
         return None if digest_a is None or digest_b is None else digest_a == digest_b
 
     def _compare_tensor(self, p: NamePair, judged: Judged) -> TensorRow | None:
-        """Returns the row of the compared tensor. If the tensor is missing, enters it in the ledger and returns None."""
+        """Returns the row of the compared tensor. If the tensor is missing, enters it in the ledger and returns
+        None."""
         pair = judged.pair
         spec_a, spec_b = self._find_spec(self.a, p.a), self._find_spec(self.b, p.b)
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
@@ -208,8 +210,8 @@ class Judge:
         return row
 
     def _is_inner(self, p: NamePair) -> bool:
-        """Returns whether the tensor is known to be no final output. Equal infinities in such a tensor are ordinary values,
-        for example of a mask, and agree. In a final output they show nothing."""
+        """Returns whether the tensor is known to be no final output. Equal infinities in such a tensor are ordinary
+        values, for example of a mask, and agree. In a final output they show nothing."""
         return self.graph is not None and p.name not in self.outputs
 
     def _make_row(

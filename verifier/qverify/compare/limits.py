@@ -1,5 +1,5 @@
-"""Limits on how far the output of a forced unit may differ: 0 LSB, 1 LSB, a derived bound for 16-bit tensors, or 2^-18 of
-max|reference|."""
+"""Limits on how far the output of a forced unit may differ: 0 LSB, 1 LSB, a derived bound for 16-bit tensors, or 2^-18
+of max|reference|."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def eight_bit_bound(unit: Unit, graph: Graph) -> int:
     """Returns the largest difference in LSB between two correct sides.
 
     If two values differ by e, their roundings differ by at most floor(e) + 1. For an add in an integer mode, e = 255 *
-    2^-shift: the operands have up to 255 LSB, and each of the two multipliers is off by up to 2^-(shift+1). For all other
-    units e < 1. The shift is the one that the scales require, whatever model.bin contains."""
+    2^-shift: the operands have up to 255 LSB, and each of the two multipliers is off by up to 2^-(shift+1). For all
+    other units e < 1. The shift is the one that the scales require, whatever model.bin contains."""
     return 1 if graph.rounding == "ref-exact" else max([1, *_bound_adds(unit, graph, graph.rounding)])
 
 
@@ -93,8 +93,8 @@ def widen_for_other_runtime(limit: Limit, unit: Unit, output: str, graph: Graph)
 
 
 def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
-    """Returns the scales of both operands, in LSB of the output, or None if one is not quantized or larger than the modes
-    can represent."""
+    """Returns the scales of both operands, in LSB of the output, or None if one is not quantized or larger than the
+    modes can represent."""
     if len(node.inputs) < 2:
         return None
     a, b, y = (graph.spec(n or "").scale for n in (*node.inputs[:2], node.outputs[0]))
@@ -106,8 +106,8 @@ def _scale_ratios(node: Node, graph: Graph) -> tuple[float, float] | None:
 
 def sixteen_bit_bound(unit: Unit, graph: Graph) -> int:
     """Returns the largest difference in LSB between two correct sides: 1 for the rounding itself, plus the multiplier's
-    relative error times 2^16 LSB, plus the worst float32 error of a sum of K products whose magnitudes add up to A (LSB of
-    the output): A * (K + 4) * 2^-24."""
+    relative error times 2^16 LSB, plus the worst float32 error of a sum of K products whose magnitudes add up to A (LSB
+    of the output): A * (K + 4) * 2^-24."""
     if graph.rounding.startswith("pow2"):
         multiplier = 2.0**16 * (math.sqrt(2) - 1)  # the scale itself becomes a power of two
     else:

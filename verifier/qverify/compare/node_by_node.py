@@ -1,9 +1,9 @@
 """Judges the tensors that follow a node whose reference is float: node by node, each recomputed from the recorded
 inputs.
 
-Such a node has no integer kernel in onnxruntime. Two correct sides may therefore round one of its values to neighbouring
-steps, and every later tensor may differ although each node is computed correctly. For these tensors the forced verdicts
-decide, not the gate.
+Such a node has no integer kernel in onnxruntime. Two correct sides may therefore round one of its values to
+neighbouring steps, and every later tensor may differ although each node is computed correctly. For these tensors the
+forced verdicts decide, not the gate.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")  # ops that cho
 
 
 def find_after_float(graph: Graph, units: list[Unit]) -> set[str]:
-    """Returns the names of the tensors that depend on a unit with float inside (limits.float_inside), directly or through
-    any number of later units and host islands. A host island alone does not count as such a unit, because the same
-    onnxruntime computes it for all sides."""
+    """Returns the names of the tensors that depend on a unit with float inside (limits.float_inside), directly or
+    through any number of later units and host islands. A host island alone does not count as such a unit, because the
+    same onnxruntime computes it for all sides."""
     names: set[str] = set()
     for step in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
         inside = isinstance(step, Unit) and float_inside(step)
@@ -36,9 +36,9 @@ def find_after_float(graph: Graph, units: list[Unit]) -> set[str]:
 
 def find_agreeing(graph: Graph, units: list[Unit], forced: Mapping[str, Forced], same: Mapping[str, bool]) -> set[str]:
     """Returns the names of the tensors for which every unit up to and including the one that computes them is known to
-    pass when recomputed. The outputs of a host island agree if all its inputs do, because the host computes it from each
-    side's own tensors. same: whether both sides have equal bytes, by tensor, as far as known; a unit with equal inputs and
-    outputs need not be recomputed."""
+    pass when recomputed. The outputs of a host island agree if all its inputs do, because the host computes it from
+    each side's own tensors. same: whether both sides have equal bytes, by tensor, as far as known; a unit with equal
+    inputs and outputs need not be recomputed."""
     agreeing = set(graph.inputs)
     equal = {n for n, alike in same.items() if alike} | agreeing
     for unit in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
@@ -66,14 +66,14 @@ def find_after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str,
 def judge_node_by_node(
     judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool
 ) -> None:
-    """Sets rows that fail only the decimals to PASSED if every unit before them passes when recomputed, and concludes the
-    pair again.
+    """Sets rows that fail only the decimals to PASSED if every unit before them passes when recomputed, and concludes
+    the pair again.
 
     This applies to rows after a node whose reference is float, and to all rows of a board with documented kernels, if
     model.bin rounds as the reference does. Elements that are NaN or Inf on one side are excused only if values of the
-    reference mean nothing in this tensor or in one that it depends on; elements that are NaN or Inf on both sides make the
-    row INCONCLUSIVE, unless nan_equal is set. Extra gates judge the free-running values, so a pair with extra gates is left
-    unchanged."""
+    reference mean nothing in this tensor or in one that it depends on; elements that are NaN or Inf on both sides make
+    the row INCONCLUSIVE, unless nan_equal is set. Extra gates judge the free-running values, so a pair with extra gates
+    is left unchanged."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
     kernels = judged.b.recording.kernels

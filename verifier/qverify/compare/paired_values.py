@@ -1,5 +1,5 @@
-"""Two tensors as blocks of (a, b, count), which are computed once for all metrics. Two 8-bit tensors become one block, from
-their 256 x 256 joint histogram."""
+"""Two tensors as blocks of (a, b, count), which are computed once for all metrics. Two 8-bit tensors become one block,
+from their 256 x 256 joint histogram."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def bits_equal(a: Array, b: Array) -> bool:
 
 
 class Histograms:
-    """A cache of joint histograms by tensor. A histogram is used again if both arrays are the very same objects. Of three
-    sides, two often have the same bytes, which are then stored as one array."""
+    """A cache of joint histograms by tensor. A histogram is used again if both arrays are the very same objects. Of
+    three sides, two often have the same bytes, which are then stored as one array."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Array, Array, tuple[Counts, Counts]]] = {}

@@ -1,5 +1,5 @@
-"""Pairs the names of two recordings. Two names are paired if they are equal, or if one names a node that covers the other;
-never by similarity or position."""
+"""Pairs the names of two recordings. Two names are paired if they are equal, or if one names a node that covers the
+other; never by similarity or position."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class NamePair:
 
 
 def declared_names(side: Recording) -> list[str]:
-    """Returns the names of the tensors that the side declares, in its own order: all that have a spec if it offers tensors
-    of every node, else its final outputs."""
+    """Returns the names of the tensors that the side declares, in its own order: all that have a spec if it offers
+    tensors of every node, else its final outputs."""
     names = [n for n, spec in side.specs.items() if not spec.interior] if "per_node" in side.capabilities else []
     return list(dict.fromkeys([*names, *side.finals, *side.missing]))
 
@@ -55,8 +55,8 @@ def pair_names(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[Na
 
 
 def _map_covers(graph: Graph | None) -> dict[str, str]:
-    """Returns, by name of an ONNX node, the first output of the node that covers it. Names that are covered twice, or that
-    are also names of tensors, are left out."""
+    """Returns, by name of an ONNX node, the first output of the node that covers it. Names that are covered twice, or
+    that are also names of tensors, are left out."""
     tensors: dict[str, str] = {}
     ambiguous: set[str] = set()
     for node in graph.nodes if graph is not None else []:

@@ -28,8 +28,8 @@ WHY_LARGE_ARGUMENT = (
 def settle_pair(
     force: Forcing, units: list[Unit], forced: Mapping[str, Forced], options: Options, distrusted: Collection[str] = ()
 ) -> None:
-    """Sets the pair's final verdict and counts the differences outside its scope. distrusted: as in blame.find_culprits();
-    such a node is no evidence in a pair with the reference."""
+    """Sets the pair's final verdict and counts the differences outside its scope. distrusted: as in
+    blame.find_culprits(); such a node is no evidence in a pair with the reference."""
     judged = force.judged
     if (judged.pair.a == "reference" or judged.b.recording.kernels) and not options.strict:
         judge_node_by_node(judged, force.graph, units, forced, options.nan_equal)
@@ -61,8 +61,8 @@ def map_known_equality(judged: Judged) -> dict[str, bool]:
 def _fail_by_forced(
     judged: Judged, units: list[Unit], forced: Mapping[str, Forced], distrusted: set[str], relax_board: bool
 ) -> None:
-    """Makes the pair FAILED if a unit fails when recomputed from its recorded inputs, even if its final outputs pass every
-    gate. With --relax-board the verdict line names the unit instead. Pairs with a dump are left to triage."""
+    """Makes the pair FAILED if a unit fails when recomputed from its recorded inputs, even if its final outputs pass
+    every gate. With --relax-board the verdict line names the unit instead. Pairs with a dump are left to triage."""
     pair = judged.pair
     failed = [
         o for u in units if u.name not in distrusted for o in u.outputs if o in forced and forced[o].verdict == "FAILED"
@@ -79,9 +79,9 @@ def _fail_by_forced(
 
 
 def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> None:
-    """Lists the elements for which the reference has no meaningful value. A pair that would pass is INCONCLUSIVE if every
-    compared element of its final outputs is such an element, is NaN or Inf on one side because of one, or is computed from
-    a tensor that consists of such elements only."""
+    """Lists the elements for which the reference has no meaningful value. A pair that would pass is INCONCLUSIVE if
+    every compared element of its final outputs is such an element, is NaN or Inf on one side because of one, or is
+    computed from a tensor that consists of such elements only."""
     pair = judged.pair
     for unit in units:
         for name, verdict in ((o, forced[o]) for o in unit.outputs if o in forced):
@@ -101,8 +101,8 @@ def _state_not_judged(judged: Judged, graph: Graph, units: list[Unit], forced: M
 
 
 def _state_unexplained(judged: Judged, units: list[Unit], forced: Mapping[str, Forced]) -> None:
-    """Adds notes that name the first node whose differences the board's documented kernels do not explain, and the outputs
-    that a known kernel computes bit for bit."""
+    """Adds notes that name the first node whose differences the board's documented kernels do not explain, and the
+    outputs that a known kernel computes bit for bit."""
     if fixed := [o for o, f in forced.items() if f.why == FIXED_POINT and f.mismatched]:
         others = f" (and {len(fixed) - 1} more)" if len(fixed) > 1 else ""
         judged.pair.notes.append(f"{fixed[0]}{others}: {FIXED_POINT}")

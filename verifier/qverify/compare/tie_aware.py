@@ -60,8 +60,8 @@ class TieAwareResult:
         where: flat position of the first element beyond its bound, or None.
         lost: number of elements at which the reference is beyond the bound but means nothing, because its float32
             intermediates may overflow or underflow, while the recorded side is within the bound.
-        reference_error: if the recorded side must be equal to the exact value rounded once, the distance from it that the
-            reference may have (for integers in LSB); else None.
+        reference_error: if the recorded side must be equal to the exact value rounded once, the distance from it that
+            the reference may have (for integers in LSB); else None.
     """
 
     holds: bool
@@ -72,8 +72,8 @@ class TieAwareResult:
 
 
 def choose_tie_aware_limit(limit: Limit, unit: Unit, output: str, graph: Graph) -> tuple[Limit, bool]:
-    """Returns the limit before anything is evaluated, and whether it is tie-aware. Units without float inside keep their
-    limit. Units without a float64 evaluation keep it, too, and the limit's text states this."""
+    """Returns the limit before anything is evaluated, and whether it is tie-aware. Units without float inside keep
+    their limit. Units without a float64 evaluation keep it, too, and the limit's text states this."""
     spec = graph.spec(output)
     floats = spec.numpy_dtype.kind == "f"
     if not floats and (not float_inside(unit) or not spec.quantized):
@@ -91,15 +91,16 @@ def _keep_limit(limit: Limit, why: str) -> Limit:
 
 
 def check_both(exact: ExactUnit, made: Array, recorded: Array, limit: Limit, plain: Limit) -> TieAwareResult | Limit:
-    """Compares both arrays with the exact values, at the elements where they differ. Raises ValueError or IndexError for
-    inputs that do not fit.
+    """Compares both arrays with the exact values, at the elements where they differ. Raises ValueError or IndexError
+    for inputs that do not fit.
 
     Args:
         exact: the unit to evaluate.
         made: the output of the reference.
         recorded: the output of qverify's simulator or runtime.
         limit: the limit that tie_aware() returned.
-        plain: the limit that limit_for() returned. It is returned, with the reason, if an op has no evaluation after all.
+        plain: the limit that limit_for() returned. It is returned, with the reason, if an op has no evaluation after
+            all.
     """
     flat_made, flat_recorded = made.reshape(-1), recorded.reshape(-1)
     try:
@@ -143,8 +144,8 @@ def _is_near(side: Array, value: Array, error: Array) -> Array:
 
 
 def _check_bounded(exact: ExactUnit, error: Array, known: Array) -> None:
-    """Raises NoBound if the error of a known value has no limit, because every result would be within it. known: mask of
-    the elements whose value is known."""
+    """Raises NoBound if the error of a known value has no limit, because every result would be within it. known: mask
+    of the elements whose value is known."""
     if count := int(np.count_nonzero(~np.isfinite(error) & known)):
         raise NoBound(f"{exact.unit.op} at {plural.count(count, 'element')}, whose error has no limit")
 
@@ -167,8 +168,8 @@ def _state_limit(error: float, eight: bool, exactly: bool) -> Limit:
 
 
 def _check_floats(exact: ExactUnit, made: Array, recorded: Array, plain: Limit) -> TieAwareResult:
-    """Checks that the two sides differ by at most twice the bound of each element, or by 2^-18 of the largest value if that
-    is less. Where the recorded side must be equal to the exact value rounded once, checks that it is, and that the
+    """Checks that the two sides differ by at most twice the bound of each element, or by 2^-18 of the largest value if
+    that is less. Where the recorded side must be equal to the exact value rounded once, checks that it is, and that the
     reference is within its bound of the exact value."""
     with np.errstate(invalid="ignore", over="ignore"):
         differing = np.flatnonzero((made != recorded) & ~(np.isnan(made) & np.isnan(recorded)))

@@ -35,8 +35,8 @@ class Values:
         return isinstance(self.recording.tensors, dict)
 
     def share_histograms(self, other: Values) -> Histograms | None:
-        """Returns the cache of histograms, or None if arrays of either side are not kept in memory, so that no histogram
-        may keep them."""
+        """Returns the cache of histograms, or None if arrays of either side are not kept in memory, so that no
+        histogram may keep them."""
         return self.histograms if both_keep_arrays(self, other) else None
 
     def digest(self, name: str) -> str | None:
@@ -77,8 +77,8 @@ class Values:
             self.recording.pulled[name] = value
 
     def get(self, name: str) -> Array | None:
-        """Returns the valid elements, which are pulled if necessary, or None if they are not available; the reason is then
-        in failed[name]."""
+        """Returns the valid elements, which are pulled if necessary, or None if they are not available; the reason is
+        then in failed[name]."""
         self.fetch([name])
         return self.get_local(name)
 
@@ -102,7 +102,8 @@ class Values:
 
 
 def both_keep_arrays(a: Values, b: Values) -> bool:
-    """Returns whether the arrays of both sides are kept in memory, so that results computed from them may be kept, too."""
+    """Returns whether the arrays of both sides are kept in memory, so that results computed from them may be kept,
+    too."""
     return a.keeps_arrays and b.keeps_arrays
 
 

@@ -1,5 +1,5 @@
-"""The thresholds by which vendors judge, as gates, for `--criteria NAME`. Such a gate is one like any other: it applies to
-value pairs, to simulator against board only with --relax-board, and every verdict line names it."""
+"""The thresholds by which vendors judge, as gates, for `--criteria NAME`. Such a gate is one like any other: it applies
+to value pairs, to simulator against board only with --relax-board, and every verdict line names it."""
 
 from __future__ import annotations
 

@@ -43,11 +43,12 @@ def judge_all(
     located: list[Located] | None = None,
     recomputes: bool = True,
 ) -> Report:
-    """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there are
-    fewer than two sides.
+    """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
+    are fewer than two sides.
 
     Args:
-        recordings: recordings by label, each of a different side. One of the float side is ignored: it belongs to triage.
+        recordings: recordings by label, each of a different side. One of the float side is ignored: it belongs to
+            triage.
         graph: the compiled model, or None if it is not known.
         units: the units of the graph.
         options: how to judge.
@@ -122,8 +123,9 @@ def _name_side(label: str, recording: Recording) -> str:
 
 
 def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Returns the forced verdicts, by tensor, of every unit of which side b declares all inputs and outputs. A pair whose
-    gate passes is forced only where tensors were judged or bytes are known to differ, unless `everywhere` is set."""
+    """Returns the forced verdicts, by tensor, of every unit of which side b declares all inputs and outputs. A pair
+    whose gate passes is forced only where tensors were judged or bytes are known to differ, unless `everywhere` is
+    set."""
     judged = force.judged
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
@@ -166,8 +168,8 @@ def _is_offered(force: Forcing, unit: Unit) -> bool:
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
-    """Sets the pair's first divergence and, if it FAILED, its cause: node, accumulated_rounding, undocumented_rounding or
-    unlocated."""
+    """Sets the pair's first divergence and, if it FAILED, its cause: node, accumulated_rounding, undocumented_rounding
+    or unlocated."""
     pair = force.judged.pair
     pair.first_divergence = find_first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
@@ -247,8 +249,8 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
 
 
 def _hint_by_outputs(pairs: list[Pair]) -> str:
-    """Returns a hint that names the one side that differs from both others, or "" if there is none. It is for reports in
-    which nothing can be forced."""
+    """Returns a hint that names the one side that differs from both others, or "" if there is none. It is for reports
+    in which nothing can be forced."""
     if len(pairs) != 3 or not all(p.coverage.compared for p in pairs):
         return ""
     agreeing = [p for p in pairs if p.verdict == "PASSED"]

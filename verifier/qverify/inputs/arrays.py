@@ -1,4 +1,5 @@
-"""Reads arrays from untrusted .npy and .npz files. A file is refused if its header declares more data than it contains."""
+"""Reads arrays from untrusted .npy and .npz files. A file is refused if its header declares more data than it
+contains."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ UNNAMED = "arr_0"  # name that numpy.savez chooses for an array without a name
 
 
 def read_array_file(path: str, name: str = "") -> Array:
-    """Returns the array in a .npy file, or in a .npz the array with this name. The only array of a .npz is returned under
-    any name if it has none itself, or if `name` is ""."""
+    """Returns the array in a .npy file, or in a .npz the array with this name. The only array of a .npz is returned
+    under any name if it has none itself, or if `name` is ""."""
     if path.lower().endswith(".npy"):
         return parse_npy(read_regular(path, MAX_ARRAY_BYTES + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:

@@ -73,8 +73,8 @@ def unpack(data: bytes, wanted: Description) -> list[Array]:
 
 
 def random_bytes(wanted: Description, generator: np.random.Generator) -> bytes:
-    """Returns a random buffer with zero padding. Values are uniform over the range of an integer type, or from -1 to 1 for
-    float32."""
+    """Returns a random buffer with zero padding. Values are uniform over the range of an integer type, or from -1 to 1
+    for float32."""
     values: list[Array] = []
     for plane in wanted.planes:
         dtype = np.dtype(plane.dtype)
@@ -102,8 +102,8 @@ def _describe_size(wanted: Description) -> str:
 
 
 def make_picture(data: bytes, wanted: Description) -> Array:
-    """Returns the buffer as a viewable picture, uint8 (H, W, 3) or (H, W, 1). YUV is converted back by the inverse of the
-    description's conversion."""
+    """Returns the buffer as a viewable picture, uint8 (H, W, 3) or (H, W, 1). YUV is converted back by the inverse of
+    the description's conversion."""
     values = unarrange_planes(unpack(data, wanted), wanted)
     if wanted.format in YUV420:
         return _convert_420(values, wanted)

@@ -49,8 +49,8 @@ UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour conversion. mode: one of MODES. range, siting, rounding: any of the known ones for bt601 and bt709, and those
-    that preset() sets for the other modes."""
+    """A colour conversion. mode: one of MODES. range, siting, rounding: any of the known ones for bt601 and bt709, and
+    those that preset() sets for the other modes."""
 
     mode: str = "opencv"
     range: str = "limited"
@@ -63,8 +63,8 @@ class Colour:
         return Colour(mode, *PRESETS[mode])
 
     def without_preset(self, coarse: bool) -> Colour:
-        """Returns the most similar conversion whose range, siting and rounding may be changed. coarse: whether it is for a
-        4:2:0 format."""
+        """Returns the most similar conversion whose range, siting and rounding may be changed. coarse: whether it is
+        for a 4:2:0 format."""
         if self.mode != "opencv":
             return self
         return Colour("bt601", "limited" if coarse else "full", self.siting, self.rounding)
@@ -88,8 +88,8 @@ class Colour:
         return self._round_plane(luma), self._round_plane(u), self._round_plane(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
-        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, and the
-        rows of R, G and B. coarse: whether the YUV is from a 4:2:0 format."""
+        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, and
+        the rows of R, G and B. coarse: whether the YUV is from a 4:2:0 format."""
         if self.mode == "opencv":
             return OPENCV_COARSE if coarse else OPENCV_FULL
         kr, kb = WEIGHTS[self.mode]

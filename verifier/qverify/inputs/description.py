@@ -1,5 +1,5 @@
-"""Description: how the bytes of one model input are made. It has a value for every step of INPUTS.md, and is checked before
-any file is read."""
+"""Description: how the bytes of one model input are made. It has a value for every step of INPUTS.md, and is checked
+before any file is read."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from qverify.inputs.profiles import legal
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A part of a buffer. shape: shape of the valid elements. aligned_shape: shape of the stored elements. offset: in bytes
-    from the start of the buffer."""
+    """A part of a buffer. shape: shape of the valid elements. aligned_shape: shape of the stored elements. offset: in
+    bytes from the start of the buffer."""
 
     name: str
     dtype: str
@@ -67,8 +67,8 @@ class Description:
         quantize: (scale, zero point), or None.
         quantize_dtype: type of a quantized featuremap.
         roi: x, y, width, height in pixels of the picture, which are cut out before the fit, or None.
-        source: (width, height) of the frames of a resizer input, or None. The board cuts the ROI out of a frame and resizes
-            it to `size`.
+        source: (width, height) of the frames of a resizer input, or None. The board cuts the ROI out of a frame and
+            resizes it to `size`.
         resize_order: whether pictures are resized before or after (x - mean) * scale.
         stride: bytes of a stored row of the first plane, or 0 to derive them from width_align.
         profile: the vendor whose pairs of formats are allowed, or "". Its defaults are filled in by

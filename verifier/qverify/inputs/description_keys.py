@@ -11,8 +11,8 @@ from qverify.inputs.formats import REAL, YUV420
 
 
 def describe_unverified(wanted: Description) -> str:
-    """Returns the parts of the description that follow only published facts and were not compared with a vendor's tool, or
-    "" if there are none."""
+    """Returns the parts of the description that follow only published facts and were not compared with a vendor's tool,
+    or "" if there are none."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
     parts = [f"colour mode {wanted.colour.mode}"] if yuv and wanted.colour.mode in UNVERIFIED else []
     parts += [f"profile {wanted.profile}"] if wanted.profile else []
@@ -23,8 +23,8 @@ SAME_MATRIX = {"horizon": "bt601"}  # colour modes that have the matrix of anoth
 
 
 def make_values_key(description: Description) -> dict[str, Any]:
-    """Returns the keys that determine how a chip interprets the bytes: format, planes, and how values were converted before
-    they were stored. How a picture was fitted matters on the host only, and is left out."""
+    """Returns the keys that determine how a chip interprets the bytes: format, planes, and how values were converted
+    before they were stored. How a picture was fitted matters on the host only, and is left out."""
     key: dict[str, Any] = {
         "format": description.format,
         "planes": description.planes,

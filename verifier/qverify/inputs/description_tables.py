@@ -39,7 +39,8 @@ def read_tables(path: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _replace_dashes(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns the table with underscores instead of dashes in its keys. Raises UsageError if a key then occurs twice."""
+    """Returns the table with underscores instead of dashes in its keys. Raises UsageError if a key then occurs
+    twice."""
     renamed: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -50,8 +51,8 @@ def _replace_dashes(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def parse_inputs(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` and returns tables by name. A part without `=` continues the value
-    before it."""
+    """Parses texts like `data=nv12,train=rgb,mean=1,2,3` and returns tables by name. A part without `=` continues the
+    value before it."""
     by_name: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, _, rest = text.partition("=")

@@ -32,8 +32,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: the mistakes, in the order in which they are applied; () for
-    the intended input itself. recipe: the recipe with these mistakes."""
+    """Mistakes that may explain the captured bytes. causes: the mistakes, in the order in which they are applied; ()
+    for the intended input itself. recipe: the recipe with these mistakes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -81,7 +81,8 @@ def explain_difference(
         start: the intended input.
         captured: the captured bytes.
         seconds: time limit.
-        watch: function that is called with the name of the search, the number of the explanation, and the number of all.
+        watch: function that is called with the name of the search, the number of the explanation, and the number of
+            all.
         known: explanations of other frames. If one of them is exact here, too, nothing else is searched.
     """
     intended = start.intended(len(captured))

@@ -31,9 +31,9 @@ def covered_range(quantized: TensorSpec) -> Range:
 
 
 def draft_description(name: str, spec: TensorSpec, quantized: TensorSpec | None) -> str:
-    """Returns the draft of a description by which the input can be made from pictures, or "" if the input is no picture of
-    1 or 3 channels or has a type that no format has. quantized: the tensor to which a float input is quantized, or None if
-    it is not known."""
+    """Returns the draft of a description by which the input can be made from pictures, or "" if the input is no picture
+    of 1 or 3 channels or has a type that no format has. quantized: the tensor to which a float input is quantized, or
+    None if it is not known."""
     layout, whole = layout_of(spec), spec if spec.quantized and len(spec.scale) == 1 else quantized
     if not layout or spec.dtype not in ("float32", "uint8", *(("int8", "int16") if spec.quantized else ())):
         return ""
@@ -51,7 +51,8 @@ def draft_description(name: str, spec: TensorSpec, quantized: TensorSpec | None)
 
 
 def draft_layout(name: str, spec: TensorSpec) -> str:
-    """Returns the draft of a description for raw bytes in the layout that is not the input's, or "" if no format fits."""
+    """Returns the draft of a description for raw bytes in the layout that is not the input's, or "" if no format
+    fits."""
     layout = layout_of(spec)
     channels = spec.shape[1 if layout == "NCHW" else 3] if layout else 0
     raw_format = RAW_FORMATS.get((spec.dtype, channels))

@@ -1,4 +1,5 @@
-"""The formats of input bytes: their names, the training formats that a chip can convert them to, and limits of sizes."""
+"""The formats of input bytes: their names, the training formats that a chip can convert them to, and limits of
+sizes."""
 
 from __future__ import annotations
 

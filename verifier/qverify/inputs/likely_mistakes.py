@@ -1,5 +1,5 @@
-"""Finds inputs that fit by size but are almost certainly mistakes: values outside of the quantized range, or bytes in the
-other layout (INPUTS.md section 8)."""
+"""Finds inputs that fit by size but are almost certainly mistakes: values outside of the quantized range, or bytes in
+the other layout (INPUTS.md section 8)."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".
 
 
 def read(path: str, gray: bool = False) -> Array:
-    """Returns the pixels as uint8 (H, W, 3), or (H, W, 1) if `gray` is set, with EXIF rotation applied. Raises UsageError
-    for a file that is not a picture, is truncated, or is too large."""
+    """Returns the pixels as uint8 (H, W, 3), or (H, W, 1) if `gray` is set, with EXIF rotation applied. Raises
+    UsageError for a file that is not a picture, is truncated, or is too large."""
     images = import_extra("PIL.Image", f"{path}: a picture")
     try:
         with warnings.catch_warnings():
@@ -54,8 +54,8 @@ def _read_pixels(path: str, picture: Any, gray: bool) -> Array:
 
 
 def _read_16_bits(path: str, picture: Any, gray: bool) -> Array:
-    """Returns the pixels of a picture with 16 bits per channel, converted to 8 bits without alpha. Colours are read with
-    OpenCV, because Pillow keeps only their high bytes."""
+    """Returns the pixels of a picture with 16 bits per channel, converted to 8 bits without alpha. Colours are read
+    with OpenCV, because Pillow keeps only their high bytes."""
     if picture.mode.startswith("I"):
         small = _convert_to_8_bits(np.asarray(picture))
     else:

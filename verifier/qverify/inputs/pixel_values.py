@@ -15,8 +15,8 @@ Array = npt.NDArray[Any]
 
 
 def make_elements(pixels: Array, wanted: Description) -> list[Array]:
-    """Returns the values to store, before they are split into planes: y, u and v for a 4:2:0 format, one array (H, W, C)
-    for others."""
+    """Returns the values to store, before they are split into planes: y, u and v for a 4:2:0 format, one array (H, W,
+    C) for others."""
     if wanted.format in REAL:
         return [quantize(normalize(pixels, wanted), wanted)]
     rgb = _round_to_bytes(pixels)
@@ -28,7 +28,8 @@ def make_elements(pixels: Array, wanted: Description) -> list[Array]:
 
 
 def _round_to_bytes(pixels: Array) -> Array:
-    """Returns the pixels as uint8. Those of a float32 resize are rounded half to even, as OpenCV's saturate_cast does."""
+    """Returns the pixels as uint8. Those of a float32 resize are rounded half to even, as OpenCV's saturate_cast
+    does."""
     return pixels if pixels.dtype == np.uint8 else np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 

@@ -17,8 +17,8 @@ INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # ops that use the secon
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """Returns the integer tensor to which a quantize node quantizes this float graph input, directly or after reshapes, or
-    None if there is no such node or it does not quantize per tensor."""
+    """Returns the integer tensor to which a quantize node quantizes this float graph input, directly or after reshapes,
+    or None if there is no such node or it does not quantize per tensor."""
     for node in graph.nodes:  # they are in running order, so one pass is enough to follow reshapes
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
@@ -30,9 +30,9 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
 
 
 def index_range(graph: Graph, name: str) -> int:
-    """Returns the number of indices, from 0 on, that are valid for every gather and scatter that uses this graph input as
-    indices, directly or after movements and casts. Returns 2 if there is no such node, because the input may be a mask or a
-    flag."""
+    """Returns the number of indices, from 0 on, that are valid for every gather and scatter that uses this graph input
+    as indices, directly or after movements and casts. Returns 2 if there is no such node, because the input may be a
+    mask or a flag."""
     names, smallest = {name}, None
     for node in graph.nodes:
         source = node.inputs[0]
@@ -45,8 +45,8 @@ def index_range(graph: Graph, name: str) -> int:
 
 
 def is_divisor(graph: Graph, name: str) -> bool:
-    """Returns whether integers are divided by this graph input, directly or after movements, casts and choices, so that a
-    0 in it would end the run."""
+    """Returns whether integers are divided by this graph input, directly or after movements, casts and choices, so that
+    a 0 in it would end the run."""
     names = {name}
     for node in graph.nodes:
         divided = node.op == "mod" or (node.op == "elementwise_integer" and node.words[0] == FUNCTIONS["div"].number)
@@ -69,8 +69,8 @@ def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
 
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    """Returns random values for an input, uniformly distributed: floats over the range to which the input is quantized, or
-    over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range()."""
+    """Returns random values for an input, uniformly distributed: floats over the range to which the input is quantized,
+    or over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range()."""
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:

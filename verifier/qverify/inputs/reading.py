@@ -1,4 +1,5 @@
-"""Converts a file to the bytes that a description states: pictures, .npy, .npz, .wav, and raw bytes, which are checked."""
+"""Converts a file to the bytes that a description states: pictures, .npy, .npz, .wav, and raw bytes, which are
+checked."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))
 
 
 def read_bytes(path: str, wanted: Description, name: str = "") -> bytes:
-    """Returns the aligned buffer that is made from a file. name: name of the model input, by which the array of a .npz is
-    chosen. Raises UsageError if the file does not fit."""
+    """Returns the aligned buffer that is made from a file. name: name of the model input, by which the array of a .npz
+    is chosen. Raises UsageError if the file does not fit."""
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
@@ -36,8 +37,8 @@ def read_bytes(path: str, wanted: Description, name: str = "") -> bytes:
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
-    """Returns the pixels in a .npy file: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other
-    array."""
+    """Returns the pixels in a .npy file: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any
+    other array."""
     array, channels = arrays.read_array_file(path), 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is None:
@@ -54,9 +55,9 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
 
 
 def encode_array(array: Array, wanted: Description, where: str) -> bytes:
-    """Returns the buffer that is made from an array. uint8 arrays (H, W, 3) and (H, W) are RGB or gray pixels, which are
-    treated like those of a picture. Any other array must have the shape, layout and type of the buffer's only plane; float32
-    values are quantized if the buffer contains integers. Raises UsageError if the array does not fit."""
+    """Returns the buffer that is made from an array. uint8 arrays (H, W, 3) and (H, W) are RGB or gray pixels, which
+    are treated like those of a picture. Any other array must have the shape, layout and type of the buffer's only
+    plane; float32 values are quantized if the buffer contains integers. Raises UsageError if the array does not fit."""
     plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
@@ -77,8 +78,8 @@ def encode_array(array: Array, wanted: Description, where: str) -> bytes:
 
 
 def _read_raw(path: str, wanted: Description) -> bytes:
-    """Returns the buffer in a file of raw bytes. The file contains the whole buffer, or the valid elements only, which are
-    then padded."""
+    """Returns the buffer in a file of raw bytes. The file contains the whole buffer, or the valid elements only, which
+    are then padded."""
     whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:

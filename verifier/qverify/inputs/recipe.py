@@ -90,8 +90,8 @@ class Recipe:
             yield replace(self, wanted=wanted)
 
     def vary_field(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
-        """Yields, for every known value of a field except the recipe's own, a text like `said: this instead of that` and the
-        recipe with this value."""
+        """Yields, for every known value of a field except the recipe's own, a text like `said: this instead of that`
+        and the recipe with this value."""
         own = getattr(self.wanted, name)
         for value in known:
             for variant in self.with_changes(**{name: value}):
@@ -102,8 +102,8 @@ class Recipe:
         return sum(len(getattr(self, stage)) for stage in STAGES)
 
     def key(self, stage: Stage) -> tuple[Any, ...]:
-        """Returns a key that is equal for recipes with the same values after the steps of this stage (for `bytes`, before
-        them)."""
+        """Returns a key that is equal for recipes with the same values after the steps of this stage (for `bytes`,
+        before them)."""
         wanted, format_ = self.wanted, self.wanted.format
         parts: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
         if stage == "picture":

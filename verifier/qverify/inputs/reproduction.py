@@ -1,5 +1,5 @@
-"""Makes bytes according to a recipe, from the picture or the earliest stage that is known. Recipes that are tried in the
-order of their keys share stages."""
+"""Makes bytes according to a recipe, from the picture or the earliest stage that is known. Recipes that are tried in
+the order of their keys share stages."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def compute_size(recipe: Recipe) -> int:
 
 
 def sort_by_stages(recipes: list[Any], of: Callable[[Any], Recipe]) -> list[Any]:
-    """Returns the recipes in an order in which neighbours share stages: grouped by the key of each stage, in the order in
-    which keys first appear."""
+    """Returns the recipes in an order in which neighbours share stages: grouped by the key of each stage, in the order
+    in which keys first appear."""
     ranks: list[dict[Any, int]] = [{} for _ in STAGES]
     rows = []
     for at, one in enumerate(recipes):

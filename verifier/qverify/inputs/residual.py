@@ -18,8 +18,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The distance of two buffers. It is measured over the valid elements if both have the description's size, else over all
-    bytes.
+    """The distance of two buffers. It is measured over the valid elements if both have the description's size, else
+    over all bytes.
 
     Attributes:
         max_abs, mean_abs: largest and mean absolute difference.

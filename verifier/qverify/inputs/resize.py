@@ -1,4 +1,5 @@
-"""Fits a picture to the size that a description states: it is cut, cropped, resized or letterboxed (INPUTS.md step 2)."""
+"""Fits a picture to the size that a description states: it is cut, cropped, resized or letterboxed (INPUTS.md step
+2)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ Array = npt.NDArray[Any]
 
 
 def fit_picture(pixels: Array, wanted: Description) -> Array:
-    """Returns pixels (height, width, channels) in the size of the description's frame: uint8, or float32 if the description
-    resizes in float32."""
+    """Returns pixels (height, width, channels) in the size of the description's frame: uint8, or float32 if the
+    description resizes in float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)

@@ -1,4 +1,5 @@
-"""Rejects recipes by comparing some rows of the captured bytes, and estimates distances from some thousands of elements."""
+"""Rejects recipes by comparing some rows of the captured bytes, and estimates distances from some thousands of
+elements."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ SAMPLED_ELEMENTS = 4096
 
 @dataclass(slots=True)
 class Sample:
-    """A sample of captured bytes. Distances are the mean absolute difference divided by the spread of the captured elements,
-    so that distances of different element types can be compared."""
+    """A sample of captured bytes. Distances are the mean absolute difference divided by the spread of the captured
+    elements, so that distances of different element types can be compared."""
 
     captured: bytes
     rows: dict[Any, list[Array] | None] = field(default_factory=dict)
     spreads: dict[Any, float] = field(default_factory=dict)
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
-        """Returns the distance of the sampled rows, or None if they are equal or cannot be sampled, so that all bytes must
-        be compared."""
+        """Returns the distance of the sampled rows, or None if they are equal or cannot be sampled, so that all bytes
+        must be compared."""
         high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
         if reproduction.start.stage == "bytes" or not rowwise or high < 4 * PAIRS:

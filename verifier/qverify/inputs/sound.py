@@ -16,8 +16,8 @@ Array = npt.NDArray[Any]
 
 
 def read(path: str) -> Array:
-    """Returns int16 samples (1, frames, channels). Raises UsageError for another coding, and for a file that is empty or
-    truncated."""
+    """Returns int16 samples (1, frames, channels). Raises UsageError for another coding, and for a file that is empty
+    or truncated."""
     try:
         with wave.open(path, "rb") as sound:
             frames, channels, width = sound.getnframes(), sound.getnchannels(), sound.getsampwidth()

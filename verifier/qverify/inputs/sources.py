@@ -99,8 +99,8 @@ def prepare(
 
 
 def _assign_by_name(files: Mapping[str, str], specs: list[TensorSpec], by_name: dict[str, str]) -> dict[str, str]:
-    """Returns the file of each graph input. files: paths by input name, "" for the only input. by_name: graph inputs by all
-    of their names."""
+    """Returns the file of each graph input. files: paths by input name, "" for the only input. by_name: graph inputs by
+    all of their names."""
     if "" in files and len(specs) == 1:
         return {specs[0].name: files[""]}
     unknown = [n for n in files if n not in by_name]
@@ -136,8 +136,8 @@ def _assign_parts(parts: list[str], specs: list[TensorSpec], by_name: dict[str, 
 
 
 def _split_name(part: str, names: list[str]) -> tuple[str, str] | None:
-    """Splits `serving:0:a.npy` after the longest known name into ("serving:0", "a.npy"). Returns None if the part does not
-    start with a known name."""
+    """Splits `serving:0:a.npy` after the longest known name into ("serving:0", "a.npy"). Returns None if the part does
+    not start with a known name."""
     fitting = [n for n in names if part.startswith(f"{n}:")]
     return (name := max(fitting, key=len), part[len(name) + 1 :]) if fitting else None
 
@@ -313,8 +313,8 @@ def _check_array(spec: TensorSpec, array: Array, path: str) -> Array:
 
 
 def _read_picture(spec: TensorSpec, path: str) -> Array:
-    """Returns the pixels of a picture that has exactly the input's size, 0..255 in NCHW, without resize or normalization.
-    Raises UndescribedError for a picture of another size, and if the input does not take such pixels."""
+    """Returns the pixels of a picture that has exactly the input's size, 0..255 in NCHW, without resize or
+    normalization. Raises UndescribedError for a picture of another size, and if the input does not take such pixels."""
     layout = layout_of(spec)
     if spec.dtype not in ("uint8", "float32") or layout != "NCHW":
         more = "--description FILE, .npy or .bin" if layout else ".npy or .bin"

@@ -1,5 +1,5 @@
-"""Checks a Graph against FORMAT.md: that sizes, counts and quantization are in range, and that every tensor is computed once
-before it is read."""
+"""Checks a Graph against FORMAT.md: that sizes, counts and quantization are in range, and that every tensor is computed
+once before it is read."""
 
 from __future__ import annotations
 

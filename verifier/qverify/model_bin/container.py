@@ -24,14 +24,14 @@ def _round_up(size: int) -> int:
 
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
-    """Returns the bytes of the whole file. sections: the content of each section, by kind. Raises BadFileError if the file
-    would be larger than MAX_BYTES."""
+    """Returns the bytes of the whole file. sections: the content of each section, by kind. Raises BadFileError if the
+    file would be larger than MAX_BYTES."""
     return b"".join(pack_pieces({kind: [data] for kind, data in sections.items()}))
 
 
 def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
-    """Returns the bytes of the whole file in pieces. sections: the pieces of each section, by kind. Raises BadFileError if
-    the file would be larger than MAX_BYTES."""
+    """Returns the bytes of the whole file in pieces. sections: the pieces of each section, by kind. Raises BadFileError
+    if the file would be larger than MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
     sizes = {kind: sum(map(len, sections[kind])) for kind in KINDS}

@@ -10,8 +10,8 @@ from qverify.model_bin.units import may_be_interior
 
 
 def find_needed_nodes(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
-    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor that no node
-    computes."""
+    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor that no
+    node computes."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
     while todo:
         node = makers[todo.pop()]
@@ -23,7 +23,8 @@ def find_needed_nodes(graph: Graph, outputs: Collection[str], given: Collection[
 
 
 def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph:
-    """Returns the part of the graph that computes `outputs` from `given`. Given tensors that are not used are left out."""
+    """Returns the part of the graph that computes `outputs` from `given`. Given tensors that are not used are left
+    out."""
     nodes = find_needed_nodes(graph, outputs, given)
     read = {n for node in nodes for n in node.inputs if n is not None}
     inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))

@@ -107,8 +107,8 @@ def _describe_maker(graph: Graph, name: str, maker: Node | None) -> str:
 
 
 def real_range(spec: TensorSpec) -> tuple[float | None, float | None]:
-    """Returns the smallest and the largest real value that the tensor's integers stand for, over all channels, or None and
-    None if it is not quantized."""
+    """Returns the smallest and the largest real value that the tensor's integers stand for, over all channels, or None
+    and None if it is not quantized."""
     if not spec.quantized or not np.issubdtype(np.dtype(spec.dtype), np.integer):
         return None, None
     limits = np.iinfo(spec.dtype)

@@ -1,5 +1,5 @@
-"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float. The same numbers
-for C are in board_runtime/src/ops/float_functions.h."""
+"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float. The same
+numbers for C are in board_runtime/src/ops/float_functions.h."""
 
 from __future__ import annotations
 

@@ -87,12 +87,13 @@ class Graph:
         return {out: node for node in self.nodes for out in node.outputs}
 
     def observable(self) -> list[str]:
-        """Returns the names of all node outputs that a comparison expects, in running order: all but interior tensors."""
+        """Returns the names of all node outputs that a comparison expects, in running order: all but interior
+        tensors."""
         return [o for n in self.nodes for o in n.outputs if not self.tensors[o].interior]
 
     def fed(self) -> tuple[str, ...]:
-        """Returns the tensors that a board receives, in the order of RUN: the inputs, then the tensors that islands compute
-        for nodes."""
+        """Returns the tensors that a board receives, in the order of RUN: the inputs, then the tensors that islands
+        compute for nodes."""
         by_islands = [n for island in self.islands for n in island.outputs if n in self.tensors]
         return (*self.inputs, *by_islands)
 

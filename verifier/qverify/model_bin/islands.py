@@ -1,5 +1,5 @@
-"""Host islands: parts of a network for which there is no kernel. onnxruntime computes them on the host, between nodes of
-model.bin, and they are not verified (normative: board_runtime/FORMAT.md)."""
+"""Host islands: parts of a network for which there is no kernel. onnxruntime computes them on the host, between nodes
+of model.bin, and they are not verified (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ Step = TypeVar("Step", bound=_Step)
 
 
 def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
-    """Yields the steps in their order, and each island as soon as all tensors that it reads are computed. An island that
-    reads a tensor which is never computed is left out. known: names of graph inputs and constants."""
+    """Yields the steps in their order, and each island as soon as all tensors that it reads are computed. An island
+    that reads a tensor which is never computed is left out. known: names of graph inputs and constants."""
     waiting = _WaitingIslands(islands, set(known))
     yield from waiting.pop_ready()
     for step in steps:

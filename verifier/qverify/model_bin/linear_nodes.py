@@ -28,8 +28,9 @@ def whole_bias(node: Node, graph: Graph) -> Array | None:
 
 
 def read_requantization(node: Node, graph: Graph, axis: int = 1) -> Requantization:
-    """Returns the node's requantization. Its last input is rq, its last words are act_min and act_max. A float32 output has
-    no zero point, and may have a float32 bias as the input before rq. axis: axis of rq's channels in the accumulator."""
+    """Returns the node's requantization. Its last input is rq, its last words are act_min and act_max. A float32 output
+    has no zero point, and may have a float32 bias as the input before rq. axis: axis of rq's channels in the
+    accumulator."""
     y = graph.spec(node.outputs[0])
     low, high = node.words[-2:]
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)

@@ -1,4 +1,5 @@
-"""Converts a Graph to the bytes of a model.bin and back, independently of the ops (normative: board_runtime/FORMAT.md)."""
+"""Converts a Graph to the bytes of a model.bin and back, independently of the ops (normative:
+board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ class _Data:
 
 
 def encode(graph: Graph) -> bytes:
-    """Returns the bytes of a model.bin, which are the same for equal graphs. Raises BadFileError for a graph that violates
-    FORMAT.md."""
+    """Returns the bytes of a model.bin, which are the same for equal graphs. Raises BadFileError for a graph that
+    violates FORMAT.md."""
     return b"".join(encode_pieces(graph))
 
 
@@ -197,8 +198,8 @@ class _Reader:
 
 
 def decode(data: bytes) -> Graph:
-    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the rule of FORMAT.md that is violated, and
-    the place."""
+    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the rule of FORMAT.md that is violated,
+    and the place."""
     reader = _Reader(data)
     head = reader.sections[b"GRPH"]
     if len(head) != 64:

@@ -29,8 +29,8 @@ class Unit:
 
 
 def may_be_interior(graph: Graph) -> set[str]:
-    """Returns the tensors that a model.bin may flag as interior: no comparison with the ONNX expects them, and the unit that
-    contains them is compared.
+    """Returns the tensors that a model.bin may flag as interior: no comparison with the ONNX expects them, and the unit
+    that contains them is compared.
 
     These are float tensors that `dequantize` computes or that only `quantize` reads, and with --no-fuse the tensors
     NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
@@ -57,7 +57,8 @@ def _is_inside_unit(graph: Graph, name: str, maker: Node, readers: list[Node]) -
 
 def units(graph: Graph) -> list[Unit]:
     """Returns one Unit per node with an observable output, in running order. Nodes that compute interior tensors (a
-    DequantizeLinear, or a float tensor that only a QuantizeLinear reads) belong to every unit that reads these tensors."""
+    DequantizeLinear, or a float tensor that only a QuantizeLinear reads) belong to every unit that reads these
+    tensors."""
     made_by, order = graph.producers(), {node.name: i for i, node in enumerate(graph.nodes)}
     all_units = []
     for last in graph.nodes:

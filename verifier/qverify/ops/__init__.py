@@ -1,5 +1,5 @@
-"""The ops, one page each, which has the formula, WORDS, prepare (once per model) and simulate. The name of the file is the
-op's stem."""
+"""The ops, one page each, which has the formula, WORDS, prepare (once per model) and simulate. The name of the file is
+the op's stem."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Array = npt.NDArray[Any]
 class OpPage(Protocol):
     """The page of an op.
 
-    WORDS: names of the node's words. The last ones may end in `[rank]` or `[C]` and stand for one word per dim or channel.
-    simulate: takes dense valid arrays, and returns dense valid arrays of the outputs' dtypes.
+    WORDS: names of the node's words. The last ones may end in `[rank]` or `[C]` and stand for one word per dim or
+    channel. simulate: takes dense valid arrays, and returns dense valid arrays of the outputs' dtypes.
 
-    A page may also have prepare(node, graph), which computes everything that depends on constants only. The page of a float
-    sum may have magnitude(node, inputs, graph), which returns an upper bound of the sums of the magnitudes of an output's
-    terms."""
+    A page may also have prepare(node, graph), which computes everything that depends on constants only. The page of a
+    float sum may have magnitude(node, inputs, graph), which returns an upper bound of the sums of the magnitudes of an
+    output's terms."""
 
     WORDS: tuple[str, ...]
 
@@ -65,7 +65,8 @@ def _loaded(stem: str) -> OpPage:
 
 
 def prepare(node: Node, graph: Graph) -> Any:
-    """Returns the state that the op's page computes once per model, from constants only, or None if it has no prepare."""
+    """Returns the state that the op's page computes once per model, from constants only, or None if it has no
+    prepare."""
     op_page = page(node.op)
     return op_page.prepare(node, graph) if hasattr(op_page, "prepare") else None
 

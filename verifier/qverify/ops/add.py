@@ -27,8 +27,8 @@ def prepare(node: Node, graph: Graph) -> Array | None:
 
 
 def make_table(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
-    """Returns the function of two 8-bit operands as a table [65536], indexed by the bytes of both operands. Returns None for
-    wider operands, and for an output with at most FEW elements."""
+    """Returns the function of two 8-bit operands as a table [65536], indexed by the bytes of both operands. Returns
+    None for wider operands, and for an output with at most FEW elements."""
     y = graph.spec(node.outputs[0])
     if y.elements <= FEW:
         return None

@@ -38,8 +38,8 @@ def _count_not_finite(w: Array) -> Array:
 
 
 def bound_sizes(node: Node, inputs: list[Array | None], out: tuple[int, int]) -> Array:
-    """Returns upper bounds [N, O, *out] of the sums of the magnitudes of each element's products: the norm of its weights
-    times the norm of its inputs."""
+    """Returns upper bounds [N, O, *out] of the sums of the magnitudes of each element's products: the norm of its
+    weights times the norm of its inputs."""
     assert inputs[0] is not None and inputs[1] is not None
     group, weights = node.words[10], inputs[1].reshape(len(inputs[1]), -1)
     window, _, kept = window_of(node.words).cropped(plane_shape(inputs[0].shape), out)

@@ -78,8 +78,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepar
 
 
 def _scatter(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array:
-    """Returns the sums [O, *out] of the products of x [I, H, W] and weight [O, taps, I]. The products of each tap are added
-    at their output positions, some taps at a time."""
+    """Returns the sums [O, *out] of the products of x [I, H, W] and weight [O, taps, I]. The products of each tap are
+    added at their output positions, some taps at a time."""
     acc = np.zeros((len(weight), *out), x.dtype)
     each = max(1, MAX_PRODUCTS // (len(weight) * x[0].size))
     for first in range(0, weight.shape[1], each):
@@ -88,7 +88,8 @@ def _scatter(node: Node, x: Array, weight: Array, out: tuple[int, int]) -> Array
 
 
 def _add_taps(node: Node, acc: Array, x: Array, weight: Array, first: int) -> None:
-    """Adds the products of some taps to acc. first: number of the first of these taps. weight: the weights of these taps."""
+    """Adds the products of some taps to acc. first: number of the first of these taps. weight: the weights of these
+    taps."""
     _, kernel_w, stride_h, stride_w, top, left, _, _, dilation_h, dilation_w = node.words[:10]
     height, width = x.shape[1:]
     products = (weight.reshape(-1, len(x)) @ x.reshape(len(x), -1)).reshape(*weight.shape[:2], height, width)

@@ -134,6 +134,6 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
-    """Returns the magnitude to which the error of a sigmoid is relative: a library computes it with an error relative to 1,
-    however small the value is."""
+    """Returns the magnitude to which the error of a sigmoid is relative: a library computes it with an error relative
+    to 1, however small the value is."""
     return 1.0 if NAMES.get(node.words[0]) == "sigmoid" else 0.0

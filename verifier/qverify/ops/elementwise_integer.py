@@ -55,8 +55,8 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function with the number words[0]. Raises BadFileError for a number that integer_functions.py does not
-    have."""
+    """Computes the function with the number words[0]. Raises BadFileError for a number that integer_functions.py does
+    not have."""
     name, y, x = NAMES.get(node.words[0], ""), graph.spec(node.outputs[0]), inputs[0]
     assert x is not None
     with np.errstate(all="ignore"):

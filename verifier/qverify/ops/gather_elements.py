@@ -20,8 +20,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def index_elements(indices: Array, shape: tuple[int, ...], axis: int) -> tuple[Array, ...]:
-    """Returns, for every dim, the indices of the elements in an array of this shape. Raises ValueError for an index outside of
-    it."""
+    """Returns, for every dim, the indices of the elements in an array of this shape. Raises ValueError for an index
+    outside of it."""
     grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = count_from_start(indices, shape[axis])
     return tuple(grid)

@@ -29,6 +29,6 @@ def pick_slices(x: Array, indices: Array, batch: int) -> Array:
 
 
 def split_index_tuples(tuples: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Returns the tuples in the last dim as indices of an array of this shape, one array per dim. Raises ValueError for an
-    index out of range."""
+    """Returns the tuples in the last dim as indices of an array of this shape, one array per dim. Raises ValueError for
+    an index out of range."""
     return tuple(count_from_start(tuples[..., k], shape[k]) for k in range(tuples.shape[-1]))

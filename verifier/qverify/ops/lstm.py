@@ -1,4 +1,5 @@
-"""Long short-term memory over a whole sequence: gates i, o, f and c of exact sums, states of float32 (NUMERICS.md, lstm)."""
+"""Long short-term memory over a whole sequence: gates i, o, f and c of exact sums, states of float32 (NUMERICS.md,
+lstm)."""
 
 from __future__ import annotations
 

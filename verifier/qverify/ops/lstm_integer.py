@@ -1,4 +1,5 @@
-"""lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md, lstm_integer)."""
+"""lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md,
+lstm_integer)."""
 
 from __future__ import annotations
 

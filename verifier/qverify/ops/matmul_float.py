@@ -1,5 +1,5 @@
-"""y = fl32(beta*c + sum a*b), the exact sum rounded once; with an alpha, fl32(alpha*fl32(sum a*b) + beta*c). Leading dims
-broadcast."""
+"""y = fl32(beta*c + sum a*b), the exact sum rounded once; with an alpha, fl32(alpha*fl32(sum a*b) + beta*c). Leading
+dims broadcast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""y = x with updates at the indices along axis, one after the other in row-major order (NUMERICS.md, scatter_elements)."""
+"""y = x with updates at the indices along axis, one after the other in row-major order (NUMERICS.md,
+scatter_elements)."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def scatter(x: Array, at: tuple[Array, ...], updates: Array, reduction: int) -> Array:
-    """Returns x with the updates applied in row-major order of the indices. at: indices, one array per dim, which broadcast
-    against each other. Further dims of x are updated together."""
+    """Returns x with the updates applied in row-major order of the indices. at: indices, one array per dim, which
+    broadcast against each other. Further dims of x are updated together."""
     y, shape = x.copy(), np.broadcast_shapes(*(a.shape for a in at))
     if not reduction:
         y[at] = updates  # of several updates with the same index, numpy keeps the last

@@ -22,6 +22,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def sort_indices(x: Array, axis: int, largest: bool) -> Array:
-    """Returns the indices of the elements in order. Equal elements keep their order, and NaN comes after all numbers."""
+    """Returns the indices of the elements in order. Equal elements keep their order, and NaN comes after all
+    numbers."""
     key = x if not largest else -x if x.dtype.kind == "f" else ~x
     return np.argsort(key, axis, kind="stable")

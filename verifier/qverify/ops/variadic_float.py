@@ -29,7 +29,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def _choose(a: Array, b: Array, larger: bool) -> Array:
-    """Returns the larger or the smaller element: the first if both are equal (zeros with different signs), NaN if one is
-    NaN."""
+    """Returns the larger or the smaller element: the first if both are equal (zeros with different signs), NaN if one
+    is NaN."""
     better = b > a if larger else b < a
     return np.where(better | (np.isnan(b) & ~np.isnan(a)), b, a)

@@ -11,9 +11,9 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  
 
 
 def file_stems(names: Iterable[str]) -> dict[str, str]:
-    """Returns a file name without ending for each tensor name. File names are distinct even if upper and lower case are not
-    distinguished, and consist of ASCII letters and digits, "-", "." and "_". A name that was shortened, is reserved, or is
-    equal to another one ends in the first digits of its SHA-256."""
+    """Returns a file name without ending for each tensor name. File names are distinct even if upper and lower case are
+    not distinguished, and consist of ASCII letters and digits, "-", "." and "_". A name that was shortened, is
+    reserved, or is equal to another one ends in the first digits of its SHA-256."""
     stems: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:

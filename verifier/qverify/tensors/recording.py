@@ -46,8 +46,8 @@ class Recording:
         duration_s: duration of the run in seconds.
         specs: specs of the tensors that the side offers.
         finals: names of the final outputs.
-        tensors: valid elements (shape = spec.shape) of the tensors that are on this host. There may be fewer of them than
-            digests, because a board's tensors are pulled on demand.
+        tensors: valid elements (shape = spec.shape) of the tensors that are on this host. There may be fewer of them
+            than digests, because a board's tensors are pulled on demand.
         digests: xxh64 (16 hex digits) of the valid bytes in stored axis order, by tensor.
         missing: offered tensors that are not available, with the reason.
         capabilities: a subset of finals, per_node, inject, digests.
@@ -56,10 +56,10 @@ class Recording:
         why: the reason why it is partial or did not run.
         link: counters of the link: bytes_sent, bytes_received, cached_bytes.
         notes: notes for the report.
-        runtime: the runtime that executed the model. It is set by the side that ran it and never read from a file, because
-            qvrt must produce equal bytes.
-        kernels: the documented kernels of that runtime (a key of compare/documented_rounding.NAMES), or "" for kernels of
-            which nothing is known, such as a delegate's. It is set like `runtime`.
+        runtime: the runtime that executed the model. It is set by the side that ran it and never read from a file,
+            because qvrt must produce equal bytes.
+        kernels: the documented kernels of that runtime (a key of compare/documented_rounding.NAMES), or "" for kernels
+            of which nothing is known, such as a delegate's. It is set like `runtime`.
         node_seconds: duration of each node in this run, by name, as the board measured it; empty if it sent none.
         borrowed: tensors that were taken from another side with the same digest.
         pulled: tensors that compare/values.py has pulled and checked against their digests.

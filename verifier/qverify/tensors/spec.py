@@ -24,7 +24,8 @@ class TensorSpec:
         zero_point: zero points in LSB, as many as scales.
         channel_axis: axis of the channels, or -1 if there is one scale for the tensor.
         layout: one of LAYOUTS.
-        interior: whether the tensor is never compared, because it is inside a float region or was added by the compiler.
+        interior: whether the tensor is never compared, because it is inside a float region or was added by the
+            compiler.
         integer_reference: whether the reference computes the tensor in integers.
         strides_bytes: row-major strides over aligned_shape, in bytes.
     """
@@ -76,8 +77,8 @@ class TensorSpec:
         return axes and (self.dtype, self.scale, self.zero_point) == (other.dtype, other.scale, other.zero_point)
 
     def valid_view(self, aligned: bytes | memoryview) -> npt.NDArray[np.generic]:
-        """Returns the valid elements of aligned bytes, as a view of shape `shape`. Raises ValueError for bytes of another
-        size."""
+        """Returns the valid elements of aligned bytes, as a view of shape `shape`. Raises ValueError for bytes of
+        another size."""
         if len(aligned) != self.size_bytes:
             raise ValueError(f"{self.name}: {len(aligned)} bytes, wanted {self.size_bytes}")
         whole = np.frombuffer(aligned, self.numpy_dtype).reshape(self.aligned_shape)

@@ -20,8 +20,8 @@ class Spool:
         self._file: IO[bytes] | None = None
 
     def keep(self, value: Array) -> Array:
-        """Writes the array to the file and returns it as a read-only view of the file. Small arrays are returned unchanged.
-        Raises OSError if the file cannot be written, for example because the disk is full."""
+        """Writes the array to the file and returns it as a read-only view of the file. Small arrays are returned
+        unchanged. Raises OSError if the file cannot be written, for example because the disk is full."""
         if value.nbytes < SMALL:
             return value
         if self._file is None:

@@ -46,8 +46,8 @@ class DrawingCandidate:
 def add_drawings(
     pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: Blame | None, draw_all: bool
 ) -> None:
-    """Adds drawings to the pairs. draw_all: whether to draw the tensors that RULE describes; if not, only a tensor of the
-    blamed node is drawn. pairs: judged pairs with their forced verdicts."""
+    """Adds drawings to the pairs. draw_all: whether to draw the tensors that RULE describes; if not, only a tensor of
+    the blamed node is drawn. pairs: judged pairs with their forced verdicts."""
     candidates = [c for judged, forced in pairs for c in _list_candidates(judged, forced, graph)]
     candidates.sort(key=lambda c: c.rank)
     if not draw_all:
@@ -98,21 +98,22 @@ def _compute_rank(pair: Pair, name: str, row: TensorRow | None, forced: Forced |
 
 
 def _find_pair(judged: Judged, name: str) -> NamePair | None:
-    """Returns the names of this tensor on both sides, whether it was judged or not, or None if one side does not declare
-    it."""
+    """Returns the names of this tensor on both sides, whether it was judged or not, or None if one side does not
+    declare it."""
     return judged.names.get(name) or next((p for p in judged.declared if p.name == name), None)
 
 
 def _make_key(judged: Judged, name: str) -> tuple[str, str, str] | None:
-    """Returns the tensor's name and the digests on both sides, or None if a digest is not known. Pairs of different sides
-    with the same bytes have the same key."""
+    """Returns the tensor's name and the digests on both sides, or None if a digest is not known. Pairs of different
+    sides with the same bytes have the same key."""
     p = _find_pair(judged, name)
     digest_a, digest_b = (judged.a.digest(p.a), judged.b.digest(p.b)) if p is not None else (None, None)
     return (name, digest_a, digest_b) if digest_a is not None and digest_b is not None else None
 
 
 def _find_values(candidate: DrawingCandidate, graph: Graph | None) -> partial[PairedValues] | None:
-    """Returns a function that makes the values of both sides, or None if they are not available or cannot be compared."""
+    """Returns a function that makes the values of both sides, or None if they are not available or cannot be
+    compared."""
     judged, name = candidate.judged, candidate.name
     p = _find_pair(judged, name)
     if p is None:
@@ -131,7 +132,8 @@ def _find_values(candidate: DrawingCandidate, graph: Graph | None) -> partial[Pa
 
 
 def _fits(value: Array, spec: TensorSpec) -> bool:
-    """Returns whether the value has the type and shape that its side states. (If not, the tensor has already FAILED.)"""
+    """Returns whether the value has the type and shape that its side states. (If not, the tensor has already
+    FAILED.)"""
     return value.dtype.kind in "biuf" and value.dtype == spec.numpy_dtype and value.shape == spec.shape
 
 

@@ -1,5 +1,5 @@
-"""Computes the drawing of one compared tensor, block by block: density, histograms, error maps, and the first elements that
-differ."""
+"""Computes the drawing of one compared tensor, block by block: density, histograms, error maps, and the first elements
+that differ."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Span:
 
 
 def draw_tensor(make: Make, op: str, why: str) -> TensorDrawing:
-    """Returns the drawing of one tensor. make: function that returns its values; it is called twice. why: the reason why
-    the tensor was chosen."""
+    """Returns the drawing of one tensor. make: function that returns its values; it is called twice. why: the reason
+    why the tensor was chosen."""
     values = make()
     spec, equal = values.spec_a, bits_equal(values.a, values.b) and values.spec_a.same_meaning(values.spec_b)
     span, apart, differing = Span(), Span(), 0
@@ -149,8 +149,8 @@ def _make_value_histogram(
 
 
 def compute_quantized_range(spec: TensorSpec) -> tuple[float, float] | None:
-    """Returns the smallest and the largest real value that a tensor with one scale and at most 16 bits can represent, or
-    None for other tensors."""
+    """Returns the smallest and the largest real value that a tensor with one scale and at most 16 bits can represent,
+    or None for other tensors."""
     if len(spec.scale) != 1 or spec.numpy_dtype.kind not in "iu" or spec.numpy_dtype.itemsize > 2:
         return None
     limits, zero, scale = np.iinfo(spec.dtype), spec.zero_point[0] if spec.zero_point else 0, float(spec.scale[0])

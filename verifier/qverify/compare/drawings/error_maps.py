@@ -20,9 +20,9 @@ Reals = npt.NDArray[np.float64]
 
 
 def map_errors(values: PairedValues) -> ErrorMaps:
-    """Returns the maps of two tensors of equal shape that are not empty. The last two dimensions longer than 1 are height
-    and width, those before them channels. Differences are in LSB if both sides have the same integer type, else of real
-    values."""
+    """Returns the maps of two tensors of equal shape that are not empty. The last two dimensions longer than 1 are
+    height and width, those before them channels. Differences are in LSB if both sides have the same integer type, else
+    of real values."""
     a, b, folded = _split_planes(values)
     rows, columns = _compute_edges(a.shape[1]), _compute_edges(a.shape[2])
     whole, totals = np.zeros((len(rows) - 1, len(columns) - 1)), np.zeros(len(a))

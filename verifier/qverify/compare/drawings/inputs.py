@@ -1,4 +1,5 @@
-"""Computes the drawings of the prepared inputs: a picture if the input can be shown as one, and a histogram of values."""
+"""Computes the drawings of the prepared inputs: a picture if the input can be shown as one, and a histogram of
+values."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-# Largest side of a drawn picture, smallest side of a plane that is drawn as a picture (pixels), largest number of inputs
+# Largest side of a drawn picture, smallest side of a plane that is drawn as a picture (pixels), largest number of
+# inputs
 SIDE, SMALLEST, MAX_INPUTS = 224, 8, 8
 CHANNELS = (1, 3)
 

@@ -1,5 +1,5 @@
-"""Bounded values: the values that a tensor may have on any correct side. A float tensor is a Real (float64 with an error
-bound), an integer tensor a Whole (an interval)."""
+"""Bounded values: the values that a tensor may have on any correct side. A float tensor is a Real (float64 with an
+error bound), an integer tensor a Whole (an interval)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Real:
         return Real(self.value, error, None, self.lost)
 
     def mark_lost(self, *where: Array) -> Real:
-        """Returns the tensor, with the elements lost at which any of these masks is True. They broadcast to its shape."""
+        """Returns the tensor, with the elements lost at which any of these masks is True. They broadcast to its
+        shape."""
         lost = np.logical_or.reduce([np.broadcast_to(w, self.value.shape) for w in where])
         lost = lost if self.lost is None else lost | self.lost
         return replace(self, lost=lost if lost.any() else None)
@@ -128,8 +129,8 @@ def require_certain(value: BoundedValue | None) -> Wholes:
 
 
 def gamma(roundings: float) -> float:
-    """Returns n*u / (1 - n*u), n being the number of roundings and u the roundoff: the error, relative to the sum of the
-    terms' magnitudes, of a sum of n terms in any order, with or without fused multiply-add (Higham 2002, 3.1)."""
+    """Returns n*u / (1 - n*u), n being the number of roundings and u the roundoff: the error, relative to the sum of
+    the terms' magnitudes, of a sum of n terms in any order, with or without fused multiply-add (Higham 2002, 3.1)."""
     part = roundings * ROUNDOFF
     return part / (1.0 - part) if part < 1.0 else np.inf
 
@@ -159,8 +160,8 @@ def broadcast_parameters(spec: TensorSpec) -> tuple[Reals, Wholes]:
 
 
 def dequantize(value: Whole, spec: TensorSpec) -> Real:
-    """Returns fl32((q - z) * s). Every side rounds in the same way here, so integers that are the same on all sides become
-    values without error."""
+    """Returns fl32((q - z) * s). Every side rounds in the same way here, so integers that are the same on all sides
+    become values without error."""
     scale, zero = broadcast_parameters(spec)
     if value.low is value.high or (value.low == value.high).all():
         centred = (value.low - zero).astype(np.float32)
@@ -178,8 +179,8 @@ def quantize(value: Real, spec: TensorSpec) -> Whole:
 
 
 def requantize_operand(value: BoundedValue, spec: TensorSpec, y: TensorSpec) -> BoundedValue:
-    """Returns an operand of concat or where as it is stored: unchanged if its quantization is that of y, else requantized
-    to y."""
+    """Returns an operand of concat or where as it is stored: unchanged if its quantization is that of y, else
+    requantized to y."""
     if (
         isinstance(value, Real)
         or not y.scale

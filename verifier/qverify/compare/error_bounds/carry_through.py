@@ -1,5 +1,5 @@
-"""Carries two properties of bounded values through a node, which the bound function of its op does not handle: the smaller
-error of qverify's own sides, and the elements that the reference lost (NUMERICS.md section 4)."""
+"""Carries two properties of bounded values through a node, which the bound function of its op does not handle: the
+smaller error of qverify's own sides, and the elements that the reference lost (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ BoundFunction = Callable[[Node, list[BoundedValue | None], Graph], list[BoundedV
 def carry_through(
     bound_function: BoundFunction, node: Node, inputs: list[BoundedValue | None], graph: Graph
 ) -> list[BoundedValue]:
-    """Returns the node's outputs by its bound function, with `ours` and `lost` of its inputs carried through. To this end,
-    the function is called again with the errors of qverify's own sides, and with NaN in place of the lost elements."""
+    """Returns the node's outputs by its bound function, with `ours` and `lost` of its inputs carried through. To this
+    end, the function is called again with the errors of qverify's own sides, and with NaN in place of the lost
+    elements."""
     outputs = bound_function(node, inputs, graph)
     if any(v is not None and v.ours is not None for v in inputs):
         with_own_errors = bound_function(node, [None if v is None else _use_own_bounds(v) for v in inputs], graph)

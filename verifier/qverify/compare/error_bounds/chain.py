@@ -1,5 +1,5 @@
-"""Evaluates a whole unit in float64 from the inputs that one side recorded. The error bound is carried from node to node
-(NUMERICS.md section 4)."""
+"""Evaluates a whole unit in float64 from the inputs that one side recorded. The error bound is carried from node to
+node (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def sums_integers(node: Node, graph: Graph) -> bool:
 
 
 def is_stepwise(unit: Unit) -> bool:
-    """Returns whether the value of the unit depends on outputs that a side recorded, which is so for a recurrence: each of
-    its steps depends on the one before."""
+    """Returns whether the value of the unit depends on outputs that a side recorded, which is so for a recurrence: each
+    of its steps depends on the one before."""
     return unit.nodes[-1].op in STEPS
 
 
@@ -150,8 +150,8 @@ def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Arr
 
 
 def look_up(whole: Whole, table: Array, dtype: str) -> Whole:
-    """Returns the interval after a lookup in a table. Raises NoBound if the table is not monotone and the integers are not
-    certain."""
+    """Returns the interval after a lookup in a table. Raises NoBound if the table is not monotone and the integers are
+    not certain."""
     steps = np.diff(table.astype(np.int64))
     if (steps < 0).any() and (steps > 0).any() and (whole.low != whole.high).any():
         raise NoBound("a table that rises and falls")

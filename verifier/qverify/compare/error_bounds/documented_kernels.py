@@ -1,8 +1,9 @@
-"""Evaluates the integers that a runtime with documented kernels may compute. The kernels of LiteRT and onnxruntime round in
-ways that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near a tie.
+"""Evaluates the integers that a runtime with documented kernels may compute. The kernels of LiteRT and onnxruntime
+round in ways that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near
+a tie.
 
-Each evaluation takes a unit, the inputs that one side recorded, and flat positions in an output. It yields the values at
-these positions with the largest error of any of these kernels."""
+Each evaluation takes a unit, the inputs that one side recorded, and flat positions in an output. It yields the values
+at these positions with the largest error of any of these kernels."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def evaluate_documented(
     unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
 ) -> Iterator[chain.Part]:
     """Yields the bounded values at these flat positions of one output, in parts. kernels: the kernels of the recorded
-    side, as in Recording.kernels. Raises NoBound if these kernels have no evaluation, TooMany for too many positions, and
-    ValueError or IndexError for inputs that do not fit."""
+    side, as in Recording.kernels. Raises NoBound if these kernels have no evaluation, TooMany for too many positions,
+    and ValueError or IndexError for inputs that do not fit."""
     with np.errstate(all="ignore"):
         first, *others = unit.nodes
         if chain.sums_integers(first, graph):
@@ -149,14 +150,14 @@ def _is_unsigned(o: _StatedOperands) -> bool:
 
 
 def _short_multiplier(size: Reals, step: Reals | float) -> Reals:
-    """Returns the error of XNNPACK's kernels for uint8 on ARM. With the scale S = q * 2^k, they round the sum to a multiple
-    of 2^-k and then multiply it by q in 16 bits."""
+    """Returns the error of XNNPACK's kernels for uint8 on ARM. With the scale S = q * 2^k, they round the sum to a
+    multiple of 2^-k and then multiply it by q in 16 bits."""
     return np.asarray(np.frexp(np.asarray(step, np.float64))[0] / 2 + 2.0**-15 * size)
 
 
 def _cut_zero_point(o: _StatedOperands) -> float:
-    """Returns the error of LiteRT's optimised MEAN, which subtracts the input's zero point, in steps of the output, as a
-    whole number."""
+    """Returns the error of LiteRT's optimised MEAN, which subtracts the input's zero point, in steps of the output, as
+    a whole number."""
     x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
     steps = x.zero_point[0] * x.scale[0] / y.scale[0]
     return 0.0 if o.node.op == "average_pool" else float(abs(steps - np.trunc(steps)))

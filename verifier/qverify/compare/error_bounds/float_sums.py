@@ -1,6 +1,7 @@
 """Exact values and error bounds of convolutions and matrix products of floats (NUMERICS.md section 4).
 
-Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded
+outputs."""
 
 from __future__ import annotations
 
@@ -56,9 +57,9 @@ class FloatSums:
         return replace(self, value=self.value + more.value, size=size, moved=moved if moved.any() else None)
 
     def bounded(self, shape: tuple[int, ...], roundings: float = 1.0) -> Real:
-        """Returns the sums with the error of any float32 kernel, and with that of qverify's own, which rounds the exact sum
-        once. roundings: number of roundings to float32 in qverify's kernel; those beyond the first are relative to the
-        size of the terms."""
+        """Returns the sums with the error of any float32 kernel, and with that of qverify's own, which rounds the exact
+        sum once. roundings: number of roundings to float32 in qverify's kernel; those beyond the first are relative to
+        the size of the terms."""
         error = gamma(self.terms + EXTRA) * self.size + (self.terms + 2) * TINY
         own_error = (
             ROUNDOFF * (np.abs(self.value) + (roundings - 1) * self.size) + DOUBLE * self.terms * self.size + TINY

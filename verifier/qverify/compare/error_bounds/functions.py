@@ -1,4 +1,5 @@
-"""Values of elementwise functions in float64, and the errors that float32 libraries may have (NUMERICS.md section 4)."""
+"""Values of elementwise functions in float64, and the errors that float32 libraries may have (NUMERICS.md section
+4)."""
 
 from __future__ import annotations
 
@@ -128,8 +129,8 @@ FUNCTIONS = {
 }
 
 
-# Functions that a library computes with an error relative to this size, however small the value is. The error of qverify's
-# own arithmetic is OWN_SHARE of it.
+# Functions that a library computes with an error relative to this size, however small the value is. The error of
+# qverify's own arithmetic is OWN_SHARE of it.
 CANCELLING: dict[str, Callable[[Reals, float, float], Reals | float]] = {
     "sigmoid": lambda x, p, q: 0.0,
     "elu": lambda x, p, q: abs(p),
@@ -178,8 +179,8 @@ def half_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
 
 
 def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
-    """Returns the function's value with its error: the error of x carried through the function, plus the largest error of
-    a float32 library. A function in CANCELLING has a smaller error of qverify's own arithmetic, if x is exact. even:
+    """Returns the function's value with its error: the error of x carried through the function, plus the largest error
+    of a float32 library. A function in CANCELLING has a smaller error of qverify's own arithmetic, if x is exact. even:
     whether the function is a power with an even exponent."""
     y = function.compute(x.value, p, q)
     moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)

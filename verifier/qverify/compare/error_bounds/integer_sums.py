@@ -1,8 +1,8 @@
-"""Exact values and error bounds of single elements of integer sums that onnxruntime computes in float32 (16-bit and mixed
-types, conv_transpose).
+"""Exact values and error bounds of single elements of integer sums that onnxruntime computes in float32 (16-bit and
+mixed types, conv_transpose).
 
-Each function that is named after an op takes its operands and flat positions in the output, and returns the sums at these
-positions. It raises NoBound if there is no bound."""
+Each function that is named after an op takes its operands and flat positions in the output, and returns the sums at
+these positions. It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ class SumOperands:
         return self.graph.spec(self.node.outputs[0]).shape
 
     def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> IntegerSums:
-        """Returns the scaled sums of x * w along the last axis, with the bias. The bias of an integer output has an error
-        of half a step of the accumulator. That of a float output is exact: an integer is added before scaling, a real
-        number after it."""
+        """Returns the scaled sums of x * w along the last axis, with the bias. The bias of an integer output has an
+        error of half a step of the accumulator. That of a float output is exact: an integer is added before scaling, a
+        real number after it."""
         scale, products = self.scale(channel), x * w
         value, size = products.sum(-1), np.abs(products).sum(-1)
         if self.has_float_output:
@@ -149,8 +149,8 @@ def conv_transpose(o: SumOperands, at: Array) -> IntegerSums:
 
 
 def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
-    """Returns, as [E, kernel], the index of the input element that each tap of an output element reads, and a mask of the
-    taps that read one."""
+    """Returns, as [E, kernel], the index of the input element that each tap of an output element reads, and a mask of
+    the taps that read one."""
     far = where[:, None] + pad - np.arange(kernel) * dilation
     index = far // stride
     return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)
@@ -232,8 +232,8 @@ SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
 
 
 def terms_of(o: SumOperands) -> int:
-    """Returns the approximate number of terms of one sum, by which the number of elements is chosen that are computed at
-    once."""
+    """Returns the approximate number of terms of one sum, by which the number of elements is chosen that are computed
+    at once."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
         weights = o.graph.spec(o.node.inputs[1])

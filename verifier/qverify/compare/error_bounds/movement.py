@@ -1,7 +1,7 @@
 """Error bounds of ops that move values or choose among them. The bound of a value moves with it.
 
-Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs. It
-raises NoBound if there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
+It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class _Largest:
 
 
 def max_pool(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
-    """Returns the largest values. Their error is the difference to the largest upper end of each window; downwards it is
-    not larger."""
+    """Returns the largest values. Their error is the difference to the largest upper end of each window; downwards it
+    is not larger."""
     largest, x = _Largest(node, graph.spec(node.outputs[0]).shape), inputs[0]
     if not isinstance(x, Real):
         return [move_value(x, largest.of)]

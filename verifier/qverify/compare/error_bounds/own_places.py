@@ -1,7 +1,7 @@
-"""Evaluates a linear resize of int8 on a board that runs LiteRT. LiteRT's own kernels compute the places of samples in whole
-1024ths of an element, so that they drift with the size of the output; XNNPACK computes exact places. Two correct boards may
-then differ by many LSB, and each is compared with the result of its own kernel for the inputs that it recorded (NUMERICS.md
-section 4)."""
+"""Evaluates a linear resize of int8 on a board that runs LiteRT. LiteRT's own kernels compute the places of samples in
+whole 1024ths of an element, so that they drift with the size of the output; XNNPACK computes exact places. Two correct
+boards may then differ by many LSB, and each is compared with the result of its own kernel for the inputs that it
+recorded (NUMERICS.md section 4)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def has_own_places(unit: Unit, graph: Graph, kernels: str) -> bool:
 
 
 def evaluate_own_places(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> Whole | None:
-    """Returns the integers that the board's kernel may compute at these flat positions of the output, or None if the node's
-    places are those of no mode of LiteRT. Raises IndexError if LiteRT's own kernel would read beyond its input."""
+    """Returns the integers that the board's kernel may compute at these flat positions of the output, or None if the
+    node's places are those of no mode of LiteRT. Raises IndexError if LiteRT's own kernel would read beyond its
+    input."""
     node = unit.nodes[0]
     x = given[node.inputs[0] or ""]
     to = graph.spec(node.outputs[0]).shape[-2:]

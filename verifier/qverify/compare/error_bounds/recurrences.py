@@ -1,12 +1,12 @@
-"""Values and error bounds of lstm, gru and rnn, step by step: each step is evaluated from the h that the same side recorded
-for the step before (NUMERICS.md section 4).
+"""Values and error bounds of lstm, gru and rnn, step by step: each step is evaluated from the h that the same side
+recorded for the step before (NUMERICS.md section 4).
 
-Each function that is named after an op takes a node, its bounded inputs, the graph, and the outputs that one side recorded,
-and returns the bounded outputs of that side. Therefore errors do not grow from step to step, except in c, which no side
-records; there the forget gate multiplies the error.
+Each function that is named after an op takes a node, its bounded inputs, the graph, and the outputs that one side
+recorded, and returns the bounded outputs of that side. Therefore errors do not grow from step to step, except in c,
+which no side records; there the forget gate multiplies the error.
 
-An element of a gate is lost if the magnitudes of its terms may overflow in float32, and so is everything computed from it.
-A step after a recorded h that is not finite is lost, too."""
+An element of a gate is lost if the magnitudes of its terms may overflow in float32, and so is everything computed from
+it. A step after a recorded h that is not finite is lost, too."""
 
 from __future__ import annotations
 
@@ -194,8 +194,8 @@ def lstm_integer(
     operands, (of_x, of_h) = read_integer_operands(values, node.name), read_integer_weights(values, len(values[1]))  # type: ignore[arg-type]
 
     def gates(kernel: _Kernel, part: _Direction) -> Real:
-        """Returns the sums of the gates. All sides quantize x and h in the same way; six float32 operations follow on each
-        side."""
+        """Returns the sums of the gates. All sides quantize x and h in the same way; six float32 operations follow on
+        each side."""
         (x, size_x), (h, size_h) = (
             _multiply_quantized(of_x[part.d], [operands.x]),
             _multiply_quantized(of_h[part.d], list(part.before[:, None])),
@@ -208,8 +208,8 @@ def lstm_integer(
 
 
 def _multiply_quantized(weights: ScaledWeights, parts: list[Array]) -> tuple[Reals, Reals]:
-    """Returns the products of 8-bit weights and rows, and the magnitudes of the products, which each kernel rounds. parts:
-    rows (T, 1, depth) that are quantized together."""
+    """Returns the products of 8-bit weights and rows, and the magnitudes of the products, which each kernel rounds.
+    parts: rows (T, 1, depth) that are quantized together."""
     rows = [quantize_by_range(part) for part in parts]
     steps = np.concatenate([s * float(scale) for s, scale in rows])
     recorded = (steps @ weights.centred.T) * weights.scales.astype(np.float64)
@@ -353,7 +353,8 @@ def _read_exact_inputs(
 
 
 def _find_last_h(operands: RecurrenceOperands, reverse: tuple[bool, ...], y: Array, lost: Array | None) -> Real:
-    """Returns the state that the side recorded in y for the last step of each row. lost: mask of the lost elements of y."""
+    """Returns the state that the side recorded in y for the last step of each row. lost: mask of the lost elements of
+    y."""
     last, rows = _make_zeros(operands.h.shape), np.flatnonzero(operands.lengths > 0)
     for d, backward in enumerate(reverse):
         at = (0 if backward else operands.lengths[rows] - 1, d, rows)

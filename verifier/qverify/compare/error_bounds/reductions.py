@@ -1,8 +1,8 @@
-"""Error bounds of reductions of float tensors: sums, products, norms and extrema over some axes, or over several tensors
-(NUMERICS.md section 4).
+"""Error bounds of reductions of float tensors: sums, products, norms and extrema over some axes, or over several
+tensors (NUMERICS.md section 4).
 
-Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs. It
-raises NoBound if there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
+It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _squares(x: Real) -> Real:
 
 
 def _largest(x: Real) -> Real:
-    """Returns the maximum. Its error is the difference to the largest upper end, which is at least the error of the largest
-    element, by which the maximum can fall."""
+    """Returns the maximum. Its error is the difference to the largest upper end, which is at least the error of the
+    largest element, by which the maximum can fall."""
     value = x.value.max(-1)
     return Real(value, (x.value + x.error).max(-1) - value)
 
@@ -73,8 +73,8 @@ def _log(x: Real) -> Real:
 
 
 def _log_sum_exp(x: Real) -> Real:
-    """Returns max + log(sum exp(x - max)). The logarithm of every term has its own error, that of rounding the difference,
-    and that of the exponential."""
+    """Returns max + log(sum exp(x - max)). The logarithm of every term has its own error, that of rounding the
+    difference, and that of the exponential."""
     largest = x.value.max(-1, keepdims=True)
     below, most = x.value - largest, x.error.max(-1)
     logs = most + ROUNDOFF * ((np.abs(below) + 2 * x.error).max(-1) + 4)

@@ -1,8 +1,8 @@
-"""Error bounds of ops that sum rows of floats: norms, softmax, means, lrn, linear resizes and others (NUMERICS.md section
-4).
+"""Error bounds of ops that sum rows of floats: norms, softmax, means, lrn, linear resizes and others (NUMERICS.md
+section 4).
 
-Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs. It
-raises NoBound if there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
+It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
 
 
 def _bound_root(radicand: Reals, off: Reals, flushed: float) -> tuple[Reals, Reals, Array]:
-    """Returns the root of a sum of squares, its error, and the mask of the lost roots: those that could be 0 only because
-    squares underflow. Their error does not include that underflow, which does not occur on qverify's own sides.
+    """Returns the root of a sum of squares, its error, and the mask of the lost roots: those that could be 0 only
+    because squares underflow. Their error does not include that underflow, which does not occur on qverify's own sides.
 
     Args:
         radicand: the sums of squares.
@@ -144,8 +144,8 @@ def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> l
 
 
 def _masked(below: Reals, logs: Reals) -> Reals:
-    """Returns the largest possible exponential of each element, for elements so far below the maximum that the exponential
-    is 0: it is 0 for -inf, and depends on the error of the logarithm for others."""
+    """Returns the largest possible exponential of each element, for elements so far below the maximum that the
+    exponential is 0: it is 0 for -inf, and depends on the error of the logarithm for others."""
     return np.where(np.isneginf(below), 0.0, np.exp(below + logs))
 
 
@@ -205,8 +205,8 @@ def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list
 
 
 def softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph, more: float = 0.0) -> list[BoundedValue]:
-    """Returns the softmax of integers, T_i * ys / sum T_j in LSB, with float32 exponentials from a table, which each kernel
-    sums in its own order. more: additional relative error, for kernels in fixed point."""
+    """Returns the softmax of integers, T_i * ys / sum T_j in LSB, with float32 exponentials from a table, which each
+    kernel sums in its own order. more: additional relative error, for kernels in fixed point."""
     x, table = require_certain(inputs[0]).reshape(node.words[:3]), require_real(inputs[1]).value
     y = graph.spec(node.outputs[0])
     e = table[x - x.max(1, keepdims=True) + 255]
@@ -297,8 +297,8 @@ def resize_linear(node: Node, inputs: list[BoundedValue | None], graph: Graph) -
 
 
 def resize_weighted(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
-    """Returns the weighted sums over rows and columns. The reference computes a product for each tap in float32 and adds
-    the products."""
+    """Returns the weighted sums over rows and columns. The reference computes a product for each tap in float32 and
+    adds the products."""
     x, shape = require_real(inputs[0]), graph.spec(node.outputs[0]).shape
     cut = [node.words[0] * shape[-2]]
     rows, columns = (

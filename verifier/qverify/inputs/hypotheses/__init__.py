@@ -12,8 +12,8 @@ from qverify.pages import load_pages
 
 
 class InputHypothesisPage(Protocol):
-    """A family of mistakes. variants: yields the exact mistake as text and the recipe with it, or nothing if the mistake is
-    not possible."""
+    """A family of mistakes. variants: yields the exact mistake as text and the recipe with it, or nothing if the
+    mistake is not possible."""
 
     NAME: str
     __doc__: str

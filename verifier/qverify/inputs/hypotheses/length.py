@@ -12,8 +12,8 @@ FIX = "capture the whole buffer"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields a truncated or extended buffer, if the capture is at least half and at most twice as large as the buffer. Any
-    other size would be no evidence."""
+    """Yields a truncated or extended buffer, if the capture is at least half and at most twice as large as the buffer.
+    Any other size would be no evidence."""
     made_bytes, captured = compute_size(recipe), recipe.evidence.size_bytes
     if made_bytes // 2 <= captured < made_bytes:
         step = RecipeStep(

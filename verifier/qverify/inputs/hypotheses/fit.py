@@ -1,5 +1,4 @@
-"""The picture is fitted to the size in another way: stretched, cropped, letterboxed, at another place, on another
-colour."""
+"""The picture is fitted to the size in another way: stretched, cropped, letterboxed, elsewhere, on another colour."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from qverify_agents.errors import LinkError
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import QVerifyError
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.cut_written import WrittenModel
 from qverify.onnx_model.load import read_model
@@ -60,7 +60,7 @@ class BuiltCuts:
     ):
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
-        wanted = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
+        wanted = {n for node in find_needed_nodes(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
         self.places = [n for n in graph.observable() if n in wanted and n in written.computed]
         self._results: dict[str, CutResult] = {}
         self._models: dict[str, str] = {}  # the hash of a built model, and the cut that it was first built from
@@ -69,7 +69,7 @@ class BuiltCuts:
     def frontier(self, place: int) -> tuple[str, ...]:
         """Returns the tensors, up to this place, that anything after it reads, and the final outputs among them."""
         known = set(self.places[: place + 1])
-        rest = needed(self._graph, self._graph.outputs, {*known, *self._graph.inputs})
+        rest = find_needed_nodes(self._graph, self._graph.outputs, {*known, *self._graph.inputs})
         read = {n for node in rest for n in node.inputs if n is not None} | set(self._graph.outputs)
         return tuple(n for n in self.places[: place + 1] if n in read)
 

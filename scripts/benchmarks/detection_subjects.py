@@ -13,7 +13,7 @@ import numpy as np
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.inputs import picture
-from qverify.inputs.prepare import quantization_of, random_inputs
+from qverify.inputs.random_inputs import quantization_of, random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit, units

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from qverify.inputs import picture
-from qverify.inputs.description_tables import described
-from qverify.inputs.difference import Difference, Mistake, MistakeExplanation, explain_difference
+from qverify.inputs.description_tables import parse_description
+from qverify.inputs.difference import InputDifference, Mistake, MistakeExplanation, explain_difference
 from qverify.inputs.hypotheses import pages
 from qverify.inputs.recipe import Recipe
 from qverify.inputs.reproduction import Reproduction, Start
@@ -72,7 +72,7 @@ class Planted:
     families: tuple[str, ...]
     recipe: Recipe | None
 
-    def is_named(self, difference: Difference) -> bool:
+    def is_named(self, difference: InputDifference) -> bool:
         """Returns whether one of the exact explanations is the planted one."""
         causes = Counter(self.causes)
         listed = [explanation for group in difference.exact for explanation in group]
@@ -97,7 +97,7 @@ class Score:
     seconds: list[float] = field(default_factory=list)
     families: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, planted: Planted, difference: Difference, seconds: float) -> bool:
+    def add(self, planted: Planted, difference: InputDifference, seconds: float) -> bool:
         """Counts a result and returns whether the mistakes were named."""
         by_one = len(planted.causes) == 2 and any(len(e.causes) == 1 for group in difference.exact for e in group)
         good = planted.is_named(difference) or by_one
@@ -142,7 +142,7 @@ class Planter:
 
     def start(self, rng: random.Random, table: dict[str, Any]) -> Start:
         """Returns a photo as the correct input for a description."""
-        description = described(table, "bench")
+        description = parse_description(table, "bench")
         _, rgb, gray = rng.choice(self.photos)
         return Start("picture", gray, description, rgb) if description.gray else Start("picture", rgb, description)
 
@@ -153,7 +153,7 @@ class Planter:
             start.wanted.size_bytes * rng.choice([0, 0.8, 1.1])
         )  # may differ from the full size, for the hypothesis `length`
         recipe, causes = start.intended(captured), list[Mistake]()
-        previous = {Reproduction(start).made(recipe)}
+        previous = {Reproduction(start).make_bytes(recipe)}
         for _ in range(count):
             options = [
                 (p.NAME, *v) for p in pages() if p.NAME not in {c.family for c in causes} for v in p.variants(recipe)
@@ -176,7 +176,7 @@ class Planter:
             table["layout"] = rng.choice(["NHWC", "NCHW"])
         start = self.start(rng, table)
         plain = input_oracle.fed(start.values, table, {})
-        if plain != Reproduction(start).made(start.intended(0)):
+        if plain != Reproduction(start).make_bytes(start.intended(0)):
             raise SystemExit(f"the oracle and qverify make other bytes of {table}")
         mistakes, changed, causes, families = input_oracle.mistakes(table), dict[str, Any](), list[str](), list[str]()
         for cause in rng.sample(sorted(mistakes), count):
@@ -194,7 +194,7 @@ class Planter:
 def _made(start: Start, recipe: Recipe) -> bytes:
     """Returns the bytes that a recipe makes."""
     with np.errstate(all="ignore"):
-        return Reproduction(start).made(recipe)
+        return Reproduction(start).make_bytes(recipe)
 
 
 def _varied(rng: random.Random) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _photos(folder: Path) -> list[tuple[str, Any, Any]]:
     return generated
 
 
-def _false_explanations(planted: Planted, difference: Difference) -> Iterator[MistakeExplanation]:
+def _false_explanations(planted: Planted, difference: InputDifference) -> Iterator[MistakeExplanation]:
     """Yields explanations that claim to be exact but do not reproduce the bytes when computed again from scratch."""
     for explanation in (e for group in difference.exact for e in group):
         if _made(planted.start, explanation.recipe) != planted.data:

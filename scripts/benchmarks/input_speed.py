@@ -44,9 +44,9 @@ def theirs(path: str) -> bytes:
 def ours(path: str) -> bytes:
     """Returns NV12 made by qverify."""
     from qverify.inputs.description import Description
-    from qverify.inputs.reading import bytes_of
+    from qverify.inputs.reading import read_bytes
 
-    return bytes_of(path, Description("nv12", (WIDTH, HEIGHT)))
+    return read_bytes(path, Description("nv12", (WIDTH, HEIGHT)))
 
 
 def written(path: str) -> bytes:

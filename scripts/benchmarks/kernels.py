@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode

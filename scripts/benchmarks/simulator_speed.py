@@ -13,7 +13,7 @@ from benchmarks.measure import median_s, peak_mb
 def sides(model: str, side: str, repeat: int) -> dict[str, float]:
     """Returns the median seconds of one side's run, and the peak memory of this process, which runs only this side."""
     from qverify.compiler.compile_model import CompilerOptions, compile_model
-    from qverify.inputs.prepare import random_inputs
+    from qverify.inputs.random_inputs import random_inputs
 
     data = Path(model).read_bytes()
     compiled = compile_model(data, Path(model).name, CompilerOptions(check=False))

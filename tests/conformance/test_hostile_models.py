@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.errors import BadFileError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin import container
 from qverify.model_bin.graph import ROUNDINGS, Graph
 from qverify.model_bin.records import INPUT, OUTPUT, TENSOR, decode, encode

@@ -11,7 +11,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin import container
 from qverify.model_bin.cut_graph import cut
 from qverify.model_bin.graph import Graph, Node

@@ -11,7 +11,7 @@ from lying_agent import lying_board
 from qverify.capture.reader import open_capture
 from qverify.cli.main import main
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.records import encode
 from qverify.report.schema import report_schema
 from qverify.session.other_inputs import other_inputs

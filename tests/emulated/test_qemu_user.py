@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import ROUNDINGS
 from qverify.model_bin.records import encode
 from qverify.sides.board import Board

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.onnx_model.open_exposed import open_exposed
 from qverify.sides.simulator import Simulator

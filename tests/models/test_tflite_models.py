@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
-from qverify.compare.error_bounds.chain import evaluated, is_stepwise, missing
+from qverify.compare.error_bounds.bounded_values import BoundedValue, Real, Whole
+from qverify.compare.error_bounds.chain import evaluate_unit, explain_missing_evaluation, is_stepwise
 from qverify.compare.limits import float_inside, limit_for
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.sides.reference import Reference
@@ -29,13 +29,13 @@ def judged_by_ties(graph: Graph) -> list[Unit]:
     return [
         u
         for u in units(graph)
-        if not missing(u, graph)
+        if not explain_missing_evaluation(u, graph)
         and (float_inside(u) or graph.spec(u.name).numpy_dtype.kind == "f")
         and (graph.spec(u.name).quantized or graph.spec(u.name).numpy_dtype.kind == "f")
     ]
 
 
-def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, Held, list[Array]]]:
+def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, BoundedValue, list[Array]]]:
     """Every such output: its float64 value and bound, and what onnxruntime and the simulator make of the same inputs."""
     compiled = compile_model(built.model().SerializeToString(), "m", CompilerOptions(check=False))
     graph, prepared = compiled.graph, random_inputs(compiled.graph, seed)
@@ -49,19 +49,19 @@ def exact_and_made(built: Qdq, seed: int) -> Iterator[tuple[Unit, str, Held, lis
             if is_stepwise(unit):  # what is exact depends on the side
                 yield from _each_side(unit, name, graph, given, sides)
                 continue
-            for at, holds in evaluated(unit, name, graph, given, np.arange(made[0].size)):
+            for at, holds in evaluate_unit(unit, name, graph, given, np.arange(made[0].size)):
                 yield unit, name, holds, [m[at] for m in made]
 
 
 def _each_side(unit: Unit, name: str, graph: Graph, given: Any, sides: Any) -> Iterator[Any]:
     for own, side in enumerate(sides):
         made = np.asarray(side[name]).reshape(-1)
-        for at, holds in evaluated(unit, name, graph, given, np.arange(made.size), side):
+        for at, holds in evaluate_unit(unit, name, graph, given, np.arange(made.size), side):
             assert isinstance(holds, Real) and holds.ours is not None
             yield unit, name, Real(holds.value, holds.ours) if own else holds, [made[at]] * 2
 
 
-def outside(holds: Held, made: Array) -> int:
+def outside(holds: BoundedValue, made: Array) -> int:
     """Elements beyond the bound."""
     if isinstance(holds, Whole):
         return int(((made < holds.low) | (made > holds.high)).sum())
@@ -203,7 +203,7 @@ def test_the_multipliers_of_an_integer_mode_have_no_evaluation() -> None:
     built = Qdq("uint16", seed=1)
     CASES["conv_relu"][0](built)
     graph = compile_model(built.model().SerializeToString(), "m", CompilerOptions("mul15", check=False)).graph
-    whys = {missing(u, graph) for u in units(graph) if u.op == "conv"}
+    whys = {explain_missing_evaluation(u, graph) for u in units(graph) if u.op == "conv"}
     assert whys == {"no float64 evaluation of conv with mul15's multipliers"}
 
 
@@ -224,7 +224,7 @@ def test_what_cancels_leaves_the_error_of_its_terms() -> None:
     ours = Simulator(graph).run_unit(unit, given)[y]
     assert np.abs(made - ours).max() > 2.0**-18 * np.abs(made).max()
     plain = limit_for(unit, y, graph)
-    limit, tie_aware_limit = tie_aware(plain, unit, y, graph)
+    limit, tie_aware_limit = choose_tie_aware_limit(plain, unit, y, graph)
     assert tie_aware_limit
     faulty = ours.copy()
     faulty[3, 5] += np.float32(0.05)

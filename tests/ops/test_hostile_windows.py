@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from qverify.arithmetic.windows import Window, landed, taps_counted
+from qverify.arithmetic.windows import Window, find_landing_slices, taps_counted
 from qverify.model_bin.records import encode
 from qverify.ops import simulate_node
 
@@ -66,7 +66,7 @@ def test_a_cropped_window_reads_the_same_of_the_image(window: Window) -> None:
 def test_elements_land_where_they_should(start: int, stride: int) -> None:
     for size in (1, 3, 6):
         row = np.zeros(4, int)
-        target, source = landed(start, stride, size, 4)
+        target, source = find_landing_slices(start, stride, size, 4)
         row[target] += np.arange(1, size + 1)[source]
         wanted = {start + i * stride: i + 1 for i in range(size)}
         assert row.tolist() == [wanted.get(i, 0) for i in range(4)]

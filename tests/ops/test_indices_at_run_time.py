@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError, QVerifyError
-from qverify.inputs.prepare import index_range, random_inputs
+from qverify.inputs.random_inputs import index_range, random_inputs
 from qverify.inputs.sources import InputRequest
 from qverify.model_bin.graph import Graph
 from qverify.session.job import verify

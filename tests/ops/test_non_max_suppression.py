@@ -9,7 +9,7 @@ import pytest
 from qverify.compare.options import Options
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import UnsupportedError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.session.job import verify
 from qverify.session.request import Request
 from qverify.sides.simulator import Simulator

@@ -11,7 +11,7 @@ import pytest
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.units import units
 from qverify.report.document import Report
 from qverify.sides.reference import Reference

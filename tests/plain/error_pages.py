@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from qverify.compare.error_bounds.bounded_values import Held, Real, Whole
+from qverify.compare.error_bounds.bounded_values import BoundedValue, Real, Whole
 from qverify.compare.error_bounds.chain import PAGES
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -36,7 +36,9 @@ def whole(low: Any, high: Any = None) -> Whole:
     return Whole(low, low if high is None else np.asarray(high, np.int64))
 
 
-def page(op: str, inputs: list[Held | None], words: tuple[int, ...], *outputs: Any, **specs: TensorSpec) -> list[Any]:
+def page(
+    op: str, inputs: list[BoundedValue | None], words: tuple[int, ...], *outputs: Any, **specs: TensorSpec
+) -> list[Any]:
     """Returns the values and error bounds that an op's page computes. outputs: the shape of each, or its spec. specs: of inputs (a, b, c) that are not plain floats."""
     names = "abcdef"[: len(inputs)]
     tensors = {
@@ -51,9 +53,9 @@ def page(op: str, inputs: list[Held | None], words: tuple[int, ...], *outputs: A
     read = tuple(n if v is not None else None for n, v in zip(names, inputs, strict=True))
     node = Node("y0", op, read, made, words)
     graph = Graph([node], tensors, {}, tuple(n for n in read if n), made)
-    with np.errstate(all="ignore"):  # as chain.evaluated has it
+    with np.errstate(all="ignore"):  # as chain.evaluate_unit does
         return PAGES[op](node, inputs, graph)
 
 
-def _shape(value: Held) -> tuple[int, ...]:
+def _shape(value: BoundedValue) -> tuple[int, ...]:
     return (value.value if isinstance(value, Real) else value.low).shape

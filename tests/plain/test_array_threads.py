@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.inputs.arrays import npy_of
+from qverify.inputs.arrays import parse_npy
 
 
 def test_one_header_is_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,9 @@ def test_one_header_is_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     file = io.BytesIO()
     np.save(file, np.arange(6, dtype=np.float32).reshape(2, 3))
     shapes: list[tuple[int, ...]] = []
-    threads = [threading.Thread(target=lambda: shapes.append(npy_of(file.getvalue(), "a.npy").shape)) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: shapes.append(parse_npy(file.getvalue(), "a.npy").shape)) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from qverify.compare.error_bounds import rows
-from qverify.compare.error_bounds.bounded_values import Real, held
+from qverify.compare.error_bounds.bounded_values import Real, bound_exactly
 from qverify.compare.limits import Limit
-from qverify.compare.node_by_node import after_float
+from qverify.compare.node_by_node import find_after_float
 from qverify.compiler.compile_model import compile_model
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -26,7 +26,7 @@ def test_a_masked_element_has_no_error_and_gives_none_to_others(op: str, low: fl
     row = np.array([[0.5, -0.25, low, low]], np.float32)
     graph = Graph([], {"y": TensorSpec("y", "float32", row.shape)}, {}, (), ())
     with np.errstate(invalid="ignore"):
-        (found,) = getattr(rows, op)(Node("y", op, ("x",), ("y",), (1, 4)), [held(row)], graph)
+        (found,) = getattr(rows, op)(Node("y", op, ("x",), ("y",), (1, 4)), [bound_exactly(row)], graph)
     assert isinstance(found, Real)
     apart = found.error.reshape(-1)
     assert (apart[:2] < 1e-5).all() and (op == "log_softmax" or (apart < 1e-5).all())
@@ -61,7 +61,7 @@ def test_a_float_output_of_an_integer_operator_is_judged_as_floats_are(name: str
     CASES[name][0](m)
     graph = compile_model(m.model().SerializeToString(), "q.onnx").graph
     made = [n.name for n in graph.nodes if n.op == "fully_connected"]
-    assert made and after_float(graph, units(graph)) >= {*made} and not graph.spec(made[0]).integer_reference
+    assert made and find_after_float(graph, units(graph)) >= {*made} and not graph.spec(made[0]).integer_reference
 
 
 def test_equal_infinities_are_no_difference_to_the_compiler() -> None:

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from qverify.errors import UnsupportedError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.onnx_model.infer_types import infer_types
 from qverify.session.host_sides import HostSides
 from qverify.session.models import open_models

@@ -78,7 +78,7 @@ def test_what_a_broken_link_left_whole_is_kept():
 
     values = Values(Recording("board", "test", missing={"n0": "lost"}), pull)
     values.fetch(["n0", "n1", "n2", "n3", "n1"])
-    assert values.held("n1") is X and values.sent("n1") and not values.sent("n2")
+    assert values.get_local("n1") is X and values.was_sent("n1") and not values.was_sent("n2")
     assert values.failed == {
         "n0": "lost",
         "n2": "could not be pulled: its digest is another",
@@ -107,21 +107,25 @@ def test_a_value_is_asked_for_once_and_not_where_another_side_holds_its_bytes():
     assert asked == [["a", "b"]] and values.failed == {"b": "declared, but not sent when pulled"}
     assert values.get("b") is None and values.get("a") is X and len(asked) == 1
     other = without(record("board"), "n1")
-    assert Values(other).held("n1") is None
+    assert Values(other).get_local("n1") is None
     mine = Values(other)
     mine.peers = [without(record("reference"), "n1"), record("reference", wrong_at("n1")), record("reference")]
-    assert mine.held("n1") is mine.peers[2].tensors["n1"]
+    assert mine.get_local("n1") is mine.peers[2].tensors["n1"]
     mine.peers = mine.peers[:2]
-    assert mine.held("n1") is None
+    assert mine.get_local("n1") is None
     mine.peers = [record("reference")]
     other.specs["n1"] = spec("n1", shape=(20,))
-    assert mine.held("n1") is None
+    assert mine.get_local("n1") is None
     other.specs["n1"] = spec("n1", "uint8")
-    assert mine.held("n1") is None
+    assert mine.get_local("n1") is None
     del other.specs["n1"]
-    assert mine.held("n1") is None
+    assert mine.get_local("n1") is None
     borrowing = record("board", borrowed=frozenset({"n2"}))
-    assert Values(borrowing).sent("n1") and not Values(borrowing).sent("n2") and not Values(borrowing).sent("n9")
+    assert (
+        Values(borrowing).was_sent("n1")
+        and not Values(borrowing).was_sent("n2")
+        and not Values(borrowing).was_sent("n9")
+    )
 
 
 def test_sameness_by_digest_by_value_or_not_known():

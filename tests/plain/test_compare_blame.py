@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from qverify.compare.blame import culprits, sides_alone
+from qverify.compare.blame import blame_sides, find_culprits
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import QVerifyError
@@ -53,7 +53,7 @@ def test_several_culprits_each_with_its_first_node():
     ],
 )
 def test_blame_matrix(states, culprits):
-    assert sides_alone(*states) == culprits
+    assert blame_sides(*states) == culprits
 
 
 def test_every_unit_within_one_lsb_is_accumulated_rounding():
@@ -86,7 +86,7 @@ def test_the_figures_of_a_blame_are_of_the_output_that_fails():
     good, bad = Forced("PASSED", 0, 0, elements=8), Forced("FAILED", 1, 3, elements=8, limit="bit equality")
     unit = Unit("a", "split", (), ("x",), ("a", "b"), True)
     matrix = {("simulator", "board"): {"a": good, "b": bad}}
-    (blame,) = culprits([unit], matrix)
+    (blame,) = find_culprits([unit], matrix)
     assert (blame.side, blame.node) == ("board", "a") and "3 of 8 elements differently" in blame.why
 
 

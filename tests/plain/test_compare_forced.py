@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.forced import distance
+from qverify.compare.forced import measure_distance
 from qverify.compare.limits import Limit
 from qverify.compare.options import Options
 from qverify.compare.values import Values
@@ -169,8 +169,8 @@ def test_histograms_are_shared_where_the_arrays_of_both_sides_stay_in_memory():
     kept, board = Values(record("reference")), record("board")
     board.tensors = Tensors({n: v.copy for n, v in board.tensors.items()})
     anew = Values(board)
-    assert kept.histograms_with(Values(record("board"))) is kept.histograms
-    assert kept.histograms_with(anew) is anew.histograms_with(kept) is None
+    assert kept.share_histograms(Values(record("board"))) is kept.histograms
+    assert kept.share_histograms(anew) is anew.share_histograms(kept) is None
 
 
 def test_a_graph_input_that_only_the_sides_hold():
@@ -230,7 +230,7 @@ def test_an_output_that_the_board_calls_by_another_name_is_read_from_the_side_th
 def numbers(made, recorded, limit=None, **more):
     made, recorded = np.asarray(made), np.asarray(recorded)
     about = TensorSpec("t", made.dtype.name, made.shape, **more)
-    f = distance(made, recorded, about, limit or Limit(1, 0.0, "1 LSB"), "reference", "board")
+    f = measure_distance(made, recorded, about, limit or Limit(1, 0.0, "1 LSB"), "reference", "board")
     return f.verdict, f.max_lsb, f.mismatched, f.max_abs, f.why
 
 

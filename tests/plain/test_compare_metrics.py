@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from qverify.compare import decimals
 from qverify.compare import metrics as pages
 from qverify.compare.criteria import GATES
-from qverify.compare.metrics import Context, measures
+from qverify.compare.metrics import Context, make_measures
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.report.document import plain
 from qverify.report.schema import METRICS
@@ -27,7 +27,7 @@ DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "floa
 def metrics(a, b, scale=(), zero=(), axis=-1, rule="half"):
     spec = TensorSpec("t", a.dtype.name, a.shape, scale=scale, zero_point=zero, channel_axis=axis)
     values = PairedValues(a, b, spec, spec)
-    found = measures(Context(rule, 5, a.size, values.integers))
+    found = make_measures(Context(rule, 5, a.size, values.integers))
     for block in values.blocks():
         for measure in found.values():
             measure.add(block)
@@ -188,7 +188,7 @@ def test_bits_are_of_one_type_and_shape():
 def between(left, right, **specs):
     one, two = (TensorSpec("t", v.dtype.name, v.shape, **specs.get(n, {})) for n, v in (("a", left), ("b", right)))
     values = PairedValues(left, right, one, two)
-    found = measures(Context("half", 5, left.size, values.integers))
+    found = make_measures(Context("half", 5, left.size, values.integers))
     for block in values.blocks():
         for measure in found.values():
             measure.add(block)
@@ -274,8 +274,8 @@ def test_metrics_of_values_beyond_float64():
 def test_a_page_without_its_parts_names_itself(monkeypatch, tmp_path):
     (tmp_path / "half_done.py").write_text("NAME = 'half_done'\n")
     monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
-    pages._pages.cache_clear()
+    pages._load_pages.cache_clear()
     with pytest.raises(ImportError, match=r"compare/metrics/half_done.py: a page of this folder must define Measure"):
-        measures(Context("half", 5, 1, True))
+        make_measures(Context("half", 5, 1, True))
     monkeypatch.undo()
-    assert "rmse" in measures(Context("half", 5, 1, True))
+    assert "rmse" in make_measures(Context("half", 5, 1, True))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from qverify.compare import decimals
-from qverify.compare.agreement import agreement
-from qverify.compare.coverage import count_tensor, expect_tensors, gap
+from qverify.compare.agreement import measure_agreement
+from qverify.compare.coverage import count_tensor, describe_gap, expect_tensors
 from qverify.compare.criteria import GATES
-from qverify.compare.gate import choose
+from qverify.compare.gate import choose_gate
 from qverify.compare.gate_text import parse_gates
 from qverify.compare.options import Options
 from qverify.compare.pairing import NamePair, declared_names, pair_names
@@ -23,7 +23,7 @@ from tests.plain.three_sides import ALL, chain, record, side, spec
 
 
 def shares(a, b):
-    found = agreement("y", np.asarray(a), np.asarray(b))
+    found = measure_agreement("y", np.asarray(a), np.asarray(b))
     return found.arg_max, found.top5
 
 
@@ -36,7 +36,7 @@ def test_agreement_counts_items_and_knows_what_is_too_small():
     for a, b in (([[1]], [[1]]), ([[1], [2]], [[1], [2]]), ([[1, 2]], [1, 2]), ([], [])):
         assert shares(a, b) == (None, None)
     assert shares([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]) == (1.0, 1.0)  # one item
-    assert agreement("y", np.ones(2), np.ones(2)) == Agreement("y", 1.0, None)
+    assert measure_agreement("y", np.ones(2), np.ones(2)) == Agreement("y", 1.0, None)
     for rows in (0, 1):
         assert shares(np.ones((0, 2)), np.ones((rows, 2))) == (None, None)
 
@@ -75,13 +75,16 @@ def ledger(**more):
 def test_a_hole_in_the_ledger_is_said():
     lost = [MissingTensor(n, "board", "lost") for n in ("a", "b", "c")]
     assert (
-        gap(ledger(expected=4, compared=1, elements=1, missing=lost)) == "a is missing on the board: lost (and 2 more)"
+        describe_gap(ledger(expected=4, compared=1, elements=1, missing=lost))
+        == "a is missing on the board: lost (and 2 more)"
     )
-    assert gap(ledger(expected=4, compared=3, elements=1, missing=lost[:1])) == "a is missing on the board: lost"
-    assert gap(ledger(expected=2, compared=1, elements=9)) == "1 of 2 tensors were compared"
+    assert (
+        describe_gap(ledger(expected=4, compared=3, elements=1, missing=lost[:1])) == "a is missing on the board: lost"
+    )
+    assert describe_gap(ledger(expected=2, compared=1, elements=9)) == "1 of 2 tensors were compared"
     for nothing in ({"compared": 0, "elements": 9}, {"compared": 1, "elements": 0}):
-        assert gap(ledger(expected=1, **nothing)) == "nothing was compared"
-    assert gap(ledger(expected=1, compared=1, elements=1)) == ""
+        assert describe_gap(ledger(expected=1, **nothing)) == "nothing was compared"
+    assert describe_gap(ledger(expected=1, compared=1, elements=1)) == ""
 
 
 def test_what_is_known_by_digest_is_counted_by_itself():
@@ -143,7 +146,7 @@ def test_a_name_that_two_nodes_cover_or_that_is_a_tensor_stands_for_nothing():
 
 
 def values_pair(**options):
-    return choose(record("reference"), record("board"), Options(**options))
+    return choose_gate(record("reference"), record("board"), Options(**options))
 
 
 def test_the_gate_says_what_it_asks_for_and_how_it_is_milder():
@@ -160,12 +163,12 @@ def test_the_gate_says_what_it_asks_for_and_how_it_is_milder():
     assert (
         values_pair(digits_given=True, max_lsb=1).describe() == "5 decimals, rule half: |a-b| <= 0.5e-5; max_lsb <= 1"
     )
-    bits = choose(record("simulator"), record("board"), Options(nan_equal=True, atol=1.0))
+    bits = choose_gate(record("simulator"), record("board"), Options(nan_equal=True, atol=1.0))
     assert bits.bits and not bits.decimals and bits.extra == {} and len(bits.relaxed) == 1
     foreign = record("board")
     foreign.runtime = "litert"
-    assert not choose(record("simulator"), foreign, Options()).bits
-    assert not choose(record("reference"), record("simulator"), Options()).bits
+    assert not choose_gate(record("simulator"), foreign, Options()).bits
+    assert not choose_gate(record("reference"), record("simulator"), Options()).bits
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_the_places_that_a_dump_has(precision, digits, judged):
     for known in (a, b):
         a.settings, b.settings = {}, {}
         known.settings["precision"] = precision
-        gate = choose(a, b, Options(digits=digits))
+        gate = choose_gate(a, b, Options(digits=digits))
         assert gate.digits == judged
         said = [t for t in gate.relaxed if "are known to" in t]
         assert said == ([f"the values of {known.side} are known to {judged} decimals only"] if judged < 5 else [])
@@ -219,9 +222,13 @@ def test_options_know_whether_decimals_hold():
 
 def test_the_bounds_of_gates_are_their_own():
     known = {gate.option: gate for gate in GATES}
-    assert known["min_cosine"].allows(-1) and known["min_cosine"].allows(1) and known["min_cosine"].wanted == "-1 to 1"
-    assert known["atol"].allows(0) and known["atol"].allows(1e300) and known["atol"].wanted == "a number >= 0"
-    assert known["min_sqnr_db"].allows(-1e9) and known["min_sqnr_db"].wanted == "a finite number"
+    assert (
+        known["min_cosine"].allows(-1)
+        and known["min_cosine"].allows(1)
+        and known["min_cosine"].allowed_range == "-1 to 1"
+    )
+    assert known["atol"].allows(0) and known["atol"].allows(1e300) and known["atol"].allowed_range == "a number >= 0"
+    assert known["min_sqnr_db"].allows(-1e9) and known["min_sqnr_db"].allowed_range == "a finite number"
     assert not any(known[o].allows(v) for o in known for v in (float("inf"), -float("inf"), float("nan")))
     assert known["min_sqnr_db"].flag == "--min-sqnr" and known["max_lsb"].flag == "--max-lsb"
 
@@ -269,6 +276,10 @@ def test_the_largest_n_at_which_a_distance_matches(rule, distance):
 def test_a_distance_of_nothing_and_of_anything():
     assert decimals.largest_by_distance("half", 0.0) is None
     assert decimals.largest_by_distance("half", float("inf")) == decimals.LOWEST == -400
-    assert decimals.HIGHEST == 323 and max(decimals.all_searched()) == 17 and min(decimals.all_searched()) == -39
+    assert (
+        decimals.HIGHEST == 323
+        and max(decimals.list_searched_digits()) == 17
+        and min(decimals.list_searched_digits()) == -39
+    )
     one = np.array([12.34])
-    assert max(decimals.passing("truncate", one, one + 0.01, np.array([0.01]))) == 1
+    assert max(decimals.find_matching_digits("truncate", one, one + 0.01, np.array([0.01]))) == 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.blame import culprits, first_divergence
+from qverify.compare.blame import find_culprits, find_first_divergence
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -24,42 +24,44 @@ GOOD, BAD = Forced("PASSED", 0, 0), Forced("FAILED", 2, 3, 1.0, 40, "1 LSB", "re
 def test_first_divergence_wants_inputs_that_are_known_to_agree():
     known = units(chain())
     states = {"x": True, "n1": True, "n2": False, "y": False}
-    found = first_divergence(known, states.get)
+    found = find_first_divergence(known, states.get)
     assert (found.tensor, found.node, found.op, found.also) == ("n2", "n2", "add", [])
-    assert first_divergence(known, {**states, "n2": None}.get) is None
-    assert first_divergence(known, dict.fromkeys(states, True).get) is None
+    assert find_first_divergence(known, {**states, "n2": None}.get) is None
+    assert find_first_divergence(known, dict.fromkeys(states, True).get) is None
     apart = {"x": True, "n1": False, "n2": True, "y": False}
-    assert first_divergence(known, apart.get).also == ["y"]
+    assert find_first_divergence(known, apart.get).also == ["y"]
 
 
 def test_the_numbers_of_a_blame():
     known = units(chain())
-    (blame,) = culprits(known, {RB: {"n1": GOOD, "n2": BAD, "y": BAD}, RS: {"n2": GOOD}, SB: {"n1": GOOD}})
+    (blame,) = find_culprits(known, {RB: {"n1": GOOD, "n2": BAD, "y": BAD}, RS: {"n2": GOOD}, SB: {"n1": GOOD}})
     assert (blame.side, blame.node, blame.also) == ("board", "n2", ["y"])
     assert blame.why == (
         "add: given the board's recorded inputs, the reference computes 3 of 40 elements differently, up to 2 LSB (limit 1 LSB); "
         "reference and simulator agree here; no simulator ran, so the compiler cannot be ruled out"
     )
     floats = Forced("FAILED", None, 3, 0.00123456, 40, "a share", "reference", "board")
-    assert "up to 0.00123 (limit a share)" in culprits(known, {RB: {"n2": floats}})[0].why
+    assert "up to 0.00123 (limit a share)" in find_culprits(known, {RB: {"n2": floats}})[0].why
     shape = Forced("FAILED", None, None, None, 40, "1 LSB", "reference", "board", "int8[3] recorded")
-    assert "computes all of 40 elements differently, int8[3] recorded" in culprits(known, {RB: {"n2": shape}})[0].why
-    assert not culprits(known, {RB: {"n2": Forced("INCONCLUSIVE", None, None)}, RS: {}})
+    assert (
+        "computes all of 40 elements differently, int8[3] recorded" in find_culprits(known, {RB: {"n2": shape}})[0].why
+    )
+    assert not find_culprits(known, {RB: {"n2": Forced("INCONCLUSIVE", None, None)}, RS: {}})
 
 
 def test_the_pair_that_speaks_for_a_blame():
     known = units(chain())
     bad = {pair: Forced("FAILED", n, 1, 1.0, 40, "0 LSB", *pair) for n, pair in enumerate((RS, RB, SB), 1)}
     every = {pair: {"n2": f} for pair, f in bad.items()}
-    why = {b.side: b.why for b in culprits(known, every)}
+    why = {b.side: b.why for b in find_culprits(known, every)}
     assert "up to 3 LSB" in why["board"] and "up to 2 LSB" in why["compiler"]
-    (board,) = culprits(known, {RS: {"n2": GOOD}, RB: every[RB], SB: every[SB]})
+    (board,) = find_culprits(known, {RS: {"n2": GOOD}, RB: every[RB], SB: every[SB]})
     assert (
         "given the board's recorded inputs, the simulator" in board.why
         and "reference and simulator agree here" in board.why
     )
     assert "not excluded" not in board.why
-    (compiler,) = culprits(known, {RS: every[RS], SB: {"n2": GOOD}})
+    (compiler,) = find_culprits(known, {RS: every[RS], SB: {"n2": GOOD}})
     assert compiler.side == "compiler" and "given the simulator's recorded inputs, the reference" in compiler.why
     assert "simulator and board agree here" in compiler.why
 
@@ -68,20 +70,20 @@ def test_an_output_of_several_that_fails_makes_its_unit_fail():
     tensors = {n: spec(n) for n in ("x", "y0", "y1")}
     graph = Graph([Node("y0", "split", ("x",), ("y0", "y1"))], tensors, {}, ("x",), ("y0", "y1"))
     (unit,) = units(graph)
-    assert culprits([unit], {RB: {"y0": GOOD, "y1": BAD}})[0].node == "y0"
-    assert not culprits([unit], {RB: {"y0": GOOD}}) and not culprits([unit], {RB: {}})
+    assert find_culprits([unit], {RB: {"y0": GOOD, "y1": BAD}})[0].node == "y0"
+    assert not find_culprits([unit], {RB: {"y0": GOOD}}) and not find_culprits([unit], {RB: {}})
     unknown = Forced("INCONCLUSIVE", None, None)
     held = {RB: {"y0": BAD, "y1": GOOD}, RS: {"y0": GOOD, "y1": unknown}}
-    assert "reference and simulator agree here" not in culprits([unit], held)[0].why
-    assert first_divergence([unit], {"x": True, "y0": True, "y1": False}.get).tensor == "y1"
+    assert "reference and simulator agree here" not in find_culprits([unit], held)[0].why
+    assert find_first_divergence([unit], {"x": True, "y0": True, "y1": False}.get).tensor == "y1"
 
 
 @pytest.mark.parametrize(("sides", "blamed"), [((RB,), "reference"), ((RB, SB), "board"), ((RS,), "reference")])
 def test_where_this_hosts_onnxruntime_is_not_trusted(sides, blamed):
     """It stands alone against the board: then the board is not blamed; the simulator against the board still says so."""
-    (found,) = culprits(units(chain()), {pair: {"n2": BAD} for pair in sides}, ["n2"])
+    (found,) = find_culprits(units(chain()), {pair: {"n2": BAD} for pair in sides}, ["n2"])
     assert found.side == blamed and ("canary" in found.why) == (blamed == "reference")
-    assert culprits(units(chain()), {pair: {"n2": BAD} for pair in sides}, ["n1"])[0].side != "reference"
+    assert find_culprits(units(chain()), {pair: {"n2": BAD} for pair in sides}, ["n1"])[0].side != "reference"
 
 
 def test_a_distrusted_node_condemns_no_pair_with_the_reference():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import Real
-from qverify.compare.node_by_node import _largest_abs, _largest_lsb
+from qverify.compare.node_by_node import _find_largest_abs, _find_largest_lsb
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.report.document import OtherDifferences, TensorRow
@@ -96,8 +96,8 @@ def row(**metrics):
 
 def test_the_largest_distance_of_rows_judged_by_their_nodes():
     rows = [row(max_lsb=1, max_abs=0.5), row(max_lsb=3, max_abs=0.25), row(max_lsb=None, max_abs=2.0)]
-    assert (_largest_lsb(rows), _largest_abs(rows)) == (3, 2.0)
-    assert (_largest_lsb(rows[2:]), _largest_abs([])) == (None, None)
+    assert (_find_largest_lsb(rows), _find_largest_abs(rows)) == (3, 2.0)
+    assert (_find_largest_lsb(rows[2:]), _find_largest_abs([])) == (None, None)
 
 
 def test_one_branch_alone_is_joined_to_itself():

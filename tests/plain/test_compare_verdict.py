@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.criteria import GATES, MOST_DIGITS
+from qverify.compare.criteria import GATES, MAX_DIGITS
 from qverify.compare.options import Options
 from qverify.compare.verdict import combine, judge_all
 from qverify.errors import UsageError
@@ -184,7 +184,7 @@ def test_a_gate_has_the_same_bounds_wherever_it_comes_from(gate, capsys):
     limits += [gate.lowest - 1e-9] if gate.lowest is not None else []
     limits += [gate.highest + 1e-9] if gate.highest is not None else []
     for limit in limits:
-        with pytest.raises(UsageError, match=f"gate {gate.metric}: got .*, wanted {gate.wanted}"):
+        with pytest.raises(UsageError, match=f"gate {gate.metric}: got .*, wanted {gate.allowed_range}"):
             Options(**{gate.option: limit})
         assert main(["compare", "a", "b", gate.flag, str(limit)]) == 2
         assert f"Invalid value for '{gate.flag}'" in capsys.readouterr().err
@@ -192,9 +192,9 @@ def test_a_gate_has_the_same_bounds_wherever_it_comes_from(gate, capsys):
 
 
 def test_as_many_decimals_on_the_command_line_as_anywhere(capsys):
-    assert Options(digits=MOST_DIGITS).digits == 17
+    assert Options(digits=MAX_DIGITS).digits == 17
     with pytest.raises(UsageError, match="wanted 0 to 17"):
-        Options(digits=MOST_DIGITS + 1)
+        Options(digits=MAX_DIGITS + 1)
     assert main(["compare", "a", "b", "-c", "18"]) == 2 and "0<=x<=17" in capsys.readouterr().err
 
 

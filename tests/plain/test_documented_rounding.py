@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters, parameters
-from qverify.compare.documented_rounding import Explained, explain
-from qverify.compare.error_bounds.documented import rounded_twice
+from qverify.compare.documented_rounding import RoundingExplanation, explain
+from qverify.compare.error_bounds.documented_kernels import rounded_twice
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -69,7 +69,7 @@ def _of_rows(graph: Graph, rows: int) -> Graph:
     )
 
 
-def explained(recorded: np.ndarray, kernels: str = "litert-optimized") -> Explained:
+def explained(recorded: np.ndarray, kernels: str = "litert-optimized") -> RoundingExplanation:
     x, made, _ = many()
     graph = _of_rows(REFERENCE, 4000)
     return explain(units(graph)[0], "h", graph, {"x": x}, made, recorded, kernels, "1 LSB")
@@ -79,7 +79,7 @@ def test_two_roundings_differ_only_near_ties():
     _, made, recorded = many()
     assert 20 < np.count_nonzero(made != recorded) < 5000
     within = "1 LSB, within 0.002 LSB of a tie"  # h is 2^-8.97 of x * w; the first of two roundings is to 2^-8
-    assert explained(recorded) == Explained(0, within)
+    assert explained(recorded) == RoundingExplanation(0, within)
     assert explained(recorded, "onnxruntime").why == ""  # no add
 
 
@@ -112,7 +112,7 @@ def one_node(op: str, shape: tuple[int, ...] = (2, 4), words: tuple[int, ...] = 
     return Graph([Node("y", op, ("x", *constants), ("y",), words)], tensors, constants, ("x",), ("y",))
 
 
-def explained_in(graph: Graph, x: np.ndarray, made: np.ndarray, recorded: np.ndarray) -> Explained:
+def explained_in(graph: Graph, x: np.ndarray, made: np.ndarray, recorded: np.ndarray) -> RoundingExplanation:
     return explain(units(graph)[0], "y", graph, {"x": x}, made, recorded, "litert-xnnpack", "1 LSB")
 
 
@@ -132,7 +132,7 @@ def test_floats_and_what_has_no_evaluation_keep_their_limit():
         (one_node("reshape"), x.astype(np.float32), "1 LSB"),
         (one_node("lookup", table=table), x, "1 LSB (no float64 evaluation of the table of a function)"),
     ):
-        assert explained_in(graph, x, made, made + np.ones((), made.dtype)) == Explained(0, limit)
+        assert explained_in(graph, x, made, made + np.ones((), made.dtype)) == RoundingExplanation(0, limit)
 
 
 def test_where_nothing_can_be_evaluated_nothing_is_explained():

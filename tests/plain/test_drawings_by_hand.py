@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.drawings.choose import _rank
-from qverify.compare.drawings.draw_tensor import clipped_at_ends, draw_tensor, quantized_range
+from qverify.compare.drawings.add_drawings import _compute_rank
+from qverify.compare.drawings.draw_tensor import compute_quantized_range, count_at_ends, draw_tensor
 from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.drawings.inputs import draw_inputs
 from qverify.compare.options import Options
@@ -128,11 +128,11 @@ def test_the_first_twelve_that_differ_are_listed_though_blocks_end_between_them(
     ],
 )
 def test_the_range_of_a_type(dtype: str, scale: Any, zero: Any, wanted: Any) -> None:
-    assert quantized_range(TensorSpec("t", dtype, (2,), scale=scale, zero_point=zero)) == wanted
+    assert compute_quantized_range(TensorSpec("t", dtype, (2,), scale=scale, zero_point=zero)) == wanted
 
 
 def test_what_is_at_the_ends_is_counted() -> None:
-    assert clipped_at_ends(np.array([-128, -127, 127, 127, 126], np.int8)) == (1, 2)
+    assert count_at_ends(np.array([-128, -127, 127, 127, 126], np.int8)) == (1, 2)
 
 
 def test_sides_without_specs_are_drawn_as_their_arrays_are() -> None:
@@ -295,7 +295,7 @@ def test_in_which_order_tensors_are_drawn() -> None:
     row = replace(next(r for r in pair.tensors if r.name == "n2"), name="t", final=False, bit_equal=False)
 
     def rank(name: str, forced: Forced | None = None, **more: Any) -> Any:
-        return _rank(pair, name, replace(row, **more), forced, 7)
+        return _compute_rank(pair, name, replace(row, **more), forced, 7)
 
     passed = Forced("PASSED", 0, 0, 0.0, 40, "0 LSB", "reference", "board")
     assert rank("n2", replace(passed, verdict="FAILED")) == (0, 7) and rank("n2", passed) == rank("n2") == (1, 7)
@@ -304,6 +304,6 @@ def test_in_which_order_tensors_are_drawn() -> None:
     assert rank("t", metrics={"sqnr_db": 30.0}) == (3, 30.0) and rank("t", metrics={"sqnr_db": -2}) == (3, -2.0)
     for unknown in ({}, {"sqnr_db": None}, {"sqnr_db": NAN}, {"sqnr_db": "inf"}):
         assert rank("t", metrics=unknown) == (3, -INF)
-    assert _rank(pair, "t", None, None, 7) == (3, -INF)
+    assert _compute_rank(pair, "t", None, None, 7) == (3, -INF)
     pair.first_divergence = None
     assert rank("n2", final=True) == (2, 7)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.arithmetic.multipliers import add_parameters
-from qverify.compare.error_bounds import documented as page
-from qverify.compare.error_bounds import sums
+from qverify.compare.error_bounds import documented_kernels as page
+from qverify.compare.error_bounds import integer_sums
 from qverify.compare.error_bounds.bounded_values import NoBound, Whole
-from qverify.compare.error_bounds.documented import TooMany, documented, is_fixed_point_add
+from qverify.compare.error_bounds.documented_kernels import TooMany, evaluate_documented, is_fixed_point_add
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit, units
 from qverify.tensors.spec import TensorSpec
@@ -53,7 +53,7 @@ def network(op: str, x: Tensor, y: Tensor, words: Sequence[int] = (), dtype: str
 def found(graph: Graph, x: Any, kernels: str = "litert-reference", unit: Unit | None = None) -> Whole:
     """Returns the bounded values of every element of y."""
     at = np.arange(graph.spec("y").elements)
-    parts = [*documented(unit or units(graph)[0], "y", graph, {"x": x}, at, kernels)]
+    parts = [*evaluate_documented(unit or units(graph)[0], "y", graph, {"x": x}, at, kernels)]
     assert np.array_equal(np.concatenate([p for p, _ in parts]), at)
     low, high, error = (np.concatenate([getattr(w, n) for _, w in parts]) for n in ("low", "high", "error"))
     return Whole(low, high, error)
@@ -152,12 +152,12 @@ def test_means(kernels: str) -> None:
 
 def test_sums_are_evaluated_in_parts_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found(dense(), X)
-    monkeypatch.setattr(sums, "TERMS_AT_ONCE", 13)
+    monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 13)
     parts = found(dense(), X)
     assert np.array_equal(whole.low, parts.low) and np.array_equal(whole.high, parts.high)
-    monkeypatch.setattr(page, "TERMS_IN_ALL", 5 * 4 * 6)
+    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6)
     assert np.array_equal(found(dense(), X).low, whole.low)
-    monkeypatch.setattr(page, "TERMS_IN_ALL", 5 * 4 * 6 - 1)
+    monkeypatch.setattr(page, "MAX_TERMS", 5 * 4 * 6 - 1)
     with pytest.raises(TooMany, match="20 elements differ, more than are evaluated"):
         found(dense(), X)
 

@@ -9,15 +9,15 @@ import pytest
 from qverify.compare.error_bounds.bounded_values import (
     NoBound,
     Whole,
-    certain,
+    bound_exactly,
     dequantize,
     gamma,
-    held,
-    integers,
     quantize,
-    requantized,
+    requantize_operand,
+    require_certain,
+    round_interval,
 )
-from qverify.compare.error_bounds.bounded_values import real as real_of
+from qverify.compare.error_bounds.bounded_values import require_real as real_of
 from qverify.tensors.spec import TensorSpec
 
 from tests.plain.error_pages import FLUSHED, U, g, page, real, rounded, whole, word
@@ -184,7 +184,7 @@ def test_the_integers_that_a_value_with_an_error_may_round_to():
         (3.0, math.nan, -8, 7),
         (math.nan, 0.0, -8, -8),  # quantized, a NaN is the least
     ):
-        found = integers(np.array([value - 1]), np.array([error]), 1, (-8, 7))
+        found = round_interval(np.array([value - 1]), np.array([error]), 1, (-8, 7))
         assert (found.low[0], found.high[0]) == (low, high), (value, error)
 
 
@@ -218,23 +218,23 @@ def test_dequantize_is_exact_for_integers_that_are_known():
 def test_a_branch_is_requantized_only_where_its_parameters_are_others():
     y = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
     x = whole([4, 6], [5, 6])
-    assert requantized(x, TensorSpec("x", "int8", (2,), scale=(0.5,), zero_point=(0,)), y) is x
-    assert requantized(x, y, TensorSpec("y", "int8", (2,))) is x
-    found = requantized(x, TensorSpec("x", "int8", (2,), scale=(1.0,), zero_point=(1,)), y)
+    assert requantize_operand(x, TensorSpec("x", "int8", (2,), scale=(0.5,), zero_point=(0,)), y) is x
+    assert requantize_operand(x, y, TensorSpec("y", "int8", (2,))) is x
+    found = requantize_operand(x, TensorSpec("x", "int8", (2,), scale=(1.0,), zero_point=(1,)), y)
     assert isinstance(found, Whole) and found.low.tolist() == [6, 10] and found.high.tolist() == [8, 10]
     floats = real([1.0])
-    assert requantized(floats, y, y) is floats
+    assert requantize_operand(floats, y, y) is floats
 
 
 def test_held_values_are_certain_and_others_are_not():
-    assert certain(held(np.array([1, 2], np.int8))).tolist() == [1, 2]
-    assert certain(whole([1, 2], [1, 2])).tolist() == [1, 2]
+    assert require_certain(bound_exactly(np.array([1, 2], np.int8))).tolist() == [1, 2]
+    assert require_certain(whole([1, 2], [1, 2])).tolist() == [1, 2]
     for value in (whole([1, 2], [1, 3]), real([1.0]), None):
         with pytest.raises(NoBound, match="integers that depend on floats"):
-            certain(value)
+            require_certain(value)
     with pytest.raises(NoBound):
         real_of(None)
-    assert real_of(held(np.array([1.5], np.float32))).error.tolist() == [0.0]
+    assert real_of(bound_exactly(np.array([1.5], np.float32))).error.tolist() == [0.0]
 
 
 def elementwise(x, d, function, p=0.0, q=0.0):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compare.error_bounds import recurrences
-from qverify.compare.error_bounds.bounded_values import NoBound, Real, held
+from qverify.compare.error_bounds.bounded_values import NoBound, Real, bound_exactly
 from qverify.model_bin.graph import Graph, Node
 
 from tests.plain.error_pages import real, word
@@ -111,15 +111,15 @@ def test_a_gate_that_rises_and_falls_has_no_bound(name: str) -> None:
     graph = Graph([], {}, {}, (), ())
     node = Node("y", "rnn", tuple("xwrb"), ("y", "h"), words)
     with pytest.raises(NoBound, match=f"{name} of a negative alpha"):
-        recurrences.rnn(node, [held(of[n]) for n in "xwrb"], graph, {"y": of["y"]})
+        recurrences.rnn(node, [bound_exactly(of[n]) for n in "xwrb"], graph, {"y": of["y"]})
     zero = Node("y", "rnn", tuple("xwrb"), ("y", "h"), (*words[:3], word(0.0), word(0.0)))
-    recurrences.rnn(zero, [held(of[n]) for n in "xwrb"], graph, {"y": of["y"]})
+    recurrences.rnn(zero, [bound_exactly(of[n]) for n in "xwrb"], graph, {"y": of["y"]})
 
 
 def test_a_recurrence_without_its_states_or_of_inexact_floats_has_no_bound() -> None:
     of, graph = draw("rnn", 1), Graph([], {}, {}, (), ())
     node = Node("y", "rnn", tuple("xwr"), ("y", "h"), (0, word(0.0), RECURRENT.index("tanh"), 0, 0))
-    inputs: list[Any] = [held(of[n]) for n in "xwr"]
+    inputs: list[Any] = [bound_exactly(of[n]) for n in "xwr"]
     with pytest.raises(NoBound, match="rnn without its states"):
         recurrences.rnn(node, inputs, graph, {"h": of["y"]})
     with pytest.raises(NoBound, match="rnn of inexact floats"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import NoBound, Real
-from qverify.compare.error_bounds.own_norms import with_own
+from qverify.compare.error_bounds.own_norms import add_own_error
 
 from tests.plain.error_pages import FLUSHED, U, page, real, whole, word
 
@@ -20,7 +20,7 @@ V, SCALE = np.array([[1e-9, -3.0, 0.0], [0.0, 2e-9, 5.0]]), np.array([2.0, 0.5, 
 def own(error: float = 1.0, least: Any = ((2.0**-20,), (2.0**-10,)), inputs: Any = None) -> Real:
     y = Real(V, np.full(V.shape, error))
     with np.errstate(all="ignore"):
-        return with_own(y, [real(ROWS), None, None] if inputs is None else inputs, ROWS, Z, np.array(least), SCALE)
+        return add_own_error(y, [real(ROWS), None, None] if inputs is None else inputs, ROWS, Z, np.array(least), SCALE)
 
 
 def test_the_error_of_two_float64_passes_and_one_rounding() -> None:
@@ -37,7 +37,7 @@ def test_the_error_of_two_float64_passes_and_one_rounding() -> None:
 
 def test_a_row_of_zeros_has_the_least_error_there_is() -> None:
     zeros = np.zeros((1, 3))
-    y = with_own(Real(zeros, zeros + 1), [real(zeros), None, None], zeros, zeros, np.full((1, 1), 2.0**-10), SCALE)
+    y = add_own_error(Real(zeros, zeros + 1), [real(zeros), None, None], zeros, zeros, np.full((1, 1), 2.0**-10), SCALE)
     assert y.ours is not None and y.ours.tolist() == [[FLUSHED] * 3]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from qverify.arithmetic.recurrences import RECURRENT
 from qverify.compare.limits import limit_for
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compiler.builder import float_word
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -67,7 +67,7 @@ def judged(
     results = {}
     for name in outputs or unit.outputs:
         plain = limit_for(unit, name, graph)
-        limit, by_ties = tie_aware(plain, unit, name, graph)
+        limit, by_ties = choose_tie_aware_limit(plain, unit, name, graph)
         assert by_ties
         exact = ExactUnit(unit, name, graph, {"x": x}, made, recorded)
         result = check_both(exact, made[name], recorded[name], limit, plain)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.arithmetic.recurrences import RECURRENT, quantized
+from qverify.arithmetic.recurrences import RECURRENT, quantize_by_range
 from qverify.compare.error_bounds import recurrences
-from qverify.compare.error_bounds.bounded_values import Real, held
+from qverify.compare.error_bounds.bounded_values import Real, bound_exactly
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
@@ -98,7 +98,7 @@ def bounded(
     words = (direction, word(clip), *([] if op == "rnn" else [flag]), *map(RECURRENT.index, functions))
     words += (word(ALPHA),) * len(functions) + (word(BETA),) * len(functions)
     node = Node("y", op, tuple(n if n in of else None for n in inputs), outputs, words)
-    given = [held(of[n]) if n in of else None for n in inputs]
+    given = [bound_exactly(of[n]) if n in of else None for n in inputs]
     graph = Graph([node], {"y": TensorSpec("y", "float32", of["y"].shape)}, {}, (), outputs)
     with np.errstate(all="ignore"):
         return list(getattr(recurrences, op)(node, given, graph, {"y": of["y"].astype(np.float32)}))
@@ -260,15 +260,15 @@ def test_steps_of_lstm_integer(direction: int) -> None:
     words += (word(ALPHA),) * 3 * directions + (word(BETA),) * 3 * directions
     outputs = ("y", "last_h", "last_c")
     node = Node("y", "lstm_integer", tuple("xwrbnhcpstuv"), outputs, words)
-    inputs = [None if v is None else held(v) for v in given]
+    inputs = [None if v is None else bound_exactly(v) for v in given]
     with np.errstate(all="ignore"):
         found = recurrences.lstm_integer(
             node, inputs, Graph([], {}, {}, (), outputs), {"y": of["y"].astype(np.float32)}
         )
 
     def arguments(kernel: Kernel, d: int, t: int, h: list[float]) -> list[Bounded]:
-        x, x_scale = quantized(of["x"])
-        of_h, h_scale = quantized(np.array([h]))
+        x, x_scale = quantize_by_range(of["x"])
+        of_h, h_scale = quantize_by_range(np.array([h]))
         made = []
         for row in range(count):
             u = float(x[t, 0] @ (weights[0][d, :, row].astype(float) - 3)) * float(x_scale) * float(scales[0][d, row])

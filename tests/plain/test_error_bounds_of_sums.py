@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds import chain, sums
+from qverify.compare.error_bounds import chain, integer_sums
 from qverify.compare.error_bounds.bounded_values import NoBound, Real, Whole
-from qverify.compare.error_bounds.chain import evaluated, missing
+from qverify.compare.error_bounds.chain import evaluate_unit, explain_missing_evaluation
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
 from qverify.tensors.spec import TensorSpec
@@ -49,7 +49,7 @@ def layer(bias=True, per_channel=True, table=None, zero=10, limits=(-32768, 3276
 
 def made(graph, at=(0, 1), given=None):
     (unit,) = units(graph)
-    return list(evaluated(unit, "y", graph, {"x": X} if given is None else given, np.array(at)))
+    return list(evaluate_unit(unit, "y", graph, {"x": X} if given is None else given, np.array(at)))
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -83,7 +83,7 @@ def test_what_the_node_clips_is_clipped():
 
 
 def test_a_few_elements_at_a_time(monkeypatch):
-    monkeypatch.setattr(sums, "TERMS_AT_ONCE", 3)
+    monkeypatch.setattr(integer_sums, "TERMS_AT_ONCE", 3)
     parts = made(layer(), (1, 0))
     ((_, all_at_once),) = (monkeypatch.undo(), made(layer(), (1, 0)))[1]
     assert [at.tolist() for at, _ in parts] == [[1], [0]]
@@ -129,27 +129,30 @@ def test_a_table_after_what_every_side_computes_alike():
 
 
 def test_what_has_no_float64_evaluation():
-    assert missing(units(layer())[0], layer()) == ""
+    assert explain_missing_evaluation(units(layer())[0], layer()) == ""
     graph = layer(rounding="mul15")
-    assert missing(units(graph)[0], graph) == "no float64 evaluation of fully_connected with mul15's multipliers"
+    assert (
+        explain_missing_evaluation(units(graph)[0], graph)
+        == "no float64 evaluation of fully_connected with mul15's multipliers"
+    )
     with pytest.raises(NoBound, match="fully_connected with the multipliers of mul15"):
         made(graph)
     graph = layer(table=table_of(lambda v: v))
-    assert missing(units(graph)[0], graph) == ""
+    assert explain_missing_evaluation(units(graph)[0], graph) == ""
     graph.nodes[1] = Node("y", "batch_norm", ("sum", "t"), ("y",), (), (), False)
-    assert missing(units(graph)[0], graph) == "no float64 evaluation of batch_norm"
+    assert explain_missing_evaluation(units(graph)[0], graph) == "no float64 evaluation of batch_norm"
     graph.nodes[1] = Node("y", "softmax", ("sum", "t"), ("y",), (), (), False)
-    assert missing(units(graph)[0], graph) == "no float64 evaluation of softmax here"
+    assert explain_missing_evaluation(units(graph)[0], graph) == "no float64 evaluation of softmax here"
     graph = layer()
     graph.constants["rq"] = S.astype(np.float32)
-    assert "no float64 evaluation of fully_connected with" in missing(units(graph)[0], graph)
+    assert "no float64 evaluation of fully_connected with" in explain_missing_evaluation(units(graph)[0], graph)
 
 
 def test_the_elements_asked_for_and_no_others():
     tensors = {"x": TensorSpec("x", "float32", (2, 3)), "y": TensorSpec("y", "float32", (3, 2))}
     graph = Graph([Node("y", "transpose", ("x",), ("y",), (1, 0), (), False)], tensors, {}, ("x",), ("y",))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    ((at, y),) = evaluated(units(graph)[0], "y", graph, {"x": x}, np.array([1, 4]))
+    ((at, y),) = evaluate_unit(units(graph)[0], "y", graph, {"x": x}, np.array([1, 4]))
     assert isinstance(y, Real) and at.tolist() == [1, 4] and y.value.tolist() == [3, 2] and y.error.tolist() == [0, 0]
 
 
@@ -162,7 +165,7 @@ def two_operands(op, x, y, rq, shape=(1, 3)):
     }
     node = Node("y", op, ("a", "b", "rq"), ("y",), (-32768, 32767), (), False)
     graph = Graph([node], tensors, {"rq": rq}, ("a", "b"), ("y",))
-    ((_, found),) = evaluated(units(graph)[0], "y", graph, {"a": x, "b": y}, np.arange(3))
+    ((_, found),) = evaluate_unit(units(graph)[0], "y", graph, {"a": x, "b": y}, np.arange(3))
     return found
 
 
@@ -186,7 +189,7 @@ def pooled(op, words, x, rq, shape):
     }
     node = Node("y", op, ("x", "rq"), ("y",), (*words, -32768, 32767), (), False)
     graph = Graph([node], tensors, {"rq": rq}, ("x",), ("y",))
-    ((_, found),) = evaluated(units(graph)[0], "y", graph, {"x": x}, np.arange(np.prod(shape)))
+    ((_, found),) = evaluate_unit(units(graph)[0], "y", graph, {"x": x}, np.arange(np.prod(shape)))
     return found
 
 
@@ -233,7 +236,9 @@ def test_how_many_terms_an_element_has(op, x, w, y, terms):
     shapes = {"x": x, "y": y} | ({} if w is None else {"w": w})
     tensors = {n: TensorSpec(n, "int16", shape) for n, shape in shapes.items()}
     node = Node("y", op, ("x",) if w is None else ("x", "w"), ("y",))
-    assert sums.terms_of(sums.Operands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms
+    assert (
+        integer_sums.terms_of(integer_sums.SumOperands(node, Graph([node], tensors, {}, ("x",), ("y",)), {})) == terms
+    )
 
 
 def test_of_zeros_beside_a_float_output_only_what_is_flushed_remains():
@@ -253,5 +258,5 @@ def test_at_most_4_million_terms_are_held_at_once():
     graph = Graph([node], tensors, {"rq": np.array([2.0**-20])}, ("x",), ("y",))
     (unit,) = units(graph)
     x = np.broadcast_to(np.int16(3), tensors["x"].shape)
-    at, y = next(evaluated(unit, "y", graph, {"x": x}, np.array([1, 0, 1])))
+    at, y = next(evaluate_unit(unit, "y", graph, {"x": x}, np.array([1, 0, 1])))
     assert at.tolist() == [1, 0] and [v.tolist() for v in y.ours] == [[6, 6]] * 2

@@ -9,9 +9,9 @@ from qverify.arithmetic.exact_matmul import (
     centred,
     centred_limits,
     exact_dtype,
-    exact_terms,
     largest_partial_sum,
     narrow_type,
+    plan_exact_sums,
 )
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -107,7 +107,7 @@ def test_long_sums_are_exact_in_runs_of_float32(terms: int, bias: int, runs: int
     rng = np.random.default_rng(terms)
     w, x = rng.integers(254, 256, (5, terms)), np.full((terms, 3), 255)
     limit = np.full((1, terms), 255)
-    made = exact_terms((0, 255), limit, None if not bias else np.array([bias]))
+    made = plan_exact_sums((0, 255), limit, None if not bias else np.array([bias]))
     one = runs == 1 and not bias
     assert (made.dtype, made.whole) == (np.dtype(np.float32), np.dtype(np.float32 if one else np.float64))
     assert len(made.runs) == runs and [i for run in made.runs for i in range(terms)[run]] == list(range(terms))
@@ -118,7 +118,7 @@ def test_long_sums_are_exact_in_runs_of_float32(terms: int, bias: int, runs: int
 @pytest.mark.parametrize(("terms", "limits", "wanted"), [(775, (0, 255), np.float64), (9, (-32768, 32767), np.float64)])
 def test_sums_that_few_runs_cannot_hold_are_of_one_type(terms: int, limits: tuple[int, int], wanted: type) -> None:
     weights = np.full((2, terms), 255 if limits[1] == 255 else 32767)
-    made = exact_terms(limits, weights)
+    made = plan_exact_sums(limits, weights)
     assert made.dtype == made.whole == np.dtype(wanted) and made.runs == (slice(0, terms),)
 
 

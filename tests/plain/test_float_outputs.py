@@ -7,7 +7,7 @@ import pytest
 from qverify.compare.limits import limit_for
 from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both
 from qverify.compiler.compile_model import CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import units
 from qverify.sides.reference import Reference

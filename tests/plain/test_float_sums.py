@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.arithmetic.float_convolution import convolve, convolve_transposed, terms, transposed_terms
+from qverify.arithmetic.float_convolution import convolve, convolve_transposed, list_terms, list_transposed_terms
 from qverify.arithmetic.float_sums import round_once, sum_bound
 from qverify.arithmetic.windows import Window
 from qverify.compiler.builder import float_word
@@ -133,7 +133,7 @@ def test_convolutions_of_many_blocks_are_the_sums_of_their_terms(kind: str) -> N
     y = (convolve_transposed if back else convolve)(x, w, window, group, out)
     assert y.shape == (2, group * per_out, *out)
     at = RNG.choice(y.size, 500, replace=False)
-    products = (transposed_terms if back else terms)(x, w, window, group, y.shape, at)
+    products = (list_transposed_terms if back else list_terms)(x, w, window, group, y.shape, at)
     assert np.allclose(products.sum(1), y.reshape(-1)[at], rtol=1e-12, atol=1e-12)
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from qverify.compare.node_by_node import after_float, agree_recomputed
+from qverify.compare.node_by_node import find_after_float, find_agreeing
 from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.errors import BadFileError
 from qverify.model_bin.check import check_graph
@@ -67,10 +67,10 @@ def test_islands_that_do_not_fit_are_refused(islands):
 
 def test_islands_pass_on_what_is_known_of_their_inputs():
     graph = chain(ISLAND)
-    assert after_float(graph, units(graph)) == {"a", "h", "y"}
+    assert find_after_float(graph, units(graph)) == {"a", "h", "y"}
     passed, failed = Forced("PASSED", 0, 0), Forced("FAILED", 0, 1)
-    assert agree_recomputed(graph, units(graph), {"a": passed, "y": passed}, {}) == {"x", "a", "h", "y"}
-    assert agree_recomputed(graph, units(graph), {"a": failed, "y": passed}, {}) == {"x"}
+    assert find_agreeing(graph, units(graph), {"a": passed, "y": passed}, {}) == {"x", "a", "h", "y"}
+    assert find_agreeing(graph, units(graph), {"a": failed, "y": passed}, {}) == {"x"}
 
 
 def test_what_the_host_makes_must_be_what_the_model_says():

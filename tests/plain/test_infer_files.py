@@ -10,7 +10,7 @@ import pytest
 from qverify.cli.main import main
 from qverify.sides.dumps.array_dump import open_array_dump
 from qverify.sides.dumps.write_arrays import write_arrays
-from qverify.tensors.file_names import MOST_STEM, file_stems
+from qverify.tensors.file_names import MAX_STEM_LENGTH, file_stems
 from qverify.tensors.recording import Recording
 from qverify.tensors.spec import TensorSpec
 
@@ -36,7 +36,9 @@ HOSTILE = [
 def test_file_names_are_safe_distinct_and_bounded():
     stems = file_stems(HOSTILE)
     assert [*stems] == HOSTILE and len({s.lower() for s in stems.values()}) == len(HOSTILE)
-    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", s) and len(s) <= MOST_STEM for s in stems.values()), stems
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", s) and len(s) <= MAX_STEM_LENGTH for s in stems.values()), (
+        stems
+    )
     assert stems["a/b"] == "a_b" and stems["CON"].startswith("CON-") and stems["nul.x"].startswith("nul.x-")
 
 

@@ -12,10 +12,10 @@ from PIL import Image
 from qverify.cli.main import main
 from qverify.errors import UsageError
 from qverify.inputs import buffers, encoding, picture, resize
-from qverify.inputs.arrays import array_of
+from qverify.inputs.arrays import read_array_file
 from qverify.inputs.colour import MODES, PRESETS, Colour
 from qverify.inputs.description import Description
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_tables import parse_description
 from qverify.inputs.formats import FORMATS, LEGAL, YUV420
 
 from tests.conftest import MODELS
@@ -50,18 +50,18 @@ def test_opencv_mode_is_opencv_byte_for_byte(at: int) -> None:
     i420 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420)
     yv12 = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_YV12)
     size = (width, height)
-    assert encoding.encoded(rgb, Description("i420", size)) == i420.tobytes()
+    assert encoding.encode_fitted(rgb, Description("i420", size)) == i420.tobytes()
     quarter = height * width // 4
     y, v, u = np.split(yv12.reshape(-1), [height * width, height * width + quarter])
-    assert encoding.encoded(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
-    assert encoding.encoded(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
+    assert encoding.encode_fitted(rgb, Description("nv12", size)) == y.tobytes() + np.stack([u, v], -1).tobytes()
+    assert encoding.encode_fitted(rgb, Description("nv21", size)) == y.tobytes() + np.stack([v, u], -1).tobytes()
     yuv = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV)
-    assert encoding.encoded(rgb, Description("yuv444", size)) == yuv.tobytes()
+    assert encoding.encode_fitted(rgb, Description("yuv444", size)) == yuv.tobytes()
     less = (yuv.astype(np.int16) - 128).astype(np.int8)
-    assert encoding.encoded(rgb, Description("yuv444_128", size)) == less.tobytes()
-    assert encoding.encoded(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
+    assert encoding.encode_fitted(rgb, Description("yuv444_128", size)) == less.tobytes()
+    assert encoding.encode_fitted(rgb, Description("bgra", size)) == cv2.cvtColor(rgb, cv2.COLOR_RGB2BGRA).tobytes()
     chw = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR).transpose(2, 0, 1)
-    assert encoding.encoded(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
+    assert encoding.encode_fitted(rgb, Description("bgr", size, layout="NCHW")) == chw.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,22 @@ def test_resizes_are_the_librarys_own(interpolation: str) -> None:
     rgb = noise(37, 53)
     flag = getattr(cv2, f"INTER_{interpolation.upper()}")
     wanted = Description("rgb", (24, 30), interpolation=interpolation)
-    assert np.array_equal(resize.fitted(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
+    assert np.array_equal(resize.fit_picture(rgb, wanted), cv2.resize(rgb, (24, 30), interpolation=flag))
     how = {"linear": Image.Resampling.BILINEAR, "area": Image.Resampling.BOX, "cubic": Image.Resampling.BICUBIC}
     pillow = Description("rgb", (24, 30), interpolation=interpolation, library="pillow")
     oracle = Image.fromarray(rgb).resize((24, 30), how.get(interpolation, Image.Resampling.NEAREST))
-    assert np.array_equal(resize.fitted(rgb, pillow), np.asarray(oracle))
+    assert np.array_equal(resize.fit_picture(rgb, pillow), np.asarray(oracle))
     real = Description("featuremap", (24, 30), interpolation=interpolation, resize_dtype="float32")
-    assert np.array_equal(resize.fitted(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag))
+    assert np.array_equal(
+        resize.fit_picture(rgb, real), cv2.resize(rgb.astype(np.float32), (24, 30), interpolation=flag)
+    )
 
 
 def test_crop_and_letterbox() -> None:
     rgb = noise(40, 80)
-    crop = resize.fitted(rgb, Description("rgb", (20, 20), fit="crop"))
+    crop = resize.fit_picture(rgb, Description("rgb", (20, 20), fit="crop"))
     assert np.array_equal(crop, cv2.resize(rgb[:, 20:60], (20, 20), interpolation=cv2.INTER_LINEAR))
-    box = resize.fitted(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
+    box = resize.fit_picture(rgb, Description("rgb", (20, 20), fit="letterbox", fill=114))
     assert (box[:5] == 114).all() and (box[15:] == 114).all()
     assert np.array_equal(box[5:15], cv2.resize(rgb, (20, 10), interpolation=cv2.INTER_LINEAR))
 
@@ -151,10 +153,10 @@ def test_every_format_comes_back(format_: str, layout: str) -> None:
     wanted = Description(
         format_, (24, 16), layout=layout, width_align=10, height_align=6, innermost_align=8, buffer_align=100
     )
-    data = encoding.encoded(smooth, wanted)
+    data = encoding.encode_fitted(smooth, wanted)
     assert len(data) == wanted.size_bytes and len(data) % 100 == 0
     assert buffers.padding_is_zero(data, wanted)
-    shown = buffers.shown(data, wanted)
+    shown = buffers.make_picture(data, wanted)
     limit = 0 if format_ not in YUV420 and not format_.startswith("yuv") else 3 if format_.startswith("yuv") else 60
     assert np.abs(shown.astype(int) - smooth).max() <= limit
     broken = bytearray(data)
@@ -170,9 +172,9 @@ def test_roundings_of_raw_s16() -> None:
         ("half-away", [0, 1, 1, 2, 2, 3]),
     ):
         one = Description("raw_s16", (2, 1), scale=(0.5,), rounding=rounding, quantize=(1.0, 0))
-        assert np.frombuffer(encoding.encoded(pixels, one), "<i2").tolist() == wanted
+        assert np.frombuffer(encoding.encode_fitted(pixels, one), "<i2").tolist() == wanted
     big = Description("raw_s16", (2, 1), scale=(1e6,), quantize=(1.0, 0))
-    assert np.frombuffer(encoding.encoded(pixels, big), "<i2").max() == 32767
+    assert np.frombuffer(encoding.encode_fitted(pixels, big), "<i2").max() == 32767
 
 
 def test_pictures_of_every_kind(tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_a_file_that_is_no_picture_says_which_pictures_are_read(tmp_path: Path, 
 )
 def test_a_description_that_cannot_be_is_said(table: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        described(table, "options")
+        parse_description(table, "options")
 
 
 def test_the_legal_pairs_are_the_vendors() -> None:
@@ -289,9 +291,9 @@ def test_an_npz_of_one_array_under_another_name_is_refused(tmp_path: Path) -> No
     np.savez(tmp_path / "other.npz", other=values)
     np.savez(tmp_path / "unnamed.npz", values)
     with pytest.raises(UsageError, match="contains other; none is called 'image'"):
-        array_of(str(tmp_path / "other.npz"), "image")
-    assert np.array_equal(array_of(str(tmp_path / "unnamed.npz"), "image"), values)
-    assert np.array_equal(array_of(str(tmp_path / "other.npz")), values)
+        read_array_file(str(tmp_path / "other.npz"), "image")
+    assert np.array_equal(read_array_file(str(tmp_path / "unnamed.npz"), "image"), values)
+    assert np.array_equal(read_array_file(str(tmp_path / "other.npz")), values)
 
 
 def test_descriptions_in_toml_and_what_is_wrong_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from qverify.inputs import difference, hypotheses
-from qverify.inputs.description_tables import described
-from qverify.inputs.difference import Difference, explain_difference
+from qverify.inputs.description_tables import parse_description
+from qverify.inputs.difference import InputDifference, explain_difference
 from qverify.inputs.reproduction import Start
 
 from tests.plain.inputs_by_others import MEAN, SCALE, by_formula, gray, half_up, i420, nv12, photo, small
@@ -104,13 +104,13 @@ PLANTED: list[tuple[str, dict[str, Any], Callable[[np.ndarray], bytes], str]] = 
 ]  # fmt: skip
 
 
-def searched(table: dict[str, Any], data: bytes, **more: Any) -> Difference:
-    wanted = described({**table, **SIZE}, "test")
+def searched(table: dict[str, Any], data: bytes, **more: Any) -> InputDifference:
+    wanted = parse_description({**table, **SIZE}, "test")
     pixels = gray(photo())[..., None] if wanted.gray else photo()
     return explain_difference(Start("picture", pixels, wanted, photo() if wanted.gray else None), data, **more)
 
 
-def listed(found: Difference) -> list[str]:
+def listed(found: InputDifference) -> list[str]:
     return [one.said for group in found.exact for one in group]
 
 
@@ -198,6 +198,6 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 def test_what_explained_a_frame_is_tried_first_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     data = small(photo())[..., ::-1].tobytes()
     first = searched({"format": "rgb"}, data)
-    monkeypatch.setattr(difference, "_singles", lambda intended: iter(()))
+    monkeypatch.setattr(difference, "_list_single_mistakes", lambda intended: iter(()))
     known = [one for group in first.exact for one in group]
     assert listed(searched({"format": "rgb"}, data, known=known)) == listed(first)

@@ -18,7 +18,7 @@ from qverify.arithmetic.workers import one_blas_thread
 from qverify.compiler.check_units import _run_unit
 from qverify.compiler.compile_model import compile_model
 from qverify.errors import BadFileError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.records import decode, encode
 from qverify.model_bin.units import units
 from qverify.onnx_model import sliced_engine

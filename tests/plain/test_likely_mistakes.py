@@ -11,7 +11,7 @@ import onnx
 import pytest
 from PIL import Image
 from qverify.cli.main import main
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_tables import parse_description
 from qverify.inputs.draft import draft_description
 from qverify.tensors.spec import TensorSpec
 
@@ -209,13 +209,13 @@ def test_triage_says_it_in_its_last_line(tmp_path: Path, capsys: pytest.CaptureF
 )
 def test_every_draft_is_a_description(spec: TensorSpec) -> None:
     draft = draft_description(spec.name, spec, None)
-    assert described(tomllib.loads(draft)["inputs"][spec.name], "draft").size == (6, 8)
+    assert parse_description(tomllib.loads(draft)["inputs"][spec.name], "draft").size == (6, 8)
     lines = draft.split("\n")
     for at in (n for n, line in enumerate(lines) if line.startswith("# mean")):
         chosen = [*lines[:at], *(line.removeprefix("# ") for line in lines[at : at + 2])]
         table = tomllib.loads("\n".join(n for n in chosen if not n.startswith(("mean", "std"))))["inputs"][spec.name]
         table |= tomllib.loads("\n".join(chosen[-2:]))
-        assert described(table, "draft").scale == tuple(1 / s for s in np.atleast_1d(table["std"]))
+        assert parse_description(table, "draft").scale == tuple(1 / s for s in np.atleast_1d(table["std"]))
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 8, 6), (2, 3, 8, 6), (1, 1, 1, 50), (10,)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from qverify.compiler.compile_model import CompiledModel, CompilerOptions, compile_model
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.sides.reference import Reference
 from qverify.sides.simulator import Simulator
 

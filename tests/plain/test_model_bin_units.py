@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import exact_type, output_of, whole_bias
+from qverify.model_bin.linear_nodes import choose_exact_dtype, read_requantization, whole_bias
 from qverify.model_bin.units import Unit, may_be_interior, units
 from qverify.tensors.spec import TensorSpec
 
@@ -128,12 +128,12 @@ def test_a_preactivation_may_lie_inside() -> None:
 
 def test_the_nodes_that_are_needed() -> None:
     made = graph()
-    assert names(needed(made, ("o",), {"x", "b"})) == ["a", "d1", "d2", "f", "s", "o"]
-    assert names(needed(made, ("o",), {"f"})) == ["s", "o"]
-    assert names(needed(made, ("o", "p"), {"a", "d2"})) == ["d1", "f", "s", "o", "p"]
-    assert needed(made, ("f",), {"f"}) == []
+    assert names(find_needed_nodes(made, ("o",), {"x", "b"})) == ["a", "d1", "d2", "f", "s", "o"]
+    assert names(find_needed_nodes(made, ("o",), {"f"})) == ["s", "o"]
+    assert names(find_needed_nodes(made, ("o", "p"), {"a", "d2"})) == ["d1", "f", "s", "o", "p"]
+    assert find_needed_nodes(made, ("f",), {"f"}) == []
     with pytest.raises(KeyError):
-        needed(made, ("o",), {"a"})  # b is no node's
+        find_needed_nodes(made, ("o",), {"a"})  # b is no node's
 
 
 def test_a_part_of_a_graph() -> None:
@@ -163,20 +163,20 @@ def linear(x: str, y: str, words: tuple[int, ...] = (9, -5, 6)) -> tuple[Node, G
 )
 def test_where_an_accumulator_goes(x: str, y: str, wide: bool) -> None:
     node, made = linear(x, y)
-    found = output_of(node, made)
+    found = read_requantization(node, made)
     assert found.rq is made.constants["rq"]
     fields = (found.zero_point, found.low, found.high, found.dtype, found.rounding, found.wide, found.axis)
     assert fields == (3, -5, 6, y, "gemmlowp", wide, 1)
-    assert output_of(node, made, 3).axis == 3
+    assert read_requantization(node, made, 3).axis == 3
 
 
 def test_the_weights_type_does_not_make_the_rq_count() -> None:
     """Only the two operands and the output decide how wide an accumulator is."""
     node, made = linear("int8", "int8")
     made.tensors["rq"] = TensorSpec("rq", "int16", (2,))
-    assert not output_of(replace(node, inputs=("x", "w", "rq")), made).wide
+    assert not read_requantization(replace(node, inputs=("x", "w", "rq")), made).wide
     made.tensors["w"] = TensorSpec("w", "int16", (2, 2))
-    assert output_of(node, made).wide
+    assert read_requantization(node, made).wide
 
 
 def test_a_bias_is_a_term_of_the_sum_if_it_is_whole() -> None:
@@ -211,4 +211,4 @@ def test_the_type_that_holds_every_sum(x: str, row: list[int], bias: list[int] |
     """The row is the larger of two."""
     node, made = linear(x, "int8")
     weights, added = np.array([[0] * len(row), row]), None if bias is None else np.array([5, *bias])
-    assert exact_type(node, made, weights, added) == np.dtype(wanted)
+    assert choose_exact_dtype(node, made, weights, added) == np.dtype(wanted)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qverify.compare.node_by_node import CHOICES, after_float, agree_recomputed
+from qverify.compare.node_by_node import CHOICES, find_after_float, find_agreeing
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -43,17 +43,17 @@ def judged(sim, board=None, ref=step, options=None, run=None, graph=None, **caps
 
 def test_tensors_after_a_float_node():
     graph = chain_with_a_float_node("n2")
-    assert after_float(graph, units(graph)) == {"n2", "n3", "y"}
+    assert find_after_float(graph, units(graph)) == {"n2", "n3", "y"}
     passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2", "n3", "y")}
-    assert agree_recomputed(graph, units(graph), passed, {}) == {*NAMES}
+    assert find_agreeing(graph, units(graph), passed, {}) == {*NAMES}
     for unknown in (
         {**passed, "n2": Forced("INCONCLUSIVE", None, None)},
         {n: f for n, f in passed.items() if n != "n2"},
     ):
-        assert agree_recomputed(graph, units(graph), unknown, {}) == {"x", "n1"}
+        assert find_agreeing(graph, units(graph), unknown, {}) == {"x", "n1"}
         equal = dict.fromkeys(("n1", "n2"), True)
-        assert agree_recomputed(graph, units(graph), unknown, equal) == {*NAMES}
-        assert agree_recomputed(graph, units(graph), unknown, {"n1": True, "n2": False}) == {"x", "n1"}
+        assert find_agreeing(graph, units(graph), unknown, equal) == {*NAMES}
+        assert find_agreeing(graph, units(graph), unknown, {"n1": True, "n2": False}) == {"x", "n1"}
 
 
 def test_what_an_island_makes_of_equal_tensors_is_equal():
@@ -64,7 +64,7 @@ def test_what_an_island_makes_of_equal_tensors_is_equal():
     graph = replace(graph, nodes=nodes, islands=(island,))
     passed = {n: Forced("PASSED", 0, 0) for n in ("n1", "n2")}
     for same, agreeing in (({"n2": True, "y": True}, {*NAMES}), ({"y": True}, {*NAMES} - {"y"})):
-        assert agree_recomputed(graph, units(graph), passed, same) == agreeing
+        assert find_agreeing(graph, units(graph), passed, same) == agreeing
 
 
 @pytest.fixture
@@ -194,6 +194,6 @@ def test_an_output_that_no_side_shows_is_not_waited_for():
     tensors = {n: spec(n) for n in ("x", "y0", "y1")}
     tensors["y1"] = replace(tensors["y1"], interior=True)
     graph = Graph([Node("y0", "split", ("x",), ("y0", "y1"))], tensors, {}, ("x",), ("y0",))
-    assert agree_recomputed(graph, units(graph), {"y0": Forced("PASSED", 0, 0)}, {}) == {"x", "y0"}
-    assert agree_recomputed(graph, units(graph), {}, {"y0": True}) == {"x", "y0"}
-    assert agree_recomputed(graph, units(graph), {}, {"y0": False}) == {"x"}
+    assert find_agreeing(graph, units(graph), {"y0": Forced("PASSED", 0, 0)}, {}) == {"x", "y0"}
+    assert find_agreeing(graph, units(graph), {}, {"y0": True}) == {"x", "y0"}
+    assert find_agreeing(graph, units(graph), {}, {"y0": False}) == {"x"}

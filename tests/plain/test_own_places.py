@@ -12,7 +12,7 @@ import pytest
 from qverify.arithmetic.resize_places import MODES, exact, fixed_point
 from qverify.cli.main import main
 from qverify.compare.documented_rounding import explain_places
-from qverify.compare.error_bounds.own_places import has_own_places, own_places
+from qverify.compare.error_bounds.own_places import evaluate_own_places, has_own_places
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
@@ -147,7 +147,7 @@ def test_the_error_of_xnnpack_is_that_of_its_weights_and_its_places():
     unit, graph = units(network((False, True)))[0], network((False, True))
     every = np.arange(2 * 257 * 61)
     for kernels, error in (("litert-xnnpack", 255 * 2.0**-11 + 255 * 2.0**-21 * 257), ("litert-optimized", 0.0)):
-        found = own_places(unit, graph, {"x": X}, every, kernels)
+        found = evaluate_own_places(unit, graph, {"x": X}, every, kernels)
         assert found is not None and found.error is not None and set(found.error.tolist()) == {error}
 
 

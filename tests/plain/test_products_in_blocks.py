@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 from qverify import ops
-from qverify.arithmetic.linear import Output
+from qverify.arithmetic.linear import Requantization
 from qverify.arithmetic.products import requantized_product
 from qverify.arithmetic.tables import look_up
 from qverify.arithmetic.workers import core_count, run_blocks
@@ -23,10 +23,10 @@ from tests.ops.random_nodes import RandomNodes
 RNG = np.random.default_rng(5)
 
 
-def output(columns: int, rq: type, dtype: str) -> Output:
+def output(columns: int, rq: type, dtype: str) -> Requantization:
     """A requantization of this many channels on the last axis; of one, per tensor."""
     scales = (RNG.random(columns) * 1e-3).astype(rq)
-    return Output(scales, 3, -90, 100, dtype, "ref-exact", False, axis=-1)
+    return Requantization(scales, 3, -90, 100, dtype, "ref-exact", False, axis=-1)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_product_of_weights_as_they_are_stored(rows: int, turned: bool) -> Non
 def test_a_product_that_gives_floats(columns: int) -> None:
     a, b = RNG.integers(-128, 128, (4, 5)), RNG.integers(-128, 128, (5, 6))
     scales = (RNG.random(columns) * 1e-3).astype(np.float64)
-    of = Output(scales, 0, 0, 0, "float32", "ref-exact", False, axis=-1)
+    of = Requantization(scales, 0, 0, 0, "float32", "ref-exact", False, axis=-1)
     found = requantized_product(a.astype(np.float32), b.astype(np.float32), of, (2, 2, 6))
     assert np.array_equal(found.reshape(4, 6), ((a @ b) * scales).astype(np.float32))
 
@@ -171,7 +171,7 @@ def test_a_transposed_convolution_by_a_few_taps_at_a_time(monkeypatch: pytest.Mo
     whole = simulated(made)
     assert len(np.unique(whole)) > 10
     for most in (1, 100, 63 * 24):
-        monkeypatch.setattr(conv_transpose, "LARGEST_PRODUCT", most)
+        monkeypatch.setattr(conv_transpose, "MAX_PRODUCTS", most)
         assert np.array_equal(simulated(made), whole)
 
 

@@ -108,7 +108,7 @@ def test_a_board_without_dumps_is_halved_by_truncated_models(digits: Path, tmp_p
 
 
 def test_a_cut_computes_what_the_whole_does(digits: Path) -> None:
-    from qverify.inputs.prepare import random_inputs
+    from qverify.inputs.random_inputs import random_inputs
     from qverify.tensors.prepared import PreparedInput, PreparedInputs
 
     graph = open_models([str(digits / "digits_quant.onnx")]).graph

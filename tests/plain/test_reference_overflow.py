@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.chain import evaluated
+from qverify.compare.error_bounds.chain import evaluate_unit
 from qverify.compare.limits import Limit, limit_for
-from qverify.compare.node_by_node import after_meaningless
+from qverify.compare.node_by_node import find_after_meaningless
 from qverify.compare.options import Options
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.islands import HostIsland, HostNode
@@ -210,7 +210,7 @@ def test_what_is_lost_is_carried_to_what_reads_it_and_no_further() -> None:
     ]
     graph = Graph(nodes, specs, {}, ("x",), ("y",))
     (unit,) = units(graph)
-    ((_, y),) = evaluated(unit, "y", graph, {"x": x}, np.arange(2))
+    ((_, y),) = evaluate_unit(unit, "y", graph, {"x": x}, np.arange(2))
     assert y.lost is not None and y.lost.tolist() == [True, False]
 
 
@@ -231,7 +231,7 @@ def test_qverifys_own_sides_keep_their_limit_through_a_quantizer() -> None:
     ]
     graph = Graph(nodes, specs, {"b": b}, ("a",), ("y",))
     (unit,) = units(graph)
-    ((_, y),) = evaluated(unit, "y", graph, {"a": a}, np.arange(1))
+    ((_, y),) = evaluate_unit(unit, "y", graph, {"a": a}, np.arange(1))
     right = int(np.rint(np.float32(np.float64(b).sum()) / np.float32(0.13)))
     assert y.high[0, ...] - y.low[0, ...] >= 10
     assert y.ours is not None and [v.tolist() for v in y.ours] == [[right], [right]]
@@ -262,7 +262,7 @@ def test_a_reference_whose_error_has_no_limit_lets_no_wrong_board_pass(depth: in
         reference = values[last].copy()
         reference.reshape(-1)[:depth] = 0
         exact = ExactUnit(unit, last, graph, {"x": x})
-        return check_both(exact, reference, board, tie_aware(plain, unit, last, graph)[0], plain)
+        return check_both(exact, reference, board, choose_tie_aware_limit(plain, unit, last, graph)[0], plain)
 
     found = check(values[last])
     assert isinstance(found, TieAwareResult) and found.holds and found.lost == (depth if depth > 1 else 0)
@@ -279,7 +279,7 @@ def test_what_depends_on_them_through_a_host_island_does_too() -> None:
     specs = {**graph.tensors, "h": TensorSpec("h", "float32", (2,))}
     graph = replace(graph, nodes=[graph.nodes[0], y], tensors=specs, islands=(island,))
     forced = {"n": Forced("PASSED", 0, 0, not_judged=1)}
-    assert after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}
+    assert find_after_meaningless(graph, units(graph), forced) == {"n", "h", "y"}
 
 
 def test_a_lost_row_widens_the_limit_of_no_other() -> None:
@@ -304,7 +304,7 @@ def test_a_lost_row_widens_the_limit_of_no_other() -> None:
         sides = [healthy.copy(), healthy.copy()]
         for side, factor in zip(sides, (reference, board), strict=True):
             side[1, 0] *= np.float32(factor)
-        found = check_both(exact, *sides, tie_aware(plain, unit, "n", graph)[0], plain)
+        found = check_both(exact, *sides, choose_tie_aware_limit(plain, unit, "n", graph)[0], plain)
         assert isinstance(found, TieAwareResult) and found.holds is holds, (reference, board)
 
 
@@ -318,7 +318,7 @@ def test_a_norm_without_a_bound_keeps_its_plain_limit() -> None:
     healthy = simulate_node(graph, node, {"x": x})["n"]
     plain, exact = limit_for(unit, "n", graph), ExactUnit(unit, "n", graph, {"x": x})
     board = healthy * np.float32(1 + 2.0**-20)
-    found = check_both(exact, healthy, board, tie_aware(plain, unit, "n", graph)[0], plain)
+    found = check_both(exact, healthy, board, choose_tie_aware_limit(plain, unit, "n", graph)[0], plain)
     assert (
         isinstance(found, Limit) and found.share == plain.share and "2 elements, whose error has no limit" in found.text
     )

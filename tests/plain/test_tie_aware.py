@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from qverify.compare.error_bounds.bounded_values import Real
-from qverify.compare.error_bounds.chain import evaluated
+from qverify.compare.error_bounds.chain import evaluate_unit
 from qverify.compare.limits import BITS, Limit, limit_for
 from qverify.compare.options import Options
-from qverify.compare.tie_aware import AT_A_TIE, OF_BOTH, ExactUnit, check_both, tie_aware
+from qverify.compare.tie_aware import LIMIT_OF_FLOATS, LIMIT_OF_INTEGERS, ExactUnit, check_both, choose_tie_aware_limit
 from qverify.compare.verdict import judge_all
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import units
@@ -171,7 +171,7 @@ def test_eight_bit_softmax_at_a_tie():
     """A row on which onnxruntime 1.31.1 was seen to give 63 where the sum in order gives 64; the exact value is 63.5."""
     from math import exp, log
 
-    from qverify.compare.error_bounds.bounded_values import held
+    from qverify.compare.error_bounds.bounded_values import bound_exactly
     from qverify.compare.error_bounds.chain import PAGES
 
     row = np.array([[142, 147, 154, 165, 176, 182, 179, 169, 158, 149, 140, 134, 132, 127, 125, 130]], np.uint8)
@@ -182,7 +182,7 @@ def test_eight_bit_softmax_at_a_tie():
     specs = {"x": TensorSpec("x", "uint8", (1, 16), scale=(scale,), zero_point=(141,))}
     specs |= {"y": TensorSpec("y", "uint8", (1, 16), scale=(1 / 255,), zero_point=(0,))}
     graph = Graph([node], specs, {"t": table}, ("x",), ("y",))
-    (whole,) = PAGES["softmax"](node, [held(row), held(table)], graph)
+    (whole,) = PAGES["softmax"](node, [bound_exactly(row), bound_exactly(table)], graph)
     assert (whole.low[0, 6], whole.high[0, 6]) == (63, 64)
     assert (np.delete(whole.low, 6) == np.delete(whole.high, 6)).all() and float(whole.error.max()) < 0.001
 
@@ -190,7 +190,7 @@ def test_eight_bit_softmax_at_a_tie():
 def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
     """What held_to says of the one unit of a graph."""
     (unit,) = units(graph)
-    limit = tie_aware(limit_for(unit, "y", graph), unit, "y", graph)[0]
+    limit = choose_tie_aware_limit(limit_for(unit, "y", graph), unit, "y", graph)[0]
     arrays = (np.asarray(v, graph.spec("y").dtype) for v in (made, recorded))
     return check_both(ExactUnit(unit, "y", graph, {"x": np.asarray(x, graph.spec("x").dtype)}), *arrays, limit, limit)
 
@@ -199,9 +199,9 @@ def bound(graph: Graph, made: Any, recorded: Any, x: Any) -> Any:
 def test_what_fails_within_the_reach_of_a_tie_has_the_derived_limit(dtype: str, by: int) -> None:
     """Of 8 bits, 2 LSB are beyond any tie."""
     found = forced(graph_of(dtype), right(dtype), off(AWAY, by, dtype))
-    assert found.verdict == "FAILED" and found.limit.startswith("1 LSB within ") and found.limit != AT_A_TIE
+    assert found.verdict == "FAILED" and found.limit.startswith("1 LSB within ") and found.limit != LIMIT_OF_INTEGERS
     far = forced(graph_of(), right(), off(AWAY, 2))
-    assert (far.verdict, far.limit) == ("FAILED", AT_A_TIE)
+    assert (far.verdict, far.limit) == ("FAILED", LIMIT_OF_INTEGERS)
 
 
 def sums_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
@@ -215,7 +215,7 @@ def sums_of_rows(x: Any) -> tuple[ExactUnit, Any, float]:
     )
     (unit,) = units(graph)
     given = np.asarray(x, np.float32)
-    ((_, value),) = evaluated(unit, "y", graph, {"x": given}, np.arange(2))
+    ((_, value),) = evaluate_unit(unit, "y", graph, {"x": given}, np.arange(2))
     assert isinstance(value, Real) and value.lost is not None and value.lost.tolist() == [True, False] and value.mixed
     return ExactUnit(unit, "y", graph, {"x": given}), given.sum(1), float(value.error[1])
 
@@ -268,8 +268,8 @@ def test_an_integer_sum_of_ours_owes_the_exact_value() -> None:
         "y": TensorSpec("y", "int16", (1, 1), scale=(1.0,), zero_point=(0,)),
     }
     node = Node("y", "fully_connected", ("x", "w", "b", "rq"), ("y",), (-32768, 32767), (), False)
-    held = {"w": np.array([[3]], np.int8), "b": np.array([1], np.int32), "rq": np.array([4.0])}
-    graph = Graph([node], tensors, held, ("x",), ("y",))
+    constants = {"w": np.array([[3]], np.int8), "b": np.array([1], np.int32), "rq": np.array([4.0])}
+    graph = Graph([node], tensors, constants, ("x",), ("y",))
     for made, recorded, holds in ((26, 28, True), (30, 28, True), (28, 27, False), (28, 29, False), (25, 28, False)):
         found = bound(graph, [[made]], [[recorded]], [[2]])
         assert found.holds is holds, (made, recorded)
@@ -326,18 +326,18 @@ def test_nan_on_both_sides_is_no_difference_of_floats() -> None:
 
 def test_which_units_are_judged_by_ties() -> None:
     for dtype, limit, stated in (
-        ("int8", Limit(1, 0.0, "1 LSB"), Limit(1, 0.0, AT_A_TIE)),
-        ("int16", Limit(3, 0.0, "3 LSB"), Limit(3, 0.0, AT_A_TIE)),
-        ("int16", Limit(0, 0.0, "0 LSB"), Limit(1, 0.0, AT_A_TIE)),
-        ("float32", Limit(0, 0.5, "a share"), Limit(0, 0.5, OF_BOTH)),
+        ("int8", Limit(1, 0.0, "1 LSB"), Limit(1, 0.0, LIMIT_OF_INTEGERS)),
+        ("int16", Limit(3, 0.0, "3 LSB"), Limit(3, 0.0, LIMIT_OF_INTEGERS)),
+        ("int16", Limit(0, 0.0, "0 LSB"), Limit(1, 0.0, LIMIT_OF_INTEGERS)),
+        ("float32", Limit(0, 0.5, "a share"), Limit(0, 0.5, LIMIT_OF_FLOATS)),
     ):
         graph = graph_of(dtype)
         (unit,) = units(graph)
-        assert tie_aware(limit, unit, graph.outputs[0], graph) == (stated, True)
+        assert choose_tie_aware_limit(limit, unit, graph.outputs[0], graph) == (stated, True)
     graph = graph_of()
     graph.tensors["y"] = TensorSpec("y", "int64", X.shape)
     (unit,) = units(graph)
-    assert tie_aware(BITS, unit, "y", graph) == (BITS, False)
+    assert choose_tie_aware_limit(BITS, unit, "y", graph) == (BITS, False)
     graph = graph_of()
     graph.nodes = [Node(n.name, n.op, n.inputs, n.outputs, n.words) for n in graph.nodes]
-    assert tie_aware(BITS, units(graph)[0], "y", graph) == (BITS, False)
+    assert choose_tie_aware_limit(BITS, units(graph)[0], "y", graph) == (BITS, False)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from qverify.cli.main import main
-from qverify.compare.vendor_criteria import CRITERIA, gates_of
+from qverify.compare.vendor_criteria import CRITERIA, find_gates
 from qverify.renderers.vendor_lines import VENDORS
 
 FAULTY = "faulty:local?fault=bitflip@relu2_QuantizeLinear_Output"
@@ -62,7 +62,7 @@ def test_the_threshold_is_the_published_one(vendor, tmp_path, capsys):
 
 def test_sophgo_is_no_milder_than_its_own_formula():
     """1 - ||a-b|| / ||(a+b)/2|| >= 0.99 wherever the gate passes, at the worst angle: b shorter than a."""
-    error = 10 ** (-gates_of("sophgo")["min_sqnr_db"] / 20)
+    error = 10 ** (-find_gates("sophgo")["min_sqnr_db"] / 20)
     assert 1 - error / (1 - error / 2) >= 0.99
 
 

@@ -91,7 +91,7 @@ def test_a_photo_on_its_way_to_bytes_returns_to_no_module_it_has_left(tmp_path):
 
     sys.setprofile(note)
     try:
-        data = reading.bytes_of(str(path), wanted)
+        data = reading.read_bytes(str(path), wanted)
     finally:
         sys.setprofile(None)
     assert len(data) == wanted.size_bytes

@@ -11,9 +11,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def converted(x: Array, words: Sequence[int]) -> Array:
-    """Returns the converted picture, uint8 of x's shape. x: (N, 3, H, W) of 8 bits; words: shift, floor, three offsets,
-    the matrix by rows. Raises ValueError for words out of range."""
+def convert_yuv(x: Array, words: Sequence[int]) -> Array:
+    """Returns the converted picture, uint8 of x's shape. x: (N, 3, H, W), 8 bits. words: shift, floor, three offsets,
+    and the matrix row by row. Raises ValueError for words out of range."""
     shift, floor = words[:2]
     if not 1 <= shift <= 24 or any(abs(w) > 1 << 24 for w in words[1:]):
         raise ValueError(f"shift {shift}, wanted 1 to 24, and words within 2^24")

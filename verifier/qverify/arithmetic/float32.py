@@ -24,15 +24,15 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """Returns a + b in float64 and what that lacks, exactly (Knuth)."""
+    """Returns a + b in float64, and its exact difference to the exact sum (Knuth)."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
 def round_to_odd(total: Array, error: Array) -> Array:
-    """Returns total + error rounded to odd, float64. total: that sum rounded to nearest; error: what it lacks, of the
-    right sign."""
+    """Returns total + error rounded to odd, float64. total: the sum rounded to nearest. error: its difference to the
+    exact sum, of which the sign must be right."""
     bits = total.view(np.int64)
     odd = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     toward = np.where((error > 0) == (total > 0), 1, -1)
@@ -159,7 +159,7 @@ def sin64(x: Array, quarters: int = 0) -> Array:
 
 
 def sequential_sum(x: Array, axis: int) -> Array:
-    """Returns the sum along axis, added left to right in x's own dtype; the axis is kept with length 1."""
+    """Returns the sum along axis, added left to right in the dtype of x. The axis is kept with length 1."""
     moved = np.moveaxis(x, axis, 0)
     total = moved[0].copy()
     for row in moved[1:]:
@@ -168,7 +168,7 @@ def sequential_sum(x: Array, axis: int) -> Array:
 
 
 def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
-    """Returns clip(RNE(fl32(x/s)) + z) in dtype; NaN gives the type's minimum. x, scale: float32."""
+    """Returns clip(RNE(fl32(x/s)) + z) in dtype. NaN becomes the minimum of the type. x, scale: float32."""
     limits, zero = np.iinfo(dtype), zero_point.astype(np.float32)
     q = np.asarray(x / scale)
     np.rint(q, out=q)
@@ -182,8 +182,8 @@ def quantize(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
 def dynamic_parameters(x: Array) -> tuple[Array, int]:
     """Returns scale (float32) and zero point of uint8 for the range of x, which includes 0 (NUMERICS.md,
     dynamic_quantize)."""
-    known = x[~np.isnan(x)]
-    low, high = known.min(initial=np.float32(0)), known.max(initial=np.float32(0))
+    numbers = x[~np.isnan(x)]
+    low, high = numbers.min(initial=np.float32(0)), numbers.max(initial=np.float32(0))
     with np.errstate(all="ignore"):
         scale = np.float32(1) if low == high else np.float32((high - low) / np.float32(255))
         at = -low / scale

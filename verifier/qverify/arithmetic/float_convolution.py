@@ -1,4 +1,5 @@
-"""Convolution and transposed convolution of floats in float64, summed in any order, and the terms of single elements."""
+"""Convolution and transposed convolution of floats in float64, summed in any order, and the terms of single
+elements."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from qverify.arithmetic.float32 import Array
 from qverify.arithmetic.planes import Planes, planes_of
-from qverify.arithmetic.windows import Window, landed
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.windows import Window, find_landing_slices
+from qverify.arithmetic.workers import run_blocks, split_range
 
 BLOCK = 1 << 20  # elements of a block's operands, which stay in a cache
 DOUBLE = np.dtype(np.float64)
@@ -23,11 +24,11 @@ def convolve(x: Array, w: Array, window: Window, group: int, out: tuple[int, int
     one_channel = w.shape[1] == 1 and group > 1
     for image, result in zip(x, y, strict=True):
         planes = planes_of(image, window, out, 0, DOUBLE)
-        run_blocks((_tap_by_tap if one_channel else _products)(planes, weight, result))
+        run_blocks((_convolve_tap_by_tap if one_channel else _convolve_by_products)(planes, weight, result))
     return y
 
 
-def _tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
+def _convolve_tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
     """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     group, per_group, taps = weight.shape
     rows, width = y.shape[1], planes.width
@@ -39,10 +40,10 @@ def _tap_by_tap(planes: Planes, weight: Array, y: Array) -> list[Callable[[], No
         part = y[channels.start * per_group : channels.stop * per_group]
         part[...] = _cut(acc, part)
 
-    return [partial(block, run) for run in runs(group, BLOCK // 16 // (rows * width * per_group))]
+    return [partial(block, run) for run in split_range(group, BLOCK // 16 // (rows * width * per_group))]
 
 
-def _products(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
+def _convolve_by_products(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None]]:
     """Computes one matrix product for each group and run of rows whose patches fit the cache."""
     group, per_group, depth = weight.shape
     channels = len(planes.flat) // group
@@ -52,7 +53,7 @@ def _products(planes: Planes, weight: Array, y: Array) -> list[Callable[[], None
         strip = y[g * per_group : (g + 1) * per_group, rows]
         strip[...] = _cut(weight[g] @ patch, strip)
 
-    strips = runs(y.shape[1], BLOCK // (depth * planes.width))
+    strips = split_range(y.shape[1], BLOCK // (depth * planes.width))
     return [partial(block, g, rows) for g in range(group) for rows in strips]
 
 
@@ -70,26 +71,26 @@ def convolve_transposed(x: Array, w: Array, window: Window, group: int, out: tup
     def block(image: int, g: int, part: slice) -> None:
         inputs = slice(g * per_in, (g + 1) * per_in)
         outputs = slice(g * per_out + part.start, g * per_out + part.stop)
-        y[image, outputs] = _scattered(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
+        y[image, outputs] = _scatter(x[image, inputs].astype(DOUBLE), w[inputs, part].astype(DOUBLE), window, out)
 
-    parts = runs(per_out, BLOCK // (x[0, 0].size * max(1, int(np.prod(window.stride)))))
+    parts = split_range(per_out, BLOCK // (x[0, 0].size * max(1, int(np.prod(window.stride)))))
     run_blocks([partial(block, i, g, part) for i in range(len(x)) for g in range(group) for part in parts])
     return y
 
 
-def _scattered(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
+def _scatter(x: Array, w: Array, window: Window, out: tuple[int, int]) -> Array:
     acc = np.zeros((w.shape[1], *out))
     (top, left), (stride_h, stride_w) = window.pad[:2], window.stride
     for i in range(window.kernel[0]):
-        rows, source_rows = landed(i * window.dilation[0] - top, stride_h, x.shape[1], out[0])
+        rows, source_rows = find_landing_slices(i * window.dilation[0] - top, stride_h, x.shape[1], out[0])
         for j in range(window.kernel[1]):
-            columns, source_columns = landed(j * window.dilation[1] - left, stride_w, x.shape[2], out[1])
+            columns, source_columns = find_landing_slices(j * window.dilation[1] - left, stride_w, x.shape[2], out[1])
             near = x[:, source_rows, source_columns]
             acc[:, rows, columns] += (w[:, :, i, j].T @ near.reshape(len(x), -1)).reshape(w.shape[1], *near.shape[1:])
     return acc
 
 
-def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+def list_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
     """Returns the products [E, I/group * kh * kw], float64, whose sums are the elements of `convolve` at these flat
     positions of its shape."""
     image, channel, row, column = np.unravel_index(at, shape)
@@ -105,23 +106,23 @@ def terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...]
     return (patch.astype(DOUBLE) * w[channel].astype(DOUBLE)).reshape(len(at), -1)
 
 
-def transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
+def list_transposed_terms(x: Array, w: Array, window: Window, group: int, shape: tuple[int, ...], at: Array) -> Array:
     """Returns the same of `convolve_transposed`; 0 for a tap that no input element reaches."""
     image, channel, row, column = np.unravel_index(at, shape)
     sources = [
-        _sources(where, window.pad[i], window.stride[i], window.dilation[i], window.kernel[i], x.shape[2 + i])
+        _find_sources(where, window.pad[i], window.stride[i], window.dilation[i], window.kernel[i], x.shape[2 + i])
         for i, where in ((0, row), (1, column))
     ]
     (rows, some_rows), (columns, some_columns) = sources
     each = len(w) // group
     reads = (channel // w.shape[1] * each)[:, None] + np.arange(each)
     patch = x[image[:, None, None, None], reads[:, :, None, None], rows[:, None, :, None], columns[:, None, None]]
-    there = some_rows[:, None, :, None] & some_columns[:, None, None]
+    inside = some_rows[:, None, :, None] & some_columns[:, None, None]
     taken = w[reads, (channel % w.shape[1])[:, None]]
-    return np.where(there, patch.astype(DOUBLE) * taken.astype(DOUBLE), 0.0).reshape(len(at), -1)
+    return np.where(inside, patch.astype(DOUBLE) * taken.astype(DOUBLE), 0.0).reshape(len(at), -1)
 
 
-def _sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
+def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
     """Returns, as [E, kernel], the input that each tap of an output reads, and whether there is one."""
     far = where[:, None] + pad - np.arange(kernel) * dilation
     index = far // stride

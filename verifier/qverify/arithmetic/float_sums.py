@@ -1,5 +1,5 @@
-"""Sums of products of float32, rounded once to float32: float64 sums in any order where they decide the rounding, exact
-sums elsewhere (NUMERICS.md, conv_float)."""
+"""Computes sums of products of float32, rounded once to float32. Where a float64 sum in any order is sufficient to
+determine the rounding, it is used; elsewhere an exact sum is computed (NUMERICS.md, conv_float)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ import numpy as np
 
 from qverify.arithmetic.float32 import Array, round_to_odd, two_sum
 
-Terms = Callable[[Array], Array]
-ROUNDOFF = 2.0**-53 * 1.001  # of binary64, with room for the rounding of the bound itself
-EXTRA = 8  # roundings besides the sum's: of the norms, their product, the bound and its addition
-TERMS_AT_ONCE = 1 << 20
+TermsOfElements = Callable[[Array], Array]
+ROUNDOFF = 2.0**-53 * 1.001  # of binary64, with a margin for the rounding of the bound itself
+EXTRA = 8  # roundings besides those of the sum: of the norms, their product, the bound and its addition
+TERMS_AT_ONCE = 1 << 20  # terms that are in memory at the same time
 
 
 def sum_bound(terms: int, size: Array) -> Array:
-    """Returns how far a float64 sum of `terms` exact products, in any order, may be from the exact sum. size: at least
-    the sum of their magnitudes."""
+    """Returns an upper bound of the error of a float64 sum of `terms` exact products, in any order. size: upper bound
+    of the sum of their magnitudes."""
     return (terms + EXTRA) * ROUNDOFF * size
 
 
-def round_once(total: Array, bound: Array, terms: Terms) -> Array:
-    """Returns the exact sums, rounded once to float32; a zero is +0 and a NaN is 0x7FC00000.
+def round_once(total: Array, bound: Array, terms: TermsOfElements) -> Array:
+    """Returns the exact sums, rounded once to float32. A zero is +0 and a NaN is 0x7FC00000.
 
-    total: float64 sums, within `bound` of the exact ones. terms: of flat positions [E] of total, the exact float64
-    terms [E, terms] of each; it is asked only where both ends of the interval round differently."""
+    Args:
+        total: float64 sums.
+        bound: upper bound of the distance of `total` from the exact sums.
+        terms: function that returns, for flat positions [E] in total, the exact float64 terms [E, terms] of these sums.
+            It is called only for sums whose interval has ends that are rounded differently.
+    """
     with np.errstate(all="ignore"):
         low, high = (np.asarray(total - bound, np.float32), np.asarray(total + bound, np.float32))
         finite = np.isfinite(total)
@@ -44,19 +48,20 @@ def round_once(total: Array, bound: Array, terms: Terms) -> Array:
 
 def _sum_exactly(terms: Array) -> Array:
     """Returns the sum of each row [E, terms], rounded once to float32."""
-    total, rest, bound = _sum_with_rest(terms)
-    low, high = (_round(total, rest + side) for side in (-bound, bound))
-    left = np.flatnonzero((low != high) | (bound > np.abs(total) * 2.0**-60))
-    if len(left):  # rare, but for sums that are ties or zero
-        near = np.array([fsum(row) for row in terms[left].tolist()])
-        lacking = np.array([fsum(row) for row in np.column_stack([terms[left], -near]).tolist()])
-        high[left] = _round(near, lacking)
+    total, error, bound = _sum_with_error(terms)
+    low, high = (_round_sum(total, error + side) for side in (-bound, bound))
+    doubtful = np.flatnonzero((low != high) | (bound > np.abs(total) * 2.0**-60))
+    if len(doubtful):  # rare, except for sums that are ties or zero
+        nearest = np.array([fsum(row) for row in terms[doubtful].tolist()])
+        difference = np.array([fsum(row) for row in np.column_stack([terms[doubtful], -nearest]).tolist()])
+        high[doubtful] = _round_sum(nearest, difference)
     return high
 
 
-def _sum_with_rest(terms: Array) -> tuple[Array, Array, Array]:
-    """Returns (total, rest, bound) of each row: the exact sum is total + rest, within bound, and total is its nearest
-    float64. Halves are added to halves, and what each addition loses is kept."""
+def _sum_with_error(terms: Array) -> tuple[Array, Array, Array]:
+    """Returns (total, error, bound) for each row: the exact sum is within bound of total + error, and total is the
+    float64 nearest to that. The halves of the terms are added repeatedly, and the errors of these additions are
+    summed."""
     lost, size, roundings = np.zeros(len(terms)), np.zeros(len(terms)), terms.shape[1] + EXTRA
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
@@ -64,20 +69,20 @@ def _sum_with_rest(terms: Array) -> tuple[Array, Array, Array]:
         lost += errors.sum(1)
         size += np.abs(errors).sum(1)
         terms = np.column_stack([sums, terms[:, 2 * half :]])
-    total, rest = two_sum(terms[:, 0], lost)
-    return total, rest, roundings * ROUNDOFF * size
+    total, error = two_sum(terms[:, 0], lost)
+    return total, error, roundings * ROUNDOFF * size
 
 
-def _round(total: Array, rest: Array) -> Array:
-    """Returns total + rest rounded to odd in float64, then to float32; rest is less than the distance to the next
+def _round_sum(total: Array, error: Array) -> Array:
+    """Returns total + error rounded to odd in float64, then to float32. error: less than the distance to the next
     float64."""
     with np.errstate(over="ignore"):
-        return round_to_odd(total, rest).astype(np.float32) + np.float32(0)
+        return round_to_odd(total, error).astype(np.float32) + np.float32(0)
 
 
 def multiply_exactly(a: Array, b: Array, added: Array | None = None) -> Array:
-    """Returns the exact sums of a @ b and what is added, rounded once to float32. a (..., M, K), b (..., K, N) and
-    added, which broadcasts to the result, are float32 values in float64."""
+    """Returns the exact sums of a @ b + added, rounded once to float32. a (..., M, K), b (..., K, N) and added, which
+    broadcasts to the result, are float32 values in float64."""
     with np.errstate(all="ignore"):
         total = np.matmul(a, b)
         size = norm_products(a, b)
@@ -94,6 +99,6 @@ def multiply_exactly(a: Array, b: Array, added: Array | None = None) -> Array:
 
 
 def norm_products(a: Array, b: Array) -> Array:
-    """Returns the norms of the rows of a times those of the columns of b."""
+    """Returns the products of the norms of a's rows and b's columns, which are upper bounds of |a| @ |b|."""
     product: Array = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
     return product

@@ -1,5 +1,5 @@
-"""Cuts a convolution's input into stride phases of flat padded planes, so that every tap of a run of output rows is one
-slice."""
+"""Cuts the input of a convolution into the phases of its stride, as flat padded planes. Each tap then reads one slice
+for any run of output rows."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """The phases. flat: [C, phases, elements]; a row of a phase is `width` long, at least the output's; taps: (phase,
-    row, column).
+    """The phases of an input.
 
-    Elements of a slice past the output's width belong to other windows: they are computed and dropped."""
+    Attributes:
+        flat: [C, phases, elements].
+        width: length of a row of a phase, at least that of the output.
+        taps: phase, row and column of each tap.
+
+    Elements of a slice beyond the output's width belong to other windows. They are computed and dropped.
+    """
 
     flat: Array
     width: int
     taps: tuple[tuple[int, int, int], ...]
 
     def tap(self, k: int, channels: slice, first_row: int, rows: int) -> Array:
-        """Returns a view [channels, rows * width]: what tap k reads for these output rows."""
+        """Returns the elements that tap k reads for these output rows, as a view [channels, rows * width]."""
         phase, row, column = self.taps[k]
         start = (first_row + row) * self.width + column
         return self.flat[channels, phase, start : start + rows * self.width]
 
     def columns(self, channels: slice, first_row: int, rows: int) -> Array:
-        """Returns patches [channels * taps, rows * width], copied; a view for a 1x1 kernel."""
+        """Returns the patches [channels * taps, rows * width], as a copy, or as a view for a 1x1 kernel."""
         if len(self.taps) == 1:
             return self.tap(0, channels, first_row, rows)
         count = len(range(*channels.indices(len(self.flat))))
@@ -43,7 +48,8 @@ class Planes:
 
 
 def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array | int, dtype: np.dtype[Any]) -> Planes:
-    """Returns x [C, H, W] minus its zero point, one or [C, 1, 1], in dtype, padded with 0, as the phases that the window's taps use."""
+    """Returns the phases that the window's taps use, of x [C, H, W] minus its zero point (one number or [C, 1, 1]), in
+    dtype and padded with 0."""
     covered = out[0] <= x.shape[1] and out[1] <= x.shape[2]
     if window.kernel == (1, 1) and window.stride == (1, 1) and not any(window.pad) and covered:
         flat = np.subtract(x.reshape(len(x), 1, -1), zero_point, dtype=dtype, casting="unsafe")
@@ -54,8 +60,8 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array 
     width = out[1] + reach[1][-1] // window.stride[1]
     flat = np.zeros((len(x), len(phases), height, width), dtype)
     for plane, (i, j) in enumerate(phases):
-        rows, source_rows = _placed(i - window.pad[0], window.stride[0], x.shape[1], height)
-        columns, source_columns = _placed(j - window.pad[1], window.stride[1], x.shape[2], width)
+        rows, source_rows = _find_copied_slices(i - window.pad[0], window.stride[0], x.shape[1], height)
+        columns, source_columns = _find_copied_slices(j - window.pad[1], window.stride[1], x.shape[2], width)
         target = flat[:, plane, rows, columns]
         np.subtract(x[:, source_rows, source_columns], zero_point, out=target, dtype=dtype, casting="unsafe")
     numbers = {phase: number for number, phase in enumerate(phases)}
@@ -67,7 +73,7 @@ def planes_of(x: Array, window: Window, out: tuple[int, int], zero_point: Array 
     return Planes(flat.reshape(len(x), len(phases), -1), width, taps)
 
 
-def _placed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+def _find_copied_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
     """Returns (target, source) slices that copy elements start, start + stride, ... of an axis of `size` to one of
     `room`."""
     skipped = max(0, -(start // stride))

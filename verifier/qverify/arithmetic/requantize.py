@@ -13,8 +13,9 @@ Array = npt.NDArray[Any]
 def requantize(
     acc: Array, rq: Array, zero_point: int, low: int, high: int, dtype: str, rounding: str, wide: bool, axis: int = 1
 ) -> Array:
-    """Returns acc (int32, int64, or exact integers in float) requantized to dtype. rq: f32/f64 [C] or int32 [2, C] along
-    `axis`, or int32 [3, C] of a node that rounds as tflite-single in any integer mode."""
+    """Returns the accumulator requantized to dtype. acc: int32, int64, or exact integers in float. rq: float32 or
+    float64 [C], or int32 [2, C], along `axis`; or int32 [3, C] for a node that rounds as tflite-single in any integer
+    mode."""
     along = [1] * acc.ndim
     if rq.shape[-1] > 1:
         along[axis] = -1
@@ -28,14 +29,15 @@ def requantize(
         acc.astype(np.int64),
         rq[0].reshape(along).astype(np.int64),
         rq[1].reshape(along).astype(np.int64),
-        rounding_of(rq, rounding),
+        choose_rounding(rq, rounding),
         wide,
     )
     return np.clip(result + zero_point, low, high).astype(dtype)
 
 
-def rounding_of(rq: Array, rounding: str) -> str:
-    """Returns the mode of a node with these int32 parameters in a file of mode `rounding`: three rows are of its own."""
+def choose_rounding(rq: Array, rounding: str) -> str:
+    """Returns the rounding mode of a node with these int32 parameters, in a file of mode `rounding`: tflite-single if
+    there are three rows."""
     return "tflite-single" if len(rq) == 3 else rounding
 
 

@@ -1,4 +1,5 @@
-"""Where LiteRT's kernels take the samples of a linear resize (RESIZE_BILINEAR), along one axis (NUMERICS.md section 1)."""
+"""Computes the places along one axis at which LiteRT's kernels take the samples of a linear resize (RESIZE_BILINEAR;
+NUMERICS.md section 1)."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 Wholes = npt.NDArray[np.int64]
-ONE = 1 << 10  # the weight 1 of the kernels in fixed point
-MODES = ((False, False), (True, False), (False, True))  # align_corners, half_pixel_centers
+ONE = 1 << 10  # stands for a weight of 1 in the kernels with fixed point
+MODES = ((False, False), (True, False), (False, True))  # (align_corners, half_pixel_centers)
 
 
 def fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, Wholes, Wholes, Wholes]:
-    """Returns, [to] each, the two elements of `size` between which an output lies, and the weights of both, of ONE: of
-    its own kernels for int8."""
+    """Returns the places of LiteRT's own kernels for int8: the indices of the two elements, among `size`, between which
+    each output lies, and the weights of both, as parts of ONE. Each array has the shape [to]."""
     step = (ONE * size + to // 2) // to
     if align and to > 1:
         step = (ONE * (size - 1) + (to - 1) // 2) // (to - 1)
@@ -23,7 +24,8 @@ def fixed_point(size: int, to: int, align: bool, half: bool) -> tuple[Wholes, Wh
 
 
 def exact(size: int, to: int, align: bool, half: bool) -> npt.NDArray[np.float64]:
-    """Returns the places [to] without rounding, within the axis: those of XNNPACK but for float32."""
+    """Returns the places [to] without rounding, limited to the axis. They are those of XNNPACK, apart from its float32
+    rounding."""
     index = np.arange(to, dtype=np.float64)
     step = (size - 1) / (to - 1) if align and to > 1 else size / to
     return np.clip((index + 0.5) * step - 0.5 if half else index * step, 0.0, size - 1.0)

@@ -1,4 +1,4 @@
-"""Conv and pool windows: padded planes and the taps of a window."""
+"""The windows of convolutions and pools: padded planes, and the elements that each tap of a window reads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WINDOW_WORDS = (
     "pad_right",
 )
 DILATION_WORDS = ("dilation_h", "dilation_w")
-LARGEST, LARGEST_KERNEL = 65536, 1 << 20
-ROOM = 1 << 16  # elements of padding that cost nothing
+MAX_WORD, MAX_KERNEL_AREA = 65536, 1 << 20
+FREE_PADDING = 1 << 16  # elements of padding whose cost is negligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,16 @@ class Window:
     dilation: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
-        """Raises ValueError outside FORMAT.md's limits: time and memory of a window are proportional to its words."""
-        steps, most = (*self.kernel, *self.stride, *self.dilation), self.kernel[0] * self.kernel[1]
-        if min(steps) < 1 or min(self.pad) < 0 or max(*steps, *self.pad) > LARGEST or most > LARGEST_KERNEL:
+        """Raises ValueError for values outside the limits of FORMAT.md, because time and memory are proportional to
+        them."""
+        steps, area = (*self.kernel, *self.stride, *self.dilation), self.kernel[0] * self.kernel[1]
+        if min(steps) < 1 or min(self.pad) < 0 or max(*steps, *self.pad) > MAX_WORD or area > MAX_KERNEL_AREA:
             raise ValueError(
-                f"window of kernel, stride, dilation {steps}, pad {self.pad}: wanted 1 to {LARGEST}, pad from 0, kernel area up to {LARGEST_KERNEL}"
+                f"window of kernel, stride, dilation {steps}, pad {self.pad}: wanted 1 to {MAX_WORD}, pad from 0, kernel area up to {MAX_KERNEL_AREA}"
             )
 
     def padded(self, x: Array, out: tuple[int, int], fill: float | int) -> Array:
-        """Returns x [N,C,H,W] with padding, at least as large as the output's taps reach."""
+        """Returns x [N,C,H,W] with padding, as large as is necessary for the taps of the output."""
         top, left, bottom, right = self.pad
         height, width = x.shape[2:]
         need = [(out[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)]
@@ -65,47 +66,51 @@ class Window:
                 yield padded[:, :, rows, x : x + (out[1] - 1) * self.stride[1] + 1 : self.stride[1]]
 
     def reads(self, x: Array, out: tuple[int, int], fill: float | int) -> Iterator[Array]:
-        """Yields arrays [N,C,oh,ow] of what the windows over x [N,C,H,W] read, each window's elements in row-major order; fill
-        where a window reads nothing, at any of its places. Time and memory have a limit that x and the output set,
-        whatever the words are."""
+        """Yields arrays [N,C,oh,ow] with the elements that the windows over x [N,C,H,W] read, in row-major order for
+        each window. A window that reads fewer elements than others has `fill` in some of the arrays. Time and memory
+        are limited by the sizes of x and of the output, whatever the words are."""
         size = (x.shape[2], x.shape[3])
-        spans = [self._inside(axis, size[axis], out[axis]) for axis in (0, 1)]
+        spans = [self._find_taps_inside(axis, size[axis], out[axis]) for axis in (0, 1)]
         needed = int(np.prod([(end - first).max() for first, end in spans]))
         room = int(np.prod([size[i] + self.pad[i] + self.pad[i + 2] + self._reach(i) for i in (0, 1)]))
-        if self.kernel[0] * self.kernel[1] <= 4 * needed and room <= 4 * (size[0] * size[1] + out[0] * out[1]) + ROOM:
+        if (
+            self.kernel[0] * self.kernel[1] <= 4 * needed
+            and room <= 4 * (size[0] * size[1] + out[0] * out[1]) + FREE_PADDING
+        ):
             yield from self.taps(self.padded(x, out, fill), out)
         else:
-            yield from self._gathered(x, spans, fill)
+            yield from self._read_one_by_one(x, spans, fill)
 
-    def _gathered(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
-        """Yields as `reads`, the first element that each window reads first."""
+    def _read_one_by_one(self, x: Array, spans: list[tuple[Array, Array]], fill: float | int) -> Iterator[Array]:
+        """Yields the same elements as `reads`. The first array has the first element of each window, the second array
+        the second, and so on."""
         counts = [max(1, int((end - first).max())) for first, end in spans]
         for i, j in np.ndindex(*counts):
-            at, there = [], []
+            at, inside = [], []
             for axis, step in ((0, i), (1, j)):
                 first, end = spans[axis]
                 place = (
                     np.arange(len(first)) * self.stride[axis] - self.pad[axis] + (first + step) * self.dilation[axis]
                 )
-                there.append(first + step < end)
-                at.append(np.where(there[axis], place, 0))
+                inside.append(first + step < end)
+                at.append(np.where(inside[axis], place, 0))
             read = x[:, :, at[0][:, None], at[1]]
-            yield np.where(there[0][:, None] & there[1], read, np.array(fill, x.dtype))
+            yield np.where(inside[0][:, None] & inside[1], read, np.array(fill, x.dtype))
 
     def _reach(self, axis: int) -> int:
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
-    def _inside(self, axis: int, size: int, out: int) -> tuple[Array, Array]:
-        """Returns each window's first tap within the image and the one after the last, int64 [out]."""
+    def _find_taps_inside(self, axis: int, size: int, out: int) -> tuple[Array, Array]:
+        """Returns the first tap of each window that lies within the image, and the one after the last, int64 [out]."""
         start = np.arange(out, dtype=np.int64) * self.stride[axis] - self.pad[axis]
         return taps_between(start, self.kernel[axis], self.dilation[axis], 0, size)
 
     def cropped(self, size: tuple[int, int], out: tuple[int, int]) -> tuple[Window, Cut, Cut]:
-        """Returns the window without the first and last taps that read padding in every output, and what is left of its
-        kernel and of an image of this size: at least one tap."""
+        """Returns the window without the first and last taps that read only padding, and the indices of the remaining
+        parts of its kernel and of an image of this size. At least one tap remains."""
         pad, kernel, taps, kept = list(self.pad), [0, 0], [slice(0)] * 2, [slice(0)] * 2
         for axis in (0, 1):
-            first, end = self._inside(axis, size[axis], out[axis])
+            first, end = self._find_taps_inside(axis, size[axis], out[axis])
             some = end > first
             low = int(first[some].min()) if some.any() else 0
             high = int(end[some].max()) if some.any() else 1
@@ -117,26 +122,26 @@ class Window:
 
 
 def window_of(words: tuple[int, ...], dilated: bool = True) -> Window:
-    """Returns the window of a node whose words start with WINDOW_WORDS, then DILATION_WORDS if dilated. Raises
-    ValueError."""
+    """Returns the window in the words of a node, which start with WINDOW_WORDS and, if `dilated`, DILATION_WORDS.
+    Raises ValueError for words out of range."""
     kernel_h, kernel_w, stride_h, stride_w, top, left, bottom, right = words[:8]
     dilation = (words[8], words[9]) if dilated else (1, 1)
     return Window((kernel_h, kernel_w), (stride_h, stride_w), (top, left, bottom, right), dilation)
 
 
 def as_planes(x: Array) -> Array:
-    """Returns rank 3 (N,C,W) as rank 4 with H = 1."""
+    """Returns an array of rank 3 (N,C,W) as rank 4 with H = 1, and one of rank 4 unchanged."""
     return x[:, :, None, :] if x.ndim == 3 else x
 
 
 def plane_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Returns (height, width) of (N,C,H,W) or (N,C,W)."""
+    """Returns (height, width) of a shape (N,C,H,W) or (N,C,W)."""
     return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
 
 
 def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], with_padding: bool) -> Array:
-    """Returns as [oh,ow], int64, how many taps of each window lie in a plane of this size; with_padding: in the plane and
-    its padding."""
+    """Returns the number of taps of each window that lie in a plane of this size, int64 [oh,ow]. with_padding: whether
+    the padding counts as part of the plane."""
     each = []
     for axis in (0, 1):
         starts = np.arange(out[axis], dtype=np.int64) * window.stride[axis] - window.pad[axis]
@@ -148,16 +153,16 @@ def taps_counted(window: Window, size: tuple[int, int], out: tuple[int, int], wi
 
 
 def taps_between(starts: Array, kernel: int, dilation: int, low: int, high: int) -> tuple[Array, Array]:
-    """Returns, for windows of one axis at these positions, the first tap that lies at low .. high-1 and the one after the
-    last; equal where none does."""
+    """Returns, for windows of one axis that start at these positions, the first tap that lies in low .. high-1, and the
+    one after the last. Both are equal if there is none."""
     first, end = (np.maximum(-((starts - limit) // dilation), 0) for limit in (low, high))
     end = np.minimum(end, kernel)
     return np.minimum(first, end), end
 
 
-def landed(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
-    """Returns (target, source) slices: elements 0, 1 ... of an axis of `size`, at start, start + stride, ... of one of `room`,
-    those that fall within."""
+def find_landing_slices(start: int, stride: int, size: int, room: int) -> tuple[slice, slice]:
+    """Returns (target, source) slices for scattering an axis of `size` elements: element i lands at start + i * stride
+    in an axis of `room` elements. Elements that would land outside of it are left out."""
     first = max(0, -(start // stride))
     end = max(first, min(size, -((start - room) // stride)))
     return slice(start + first * stride, start + (end - 1) * stride + 1 if end > first else 0, stride), slice(

@@ -1,5 +1,5 @@
-"""Runs blocks of a node's work on all usable cores: numpy and BLAS release the interpreter lock, so threads are
-enough."""
+"""Runs the blocks of a node's work on all usable cores, in threads, because numpy and BLAS release the interpreter
+lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-WORKER = "qverify-block"  # starts the names of the pool's threads
+WORKER = "qverify-block"  # prefix of the names of the pool's threads
 
 
 @cache
@@ -28,12 +28,12 @@ def _controller() -> ThreadpoolController:
 
 
 def core_count() -> int:
-    """Returns the number of cores this process may run on, at most eight: more gain nothing at these sizes."""
+    """Returns the number of cores that this process may use, at most eight: more are not faster at these sizes."""
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 class _Limited(threading.local):
-    """Whether this thread has limited BLAS."""
+    """A flag for each thread: whether it has limited BLAS to one thread."""
 
     inside = False
 
@@ -43,8 +43,8 @@ _LIMITED = _Limited()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limits BLAS to one thread while it is entered: its threads would compete with the blocks' (measured: two gain
-    nothing). Entered again within itself it does nothing, which costs nothing."""
+    """Limits BLAS to one thread, whose threads would compete with those of the blocks (measured: two are not faster). A
+    nested use does nothing."""
     if _LIMITED.inside:
         yield
         return
@@ -57,34 +57,37 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def submit(call: Callable[[], Any], inline: bool = False) -> Future[Any]:
-    """Runs call on a worker, or at once if inline. A worker's exception is raised by the future's result()."""
+    """Runs the call on a worker, or at once if `inline`. An exception in a worker is raised by result() of the
+    future."""
     if inline:
-        done: Future[Any] = Future()
-        done.set_result(call())
-        return done
+        future: Future[Any] = Future()
+        future.set_result(call())
+        return future
     return _pool().submit(call)
 
 
 def run_blocks(blocks: Sequence[Callable[[], None]]) -> None:
-    """Runs all blocks, several at the same time and in any order; they must write to disjoint memory. Raises the first
-    error. Blocks of a block run one after the other: workers that waited for workers would wait for ever."""
+    """Runs all blocks, several at the same time and in any order. They must write to disjoint memory. Raises the first
+    error. Blocks that are started by a block run one after the other, because workers that wait for workers could wait
+    forever."""
     if len(blocks) == 1 or threading.current_thread().name.startswith(WORKER):
         for block in blocks:
-            _quietly(block)
+            _run_without_warnings(block)
         return
-    for done in [submit(partial(_quietly, block)) for block in blocks]:
-        done.result()
+    for future in [submit(partial(_run_without_warnings, block)) for block in blocks]:
+        future.result()
 
 
-def _quietly(block: Callable[[], None]) -> None:
-    """Runs block without numpy's warnings of infinities and NaN, whose setting is one of each thread."""
+def _run_without_warnings(block: Callable[[], None]) -> None:
+    """Runs the block without numpy's warnings of infinities and NaN. (The setting applies to the current thread
+    only.)"""
     with np.errstate(all="ignore"):
         block()
 
 
-def runs(count: int, largest: int) -> list[slice]:
-    """Returns range(count) cut into equal runs of at most `largest` (at least 1); at least one per core if there are
-    several, none of nothing."""
+def split_range(count: int, largest: int) -> list[slice]:
+    """Returns range(count) cut into equal runs of at most `largest` (at least 1) elements, and [] for a count of 0. If
+    there are several runs, there is at least one per core."""
     if not count:
         return []
     parts = -(-count // max(1, min(largest, count)))

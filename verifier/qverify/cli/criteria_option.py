@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qverify.compare.vendor_criteria import CRITERIA, gates_of
+from qverify.compare.vendor_criteria import CRITERIA, find_gates
 
 CRITERIA_OPTION = click.option(
     "--criteria",
@@ -29,7 +29,7 @@ def apply_criteria(vendors: tuple[str, ...], values: dict[str, Any], named: set[
     if len(set(vendors)) > 1:
         raise click.UsageError(f"--criteria {' and '.join(dict.fromkeys(vendors))}: give one")
     vendor = vendors[0]
-    for name, value in gates_of(vendor).items():
+    for name, value in find_gates(vendor).items():
         if name == "digits" and name in named:
             continue
         if name in named:

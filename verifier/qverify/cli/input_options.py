@@ -36,12 +36,12 @@ def input_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def wrapper(files: str | None, seed: int, description: str | None, rois: tuple[str, ...], **others: Any) -> int:
-        from qverify.inputs.description_tables import tables
+        from qverify.inputs.description_tables import read_tables
         from qverify.inputs.sources import InputRequest
 
         if files == "":
             raise click.UsageError("an empty -i (an unset shell variable?)")
-        descriptions, named = tables(description), set[str]()
+        descriptions, named = read_tables(description), set[str]()
         for roi in rois:
             name, _, area = roi.rpartition(":")
             if name in named:

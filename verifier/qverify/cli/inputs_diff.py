@@ -94,13 +94,13 @@ def _summarize(frames: list[ComparedFrame]) -> str:
 def _advise(description: Description | None, explanation: MistakeExplanation) -> str:
     """Returns advice on how to make both sides agree: options of the description if these can express the mistake, else
     the advice of the mistake's families."""
-    from qverify.inputs.hypotheses import fix
+    from qverify.inputs.hypotheses import find_fix
     from qverify.session.inputs import compare_inputs
 
     if changed := compare_inputs.fix(explanation, description):
         options = " ".join(f"--{k.replace('_', '-')} {_format(v)}" for k, v in changed.items())
         return f"make the board feed what is described, or describe what it feeds: {options}"
-    return "; ".join(text for text in dict.fromkeys(fix(c.family) for c in explanation.causes) if text)
+    return "; ".join(text for text in dict.fromkeys(find_fix(c.family) for c in explanation.causes) if text)
 
 
 def _format(value: object) -> str:

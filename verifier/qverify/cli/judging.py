@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from qverify.cli.criteria_option import CRITERIA_OPTION, apply_criteria
 from qverify.cli.numbers import AnyFinite, Finite
-from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES, ExtraGate
+from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, RULE, RULES, ExtraGate
 
 GATE_OPTIONS = tuple(gate.option for gate in GATES)
 NAMES = ("digits", "dump_all", "rule", *GATE_OPTIONS, "nan_equal", "relax_board", "strict")
@@ -26,7 +26,7 @@ OPTIONS = (
         "-c",
         "--compare-digits",
         "digits",
-        type=click.IntRange(0, MOST_DIGITS),
+        type=click.IntRange(0, MAX_DIGITS),
         help=f"decimal places that must match  [default: {DIGITS}]",
     ),
     click.option(

@@ -1,4 +1,5 @@
-"""Whether the largest value, and the five largest values, of an output are at the same positions on both sides."""
+"""Measures how often the largest value, and the five largest values, of an output are at the same positions on both
+sides."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from qverify.report.document import Agreement
 from qverify.tensors.recording import Array
 
 
-def agreement(output: str, a: Array, b: Array) -> Agreement:
-    """Returns the shares (0..1) of the batch items that agree; None where an item has too few values or the shapes
-    differ."""
+def measure_agreement(output: str, a: Array, b: Array) -> Agreement:
+    """Returns the shares (0..1) of the batch items that agree in the largest value, and in the five largest values. A
+    share is None if an item has too few values, and both are if the shapes differ."""
     items = a.shape[0] if a.ndim > 1 else 1
     if a.shape != b.shape or a.size == 0 or a.size // items < 2:
         return Agreement(output, None, None)
@@ -23,7 +24,7 @@ def agreement(output: str, a: Array, b: Array) -> Agreement:
 
 
 def _top5(values: npt.NDArray[np.generic]) -> frozenset[int]:
-    """Returns the flat positions of the five largest values; of equal values the first."""
+    """Returns the flat positions of the five largest values. Among equal values, those that come first are taken."""
     fifth = np.partition(values, values.size - 5)[values.size - 5]
     above = np.flatnonzero(values > fifth)
     level = np.flatnonzero(values == fifth)[: 5 - above.size]

@@ -1,5 +1,5 @@
-"""Finds the first divergence in the graph, and the side to blame: the one that disagrees with the others, by forced
-verdicts only."""
+"""Finds the first divergence in the graph, and the side to blame: the one that disagrees with the others. Blame is
+derived from forced verdicts only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DISTRUST = (
 RS, RB, SB = ("reference", "simulator"), ("reference", "board"), ("simulator", "board")
 
 
-def first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
-    """Returns the first unit, in running order, with a differing output while all its inputs are known to agree; the
-    others are in `also`. None where there is none. same: whether both sides have the same bytes of a tensor; None where
-    not known."""
+def find_first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> FirstDivergence | None:
+    """Returns the first unit, in running order, of which an output differs although all its inputs are known to be
+    equal; further such units are listed in `also`. Returns None if there is no such unit. same: a function that returns
+    whether both sides have the same bytes of a tensor, or None if this is not known."""
     diverging = [
         (unit, next(o for o in unit.outputs if same(o) is False))
         for unit in units
@@ -31,13 +31,14 @@ def first_divergence(units: list[Unit], same: Callable[[str], bool | None]) -> F
     return FirstDivergence(tensor, unit.name, unit.op, [u.name for u, _ in diverging[1:]])
 
 
-def sides_alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
+def blame_sides(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     """Returns the sides to blame at one node. Arguments: whether the pairs reference-simulator, reference-board and
     simulator-board pass when forced (True), fail (False), or are not known (None).
 
-    board: simulator (what a correct board computes) and reference agree, or only the board's pairs fail.
-    compiler (its arithmetic included): simulator and board agree with each other but not with the reference.
-    simulator: reference and board agree with each other but not with the simulator.
+    - board: simulator (which computes what a correct board computes) and reference agree, or only pairs with the board
+      fail.
+    - compiler (its arithmetic included): simulator and board agree with each other but not with the reference.
+    - simulator: reference and board agree with each other but not with the simulator.
     """
     if rs is not False and rb is not False and sb is not False:
         return []
@@ -50,15 +51,15 @@ def sides_alone(rs: bool | None, rb: bool | None, sb: bool | None) -> list[str]:
     return ["compiler"] if sb is True else ["board"]  # only reference against board fails
 
 
-def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
-    """Returns each blamed side once, with its first blamed node and, in `also`, the later ones, in running order.
+def find_culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()) -> list[Blame]:
+    """Returns each blamed side once, with its first blamed node in running order and the later ones in `also`.
 
-    distrusted: nodes that onnxruntime on this host is known to compute wrongly (canary); a difference there from the
-    reference alone is blamed on the reference."""
+    distrusted: nodes that onnxruntime on this host is known to compute wrongly (according to the canary). If only the
+    reference differs at such a node, the reference is blamed."""
     blames, suspect = dict[str, Blame](), frozenset(distrusted)
     for unit in units:
         states = {key: _passes(unit, verdicts) for key, verdicts in matrix.items()}
-        for side in sides_alone(states.get(RS), states.get(RB), states.get(SB)):
+        for side in blame_sides(states.get(RS), states.get(RB), states.get(SB)):
             if unit.name in suspect and (side == "compiler" or SB not in states):
                 why, side = f"{unit.op}: {DISTRUST}", "reference"
             else:
@@ -71,7 +72,7 @@ def culprits(units: list[Unit], matrix: Matrix, distrusted: Collection[str] = ()
 
 
 def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
-    """Returns whether every output of the unit passes when forced; None where not all of them are known."""
+    """Returns whether every output of the unit passes when forced, or None if this is not known of all of them."""
     states = [verdicts[o].verdict for o in unit.outputs if o in verdicts]
     if "FAILED" in states:
         return False
@@ -79,7 +80,7 @@ def _passes(unit: Unit, verdicts: Mapping[str, Forced]) -> bool | None:
 
 
 def _describe_blame(side: str, unit: Unit, matrix: Matrix, states: Mapping[tuple[str, str], bool | None]) -> str:
-    """Returns the numbers of the first failing pair, and which sides agree."""
+    """Returns the reason for a blame as text: by how much the first failing pair differs, and which sides agree."""
     key = next(k for k in (SB, RB, RS) if states.get(k) is False and (side != "compiler" or k != SB))
     forced = next(matrix[key][o] for o in unit.outputs if o in matrix[key] and matrix[key][o].verdict == "FAILED")
     by = (

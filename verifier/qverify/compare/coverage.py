@@ -11,8 +11,8 @@ from qverify.tensors.recording import Recording
 
 
 def expect_tensors(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], Coverage]:
-    """Returns the pairs of names to compare, and a ledger of the tensors that only one side declares: a final output
-    counts as missing, any other tensor as not offered."""
+    """Returns the pairs of names to compare, and the ledger. Of the tensors that only one side declares, final outputs
+    are entered as missing, all others as not offered."""
     pairs, only_a, only_b = pair_names(a, b, graph)
     outputs = {*a.finals, *b.finals, *(graph.outputs if graph is not None else ())}
     ledger = Coverage(expected=len(pairs))
@@ -24,7 +24,7 @@ def expect_tensors(a: Recording, b: Recording, graph: Graph | None) -> tuple[lis
 
 
 def _add_gap(ledger: Coverage, name: str, lacking: Recording, final: bool) -> None:
-    """Enters a tensor that the side `lacking` does not declare."""
+    """Enters a tensor in the ledger that the side `lacking` does not declare."""
     if final:
         ledger.expected += 1
         why = lacking.missing.get(name, f"a final output that {named(lacking.side)} does not have")
@@ -34,14 +34,14 @@ def _add_gap(ledger: Coverage, name: str, lacking: Recording, final: bool) -> No
 
 
 def count_tensor(ledger: Coverage, row: TensorRow, by_digest: bool) -> None:
-    """Adds a compared tensor to the ledger. by_digest: its equality is known from the digests alone."""
+    """Adds a compared tensor to the ledger. by_digest: whether its equality is known from the digests alone."""
     ledger.compared += 1
     ledger.elements += row.elements
     ledger.by_digest += row.elements if by_digest else 0
 
 
-def gap(pair: Pair) -> str:
-    """Returns why the pair's coverage does not allow PASSED; "" where it does."""
+def describe_gap(pair: Pair) -> str:
+    """Returns the reason why the pair's coverage does not allow PASSED, or "" if it does."""
     ledger = pair.coverage
     if ledger.missing:
         first = ledger.missing[0]

@@ -8,17 +8,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 RULES = ("half", "round", "truncate", "numpy", "exact")
-NOT_MILDER = ("half", "exact")  # rules that accept nothing `half` refuses at the same N
+NOT_MILDER = ("half", "exact")  # rules that accept no pair of values that `half` refuses at the same number of places
 DIGITS, RULE = 5, "half"  # the default gate of value pairs
-MOST_DIGITS = 17  # decimal places; float64 has no more
+MAX_DIGITS = 17  # decimal places; float64 has no more
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraGate:
-    """A limit on one metric. option: the field of Options, and of a capture's command. metric: the metric it limits, by
-    its name in the report. sign: the relation of metric to limit that passes; "" for atol and rtol, which together make
-    one tolerance, atol + rtol*|a|. help: the command line's text. lowest, highest: the range of the limit; None:
-    unbounded."""
+    """A gate that limits one metric.
+
+    Attributes:
+        option: name of the field of Options, and of the command that a capture stores.
+        metric: name of the limited metric in the report.
+        sign: relation of metric to limit that passes, or "" for atol and rtol, which together are one tolerance,
+            atol + rtol*|a|.
+        help: help text of the command-line option.
+        lowest, highest: range of valid limits, None if unbounded.
+    """
 
     option: str
     metric: str
@@ -39,8 +45,8 @@ class ExtraGate:
         return low <= limit <= high and abs(limit) != math.inf
 
     @property
-    def wanted(self) -> str:
-        """The allowed range, for error messages."""
+    def allowed_range(self) -> str:
+        """The range of valid limits as text, for error messages."""
         if self.lowest is None:
             return "a finite number"
         return f"a number >= {self.lowest:g}" if self.highest is None else f"{self.lowest:g} to {self.highest:g}"

@@ -1,4 +1,4 @@
-"""Decides whether two real values match to N decimal places: five rules, in float64.
+"""Decides whether two real values match to N decimal places, by one of five rules, computed in float64.
 
 half      |a - b| <= 0.5 * 10^-N                   (the default)
 round     round(a, N) == round(b, N), ties to even
@@ -14,11 +14,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.criteria import MOST_DIGITS, RULES
+from qverify.compare.criteria import MAX_DIGITS, RULES
 from qverify.plural import count
 
-LOWEST, HIGHEST = -400, 323  # LOWEST: matches at no N (a value is not finite)
-_SEARCHED = range(MOST_DIGITS, -40, -1)  # what round and truncate try
+LOWEST, HIGHEST = -400, 323  # numbers of places; LOWEST stands for "matches at none", because a value is not finite
+_SEARCHED_DIGITS = range(MAX_DIGITS, -40, -1)  # numbers of places that are tried for the rules round and truncate
 Reals = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
@@ -29,8 +29,8 @@ def power(digits: int) -> float:
 
 
 def limit(rule: str, digits: int) -> float:
-    """Returns the largest distance that matches (numpy: the smallest that does not), for the rules that depend on the
-    distance alone; 0 for the others."""
+    """Returns the largest distance that matches under the rule `half`, the smallest that does not match under `numpy`,
+    and 0 for the other rules, which do not depend on the distance alone."""
     if rule == "half":
         return float(f"5e{-digits - 1}")
     if rule == "numpy":
@@ -39,8 +39,8 @@ def limit(rule: str, digits: int) -> float:
 
 
 def matches(rule: str, digits: int, a: Reals, b: Reals, distance: Reals) -> Mask:
-    """Returns a mask of the elements that match. distance: |a - b|, inf where exactly one side is not finite.
-    ValueError for an unknown rule."""
+    """Returns a mask of the elements that match. distance: |a - b|, infinite where exactly one side is not finite.
+    Raises ValueError for an unknown rule."""
     if rule == "half":
         return np.asarray(distance <= limit(rule, digits))
     if rule == "numpy":
@@ -59,8 +59,8 @@ def matches(rule: str, digits: int, a: Reals, b: Reals, distance: Reals) -> Mask
 
 
 def largest_by_distance(rule: str, distance: float) -> int | None:
-    """Returns the largest N at which this largest distance still matches; None for distance 0, LOWEST where it is not
-    finite. The rule `exact` uses that of `half`."""
+    """Returns the largest number of places at which a tensor with this largest distance matches: None for distance 0,
+    LOWEST for one that is not finite. For the rule `exact`, the result is that of `half`."""
     if distance == 0:
         return None
     if not math.isfinite(distance):
@@ -74,19 +74,19 @@ def largest_by_distance(rule: str, distance: float) -> int | None:
     return digits
 
 
-def passing(rule: str, a: Reals, b: Reals, distance: Reals) -> set[int]:
-    """Returns every N of the searched range at which all elements match (`round` and `truncate` are not monotone in
-    N)."""
-    return {n for n in _SEARCHED if bool(matches(rule, n, a, b, distance).all())}
+def find_matching_digits(rule: str, a: Reals, b: Reals, distance: Reals) -> set[int]:
+    """Returns every searched number of places at which all elements match. (With `round` and `truncate`, elements that
+    match at N places need not match at fewer.)"""
+    return {n for n in _SEARCHED_DIGITS if bool(matches(rule, n, a, b, distance).all())}
 
 
-def all_searched() -> set[int]:
-    """Returns every N that passing() tries."""
-    return set(_SEARCHED)
+def list_searched_digits() -> set[int]:
+    """Returns every number of places that find_matching_digits() tries."""
+    return set(_SEARCHED_DIGITS)
 
 
 def describe(rule: str, digits: int) -> str:
-    """Returns the rule in words."""
+    """Returns a description of the rule, such as `5 decimals, rule half: |a-b| <= 0.5e-5`."""
     places, scale = count(digits, "decimal"), f"e-{digits}" if digits else ""
     return {
         "half": f"{places}, rule half: |a-b| <= 0.5{scale}",

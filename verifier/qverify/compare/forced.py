@@ -1,5 +1,5 @@
-"""Forced verdicts: side a runs one unit on the inputs that side b recorded; the result is compared with b's recorded
-output."""
+"""Forced verdicts: side a runs one unit on the inputs that side b recorded, and the result is compared with the output
+that b recorded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from qverify.compare.documented_rounding import explain, explain_places
 from qverify.compare.error_bounds.chain import is_stepwise
 from qverify.compare.error_bounds.own_places import has_own_places
 from qverify.compare.judge import Judged
-from qverify.compare.limits import BITS, Limit, another_runtime, limit_for
+from qverify.compare.limits import BITS, Limit, limit_for, widen_for_other_runtime
 from qverify.compare.metrics import Context, cosine, sqnr
 from qverify.compare.paired_values import PairedValues, bits_equal
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compare.values import both_keep_arrays, same_bytes
 from qverify.errors import QVerifyError
 from qverify.model_bin.graph import Graph
@@ -32,8 +32,13 @@ RunUnit = Callable[[Unit, Mapping[str, Array]], Mapping[str, Array]]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The results of forcing one pair, tensor by tensor. a, b: the sides. same: whether both have the same bytes of a
-    tensor; None where not known. forced: tensor to forced verdict."""
+    """The results of forcing one pair.
+
+    Attributes:
+        a, b: the two sides.
+        same: function that returns whether both sides have the same bytes of a tensor, or None if this is not known.
+        forced: forced verdicts by tensor.
+    """
 
     a: str
     b: str
@@ -42,28 +47,36 @@ class Located:
 
 
 class SameArrays:
-    """Forced verdicts for the next pair in which the same side runs the same unit on the very same arrays, and the result
-    is compared with the very same arrays: of three sides, two often have the same bytes, which share one array."""
+    """A cache of forced verdicts. A verdict is used again for a pair in which the same side runs the same unit, and
+    inputs and recorded outputs are the very same array objects. Of three sides, two often have the same bytes, which
+    are then stored as one array."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
+        self._kept: dict[tuple[Hashable, ...], tuple[list[Array], dict[str, Forced]]] = {}
 
     def find(self, key: tuple[Hashable, ...], arrays: list[Array]) -> dict[str, Forced] | None:
-        """Returns the verdicts that were kept under this key for these arrays; None where there are none."""
-        before, verdicts = self._known.get(key, ([], {}))
-        alike = len(before) == len(arrays) and all(map(is_, before, arrays))
-        return verdicts if verdicts and alike else None
+        """Returns the verdicts that were kept under this key for these arrays, or None if there are none."""
+        kept_arrays, verdicts = self._kept.get(key, ([], {}))
+        identical = len(kept_arrays) == len(arrays) and all(map(is_, kept_arrays, arrays))
+        return verdicts if verdicts and identical else None
 
     def keep(self, key: tuple[Hashable, ...], arrays: list[Array], verdicts: dict[str, Forced]) -> None:
-        """Keeps verdicts, unless one of them is INCONCLUSIVE: that may have a reason of its own in each pair."""
+        """Keeps the verdicts, unless one of them is INCONCLUSIVE: the reason for that may be different in each pair."""
         if all(f.verdict != "INCONCLUSIVE" for f in verdicts.values()):
-            self._known[key] = arrays, verdicts
+            self._kept[key] = arrays, verdicts
 
 
 class Forcing:
-    """Forces the units of one judged pair. run_unit: runs one unit on side a; None where a cannot. exact: both sides
-    run one model.bin, so bytes must be equal. inputs: the graph's inputs, shared by all sides. known: shared by the pairs
-    of one comparison."""
+    """Forces the units of one judged pair.
+
+    Args:
+        judged: the pair.
+        graph: the graph that both sides run.
+        run_unit: function that runs one unit on side a, or None if a cannot run single units.
+        exact: whether both sides run the same model.bin, so that their bytes must be equal.
+        inputs: the graph's inputs, shared by all sides.
+        cache: the cache that the pairs of one comparison share.
+    """
 
     def __init__(
         self,
@@ -72,75 +85,75 @@ class Forcing:
         run_unit: RunUnit | None,
         exact: bool,
         inputs: Mapping[str, Array],
-        known: SameArrays | None = None,
+        cache: SameArrays | None = None,
     ):
         self.judged, self.graph, self.run_unit, self.exact, self.inputs = judged, graph, run_unit, exact, inputs
-        self._known = known or SameArrays()
+        self._cache = cache or SameArrays()
         self._same: dict[str, bool | None] = {}
-        self._fed, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
+        self._graph_inputs, self._finals = frozenset(graph.inputs), frozenset(judged.b.recording.finals)
 
     def prefetch(self, units: list[Unit]) -> None:
-        """Pulls everything these units need from b in one request."""
-        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._fed and not self.same(n)]
-        self.judged.b.fetch([self._map_names(n)[1] for n in needed if self.offered(n)])
+        """Pulls all tensors that these units need from b, in one request."""
+        needed = [n for u in units for n in (*u.inputs, *u.outputs) if n not in self._graph_inputs and not self.same(n)]
+        self.judged.b.fetch([self._map_names(n)[1] for n in needed if self.is_offered(n)])
 
     def same(self, name: str) -> bool | None:
-        """Returns whether both sides have the same bytes of this tensor; None when that cannot be known."""
-        if name in self._fed:
+        """Returns whether both sides have the same bytes of this tensor, or None if that cannot be determined."""
+        if name in self._graph_inputs:
             return True
         if name not in self._same:
             row = self.judged.rows.get(name)
             if row is not None:
                 self._same[name] = row.bit_equal
-            elif self.offered(name):
+            elif self.is_offered(name):
                 self._same[name] = same_bytes(self.judged.a, self.judged.b, *self._map_names(name))
             else:
                 self._same[name] = None
         return self._same[name]
 
-    def unit(self, unit: Unit) -> dict[str, Forced]:
-        """Returns the forced verdict of each output, by name; INCONCLUSIVE, with the reason, where the unit cannot be
-        forced."""
+    def force_unit(self, unit: Unit) -> dict[str, Forced]:
+        """Returns the forced verdict of each output, by name. A unit that cannot be forced is INCONCLUSIVE, with the
+        reason."""
         outputs = [o for o in unit.outputs if not self.graph.spec(o).interior]
         inputs_same = all(self.same(n) for n in unit.inputs)
         if inputs_same and all(self.same(o) for o in outputs):
             return {o: self._accept_equal(unit, o) for o in outputs}
-        arrays = self._held_arrays(unit)
+        arrays = self._list_local_arrays(unit)
         if arrays is None:
             return self._run(unit, outputs, inputs_same)
         key = (id(self.judged.a), self.exact, self._is_foreign(), *unit.outputs)
-        verdicts = self._known.find(key, arrays)
+        verdicts = self._cache.find(key, arrays)
         if verdicts is None:
             verdicts = self._run(unit, outputs, inputs_same)
-            self._known.keep(key, arrays, verdicts)
+            self._cache.keep(key, arrays, verdicts)
         return {o: replace(f, on=self.judged.pair.b) for o, f in verdicts.items()}
 
-    def _held_arrays(self, unit: Unit) -> list[Array] | None:
-        """Returns all of b's arrays of which a verdict of this unit is made; None where one is not here, or does not stay
-        in memory."""
+    def _list_local_arrays(self, unit: Unit) -> list[Array] | None:
+        """Returns all arrays of b on which a verdict of this unit depends, or None if one of them has not been sent or
+        is not kept in memory."""
         if not both_keep_arrays(self.judged.a, self.judged.b):
             return None
         arrays = []
         for name in (*unit.inputs, *unit.outputs):
-            value = self.inputs[name] if name in self.inputs else self.judged.b.held(self._map_names(name)[1])
+            value = self.inputs[name] if name in self.inputs else self.judged.b.get_local(self._map_names(name)[1])
             if value is None:
                 return None
             arrays.append(value)
         return arrays
 
     def _run(self, unit: Unit, outputs: list[str], inputs_same: bool) -> dict[str, Forced]:
-        """Returns the forced verdict of each output, by name."""
+        """Computes the unit on side a and returns the forced verdict of each output, by name."""
         computed = self._compute(unit, outputs, inputs_same)
         if isinstance(computed, str):
             return {o: self._make_inconclusive(unit, o, computed) for o in outputs}
         return {o: self._judge(unit, o, computed) for o in outputs}
 
     def _compute(self, unit: Unit, outputs: list[str], inputs_same: bool) -> Mapping[str, Array] | str:
-        """Returns a's outputs for b's inputs, or the reason why there are none."""
-        if inputs_same:  # a's own run was on these very inputs
-            own = {o: self.judged.a.held(self._map_names(o)[0]) for o in outputs}
-            if all(v is not None for v in own.values()):
-                return own  # type: ignore[return-value]
+        """Returns a's outputs for b's inputs, or the reason why they cannot be computed."""
+        if inputs_same:  # then a's run has already computed them
+            recorded_by_a = {o: self.judged.a.get_local(self._map_names(o)[0]) for o in outputs}
+            if all(v is not None for v in recorded_by_a.values()):
+                return recorded_by_a  # type: ignore[return-value]
         if self.run_unit is None:
             return f"{named(self.judged.pair.a)} cannot run a node alone"
         arrays = {}
@@ -151,31 +164,29 @@ class Forcing:
             arrays[name] = value
         try:
             computed = self.run_unit(unit, arrays)
-        except (
-            QVerifyError,
-            ValueError,
-            MemoryError,
-        ) as error:  # a side's own failure to run one unit must not end the comparison
+        except (QVerifyError, ValueError, MemoryError) as error:  # which must not end the comparison
             return f"{named(self.judged.pair.a)} could not run it alone: {describe_error(error)}"
         lacking = [o for o in outputs if o not in computed]
         return f"{named(self.judged.pair.a)} gave no {lacking[0]}" if lacking else computed
 
     def _read_input(self, name: str) -> Array | None:
-        """Returns b's recorded value, or a's copy where the bytes are the same; None where neither can be had."""
+        """Returns the value of an input that b recorded, or a's copy if the bytes are the same, or None if neither is
+        available."""
         if name in self.inputs:
             return self.inputs[name]
         name_a, name_b = self._map_names(name)
-        if name in self._fed or self.same(name):
-            for side, called in ((self.judged.b, name_b), (self.judged.a, name_a)):
-                if (value := side.held(called)) is not None:
+        if name in self._graph_inputs or self.same(name):
+            for side, name_at_side in ((self.judged.b, name_b), (self.judged.a, name_a)):
+                if (value := side.get_local(name_at_side)) is not None:
                     return value
-        return self.judged.b.get(name_b) if self.offered(name) else None
+        return self.judged.b.get(name_b) if self.is_offered(name) else None
 
     def _read_output(self, name: str) -> Array | None:
-        """Returns b's recorded value, or a's copy where the bytes are the same; None where neither can be had."""
+        """Returns the value of an output that b recorded, or a's copy if the bytes are the same, or None if neither is
+        available."""
         recorded = self.judged.b.get(self._map_names(name)[1])
         if recorded is None and self.same(name):
-            recorded = self.judged.a.held(self._map_names(name)[0])
+            recorded = self.judged.a.get_local(self._map_names(name)[0])
         return recorded
 
     def _judge(self, unit: Unit, name: str, computed: Mapping[str, Array]) -> Forced:
@@ -188,36 +199,37 @@ class Forcing:
             return Forced(
                 "FAILED", None, None, None, spec.elements, limit.text, self.judged.pair.a, self.judged.pair.b, why
             )
-        forced = distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
+        forced = measure_distance(made, recorded, spec, limit, self.judged.pair.a, self.judged.pair.b)
         if not forced.mismatched:
             return forced
         kernels = "" if self.exact else self.judged.b.recording.kernels
-        if kernels and (own := self._judge_places(unit, made, recorded, forced)) is not None:
-            return own
+        if kernels and (by_places := self._judge_places(unit, made, recorded, forced)) is not None:
+            return by_places
         if kernels and forced.verdict == "PASSED":
             return self._explain(unit, name, made, recorded, forced)
         return self._judge_ties(unit, name, computed, recorded, forced) if by_ties else forced
 
     def _explain(self, unit: Unit, name: str, made: Array, recorded: Array, measured: Forced) -> Forced:
-        """Returns the verdict with what the documented kernels of the board do not explain."""
+        """Returns the verdict with the number of elements that the board's documented kernels do not explain."""
         given = {source: value for source in unit.inputs if (value := self._read_input(source)) is not None}
         if len(given) < len(unit.inputs):
             return replace(measured, unexplained=int(np.count_nonzero(made != recorded)), why="its inputs are missing")
         kernels = self.judged.b.recording.kernels
-        found = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
-        return replace(measured, unexplained=found.unexplained, limit=found.limit, why=found.why)
+        explanation = explain(unit, name, self.graph, given, made, recorded, kernels, measured.limit)
+        return replace(measured, unexplained=explanation.unexplained, limit=explanation.limit, why=explanation.why)
 
     def _judge_places(self, unit: Unit, made: Array, recorded: Array, measured: Forced) -> Forced | None:
-        """Returns the verdict of a resize whose places are those of the board's own kernel; None for any other unit."""
+        """Returns the verdict of a resize for which the board's own kernel takes its samples at places of its own, or
+        None for any other unit."""
         kernels = self.judged.b.recording.kernels
         source = self._read_input(unit.inputs[0]) if has_own_places(unit, self.graph, kernels) else None
         if source is None:
             return None
-        found = explain_places(unit, self.graph, {unit.inputs[0]: source}, made, recorded, kernels)
-        if found is None:
+        explanation = explain_places(unit, self.graph, {unit.inputs[0]: source}, made, recorded, kernels)
+        if explanation is None:
             return None
-        verdict: Verdict = "FAILED" if found.unexplained else "PASSED"
-        return replace(measured, verdict=verdict, limit=found.limit, why=found.why)
+        verdict: Verdict = "FAILED" if explanation.unexplained else "PASSED"
+        return replace(measured, verdict=verdict, limit=explanation.limit, why=explanation.why)
 
     def _judge_ties(
         self, unit: Unit, name: str, computed: Mapping[str, Array], recorded: Array, measured: Forced
@@ -235,33 +247,34 @@ class Forcing:
             limit = self._choose_limit(unit, name)[0]
             exact = ExactUnit(unit, name, self.graph, arrays, computed, self._read_others(unit, name, recorded))
             outcome = check_both(exact, computed[name], recorded, limit, plain)
-        except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that no evaluation can take
+        except (ValueError, IndexError, MemoryError) as error:  # recorded inputs that cannot be evaluated
             return self._make_inconclusive(unit, name, f"it could not be evaluated in float64: {type(error).__name__}")
         if isinstance(outcome, Limit):
-            return distance(computed[name], recorded, self.graph.spec(name), outcome, measured.by, measured.on)
+            return measure_distance(computed[name], recorded, self.graph.spec(name), outcome, measured.by, measured.on)
         return _conclude(measured, outcome, recorded.shape)
 
     def _read_others(self, unit: Unit, name: str, recorded: Array) -> dict[str, Array]:
-        """Returns what b recorded of the outputs on which the value of this one depends."""
+        """Returns the outputs that b recorded and on which the value of this one depends: all of a stepwise unit's,
+        else none."""
         if not is_stepwise(unit):
             return {}
         others = {o: self._read_output(o) for o in unit.outputs if o != name}
         return {name: recorded, **{o: v for o, v in others.items() if v is not None}}
 
     def _choose_limit(self, unit: Unit, name: str) -> tuple[Limit, bool]:
-        """Returns the limit as stated before any evaluation, and whether it is tie-aware. It is not for another
-        runtime or reference, which rounds in its own way."""
+        """Returns the limit before any evaluation, and whether it is tie-aware. It is not tie-aware if either side is
+        another runtime, which rounds in its own way."""
         if self.exact:
             return BITS, False
         limit = limit_for(unit, name, self.graph)
         if self._is_foreign():
-            return another_runtime(limit, unit, name, self.graph), False
-        if self.judged.a.recording.runtime != "qvrt":  # a reference that rounds in its own way, too
+            return widen_for_other_runtime(limit, unit, name, self.graph), False
+        if self.judged.a.recording.runtime != "qvrt":  # a reference that rounds in its own way
             return limit, False
-        return tie_aware(limit, unit, name, self.graph)
+        return choose_tie_aware_limit(limit, unit, name, self.graph)
 
     def _is_foreign(self) -> bool:
-        """Whether b is another runtime than ours."""
+        """Returns whether b is a runtime other than qvrt."""
         return self.judged.b.recording.side == "dump" or self.judged.b.recording.runtime != "qvrt"
 
     def _accept_equal(self, unit: Unit, name: str) -> Forced:
@@ -296,14 +309,14 @@ class Forcing:
         pair = self.judged.names.get(name)
         return (name, name) if pair is None else (pair.a, pair.b)
 
-    def offered(self, name: str) -> bool:
+    def is_offered(self, name: str) -> bool:
         """Returns whether b declares this tensor."""
-        side, called = self.judged.b.recording, self._map_names(name)[1]
-        return called in side.digests or called in side.tensors or called in self._finals
+        side, name_b = self.judged.b.recording, self._map_names(name)[1]
+        return name_b in side.digests or name_b in side.tensors or name_b in self._finals
 
 
-def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:
-    """Returns the forced verdict of two arrays of the same shape and dtype. by, on: the names of the two sides."""
+def measure_distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: str, on: str) -> Forced:
+    """Returns the forced verdict on two arrays of the same shape and dtype. by, on: the names of the two sides."""
     if bits_equal(made, recorded):
         return Forced("PASSED", 0 if made.dtype.kind in "iub" else None, 0, 0.0, made.size, limit.text, by, on)
     values = PairedValues(made, recorded, spec, spec)
@@ -337,7 +350,7 @@ def distance(made: Array, recorded: Array, spec: TensorSpec, limit: Limit, by: s
 
 
 def _conclude(measured: Forced, outcome: TieAwareResult, shape: tuple[int, ...]) -> Forced:
-    """Returns the measured distances with the verdict under the applied limit."""
+    """Returns the measured distances with the verdict under the limit that was applied."""
     if outcome.holds:
         return replace(measured, verdict="PASSED", limit=outcome.limit.text, why="", not_judged=outcome.lost)
     at = "" if outcome.where is None else f" at {[int(i) for i in np.unravel_index(outcome.where, shape)]}"

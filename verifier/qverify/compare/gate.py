@@ -1,4 +1,4 @@
-"""The gate that one tensor has to pass: bit equality, or N decimals and the extra gates."""
+"""The gate that each tensor of a pair has to pass: bit equality, or N decimals and the extra gates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qverify.compare import decimals
-from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, NOT_MILDER
+from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, NOT_MILDER
 from qverify.compare.options import Options
 from qverify.compare.paired_values import Block
 from qverify.plural import count
@@ -16,18 +16,22 @@ from qverify.report.document import Metric
 from qverify.tensors.recording import Recording
 
 _SIGN = {gate.metric: gate.sign for gate in GATES}
-OWN_SIDES = (
-    "reference",
-    "simulator",
-    "board",
-)  # their values are known in full, so a claimed precision is ignored
+# qverify's own sides send their values in full, so a precision that they state is ignored.
+OWN_SIDES = ("reference", "simulator", "board")
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The criteria for one pair. bits: equal bytes, and nothing else; otherwise N decimals by the rule (where
-    `decimals`) and every extra gate. relaxed: the ways in which the pair is judged more mildly than without options.
-    criteria: the vendor whose thresholds these are, or ""."""
+    """The criteria by which one pair is judged.
+
+    Attributes:
+        bits: whether equal bytes are required, and nothing else.
+        decimals: whether values must match to `digits` decimal places by `rule`, if `bits` is not set.
+        digits, rule: number of decimal places, and the rule (compare/decimals.py).
+        extra: limits of the extra gates, by metric.
+        relaxed: the ways in which the pair is judged more mildly than without options.
+        criteria: the vendor whose thresholds these are, or "".
+    """
 
     bits: bool
     decimals: bool
@@ -38,7 +42,7 @@ class Gate:
     criteria: str = ""
 
     def describe(self) -> str:
-        """Returns the gate in words."""
+        """Returns a description of the gate, for the report."""
         if self.bits:
             return "bit equality"
         parts = [decimals.describe(self.rule, self.digits)] if self.decimals else []
@@ -46,39 +50,44 @@ class Gate:
         return "; ".join(parts) + (f" (criteria {self.criteria})" if self.criteria else "")
 
 
-def choose(a: Recording, b: Recording, options: Options) -> Gate:
-    """Returns the gate of a pair: bit equality for simulator against board, unless --relax-board was given; for every
-    other pair the values, by the options."""
+def choose_gate(a: Recording, b: Recording, options: Options) -> Gate:
+    """Returns the gate of a pair. Simulator against board requires bit equality, unless --relax-board was given. All
+    other pairs are judged by value, as the options request."""
     nan = ["the same NaN and Inf on both sides accepted (--nan-equal)"] if options.nan_equal else []
-    if exact(a, b) and not options.relax_board:
+    if requires_equal_bits(a, b) and not options.relax_board:
         return Gate(True, False, options.digits, options.rule, {}, tuple(nan))
-    digits, limited = _known_digits(a, b, options)
+    digits, limited = _limit_digits(a, b, options)
     gate = Gate(False, options.decimals, digits, options.rule, options.gates, criteria=options.criteria)
-    relaxed = [f"bit equality relaxed by --relax-board to {gate.describe()}"] if exact(a, b) else _milder(gate)
+    relaxed = (
+        [f"bit equality relaxed by --relax-board to {gate.describe()}"]
+        if requires_equal_bits(a, b)
+        else _describe_relaxation(gate)
+    )
     return replace(gate, relaxed=(*relaxed, *([limited] if limited else []), *nan))
 
 
-def exact(a: Recording, b: Recording) -> bool:
-    """Returns whether both run one model.bin in qverify's own arithmetic, so that their bytes must be equal."""
+def requires_equal_bits(a: Recording, b: Recording) -> bool:
+    """Returns whether both sides run the same model.bin in qverify's own arithmetic, so that their bytes must be
+    equal."""
     return (a.side, b.side) == ("simulator", "board") and b.runtime == "qvrt"
 
 
-def _known_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
-    """Returns the number of places to judge, and a note where a dump has fewer than requested: text with 6 decimals is
-    not judged at the 7th."""
+def _limit_digits(a: Recording, b: Recording, options: Options) -> tuple[int, str]:
+    """Returns the number of places to judge by, and a note if a dump has fewer than the options request: values that
+    were printed with 6 decimals are not judged by the 7th."""
     digits, note = options.digits, ""
     for side in (a, b):
         offered = side.settings.get("precision")
-        own = side.side in OWN_SIDES and side.runtime == "qvrt"
-        if own or not isinstance(offered, int) or isinstance(offered, bool):
+        qverify_side = side.side in OWN_SIDES and side.runtime == "qvrt"
+        if qverify_side or not isinstance(offered, int) or isinstance(offered, bool):
             continue
-        if 0 <= offered < min(digits, MOST_DIGITS):
+        if 0 <= offered < min(digits, MAX_DIGITS):
             digits, note = offered, f"the values of {side.side} are known to {count(offered, 'decimal')} only"
     return digits, note if digits < min(options.digits, DIGITS) else ""
 
 
-def _milder(gate: Gate) -> list[str]:
-    """Returns how this gate of a value pair is milder than the default; empty where it is not."""
+def _describe_relaxation(gate: Gate) -> list[str]:
+    """Returns a description of how this gate of a value pair is milder than the default, or [] if it is not."""
     if not gate.decimals:
         return [f"judged by {gate.describe()} instead of {DIGITS} decimals"]
     if gate.rule != "exact" and (gate.digits < DIGITS or gate.rule not in NOT_MILDER):
@@ -89,7 +98,8 @@ def _milder(gate: Gate) -> list[str]:
 
 
 class GateCount:
-    """Counts, block by block, the elements that miss the decimals rule and those beyond atol + rtol * |a|."""
+    """A count, made block by block, of the elements that miss the decimals rule, and of those beyond atol + rtol *
+    |a|."""
 
     def __init__(self, gate: Gate):
         self.gate, self.failing, self.beyond = gate, 0, 0
@@ -104,19 +114,20 @@ class GateCount:
                 room = self.gate.extra.get("atol", 0.0) + self.gate.extra.get("rtol", 0.0) * np.abs(block.a)
             self.beyond += block.total(~((block.distance <= room) & np.isfinite(block.distance)))
 
-    def misses_decimals(self) -> str:
-        """Returns why the decimals rule fails, whether it was requested or not; "" where it passes."""
+    def describe_missed_decimals(self) -> str:
+        """Returns the reason why the decimals rule fails, whether it was requested or not, or "" if it passes."""
         if not self.failing:
             return ""
         failing = count(self.failing, "element", "does", "do")
         return f"{failing} not match to {decimals.describe(self.gate.rule, self.gate.digits)}"
 
-    def refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
-        """Returns why the tensor fails, gate by gate. A tensor to which no gate applies must be equal bit for bit."""
+    def list_refusals(self, bit_equal: bool, metrics: dict[str, Metric]) -> list[str]:
+        """Returns the reason for each gate that the tensor fails. A tensor to which no gate applies must be equal bit
+        for bit."""
         gate, reasons, applied = self.gate, [], False
         if gate.decimals and not gate.bits:
             applied = True
-            reasons += [missed] if (missed := self.misses_decimals()) else []
+            reasons += [missed] if (missed := self.describe_missed_decimals()) else []
         if self.close:
             applied = True
             if self.beyond:

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from qverify.compare.criteria import MOST_DIGITS
+from qverify.compare.criteria import MAX_DIGITS
 from qverify.errors import UsageError
 
-WANTED = f"decimals:N (0 to {MOST_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, rmse:X or lsb:N"
+WANTED = f"decimals:N (0 to {MAX_DIGITS}), exact, close:atol=A,rtol=R (either may be left out), cosine:X, sqnr:DB, rmse:X or lsb:N"
 _LIMITS = {"cosine": "min_cosine", "sqnr": "min_sqnr_db", "rmse": "max_rmse", "lsb": "max_lsb"}
 _LARGEST_IS_STRICTEST = ("digits", "min_cosine", "min_sqnr_db")
 
 
 def parse_gates(texts: Iterable[str]) -> dict[str, Any]:
-    """Returns fields of Options with their values. All gates must pass, so of one kind the strictest counts. UsageError
-    for any other form, and for atol or rtol given twice (neither tolerance need be the stricter one everywhere)."""
+    """Returns fields of Options with their values. All gates must pass, so if one kind is given twice, the strictest
+    limit is kept. Raises UsageError for any other form, and if atol or rtol is given twice (neither tolerance need be
+    the stricter one for all values)."""
     fields: dict[str, Any] = {}
     for text in texts:
         for field, value in _parse(text).items():
@@ -47,7 +48,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _parse_tolerances(text: str) -> dict[str, float]:
-    """Returns atol and rtol, as far as given. ValueError for anything but atol=A, rtol=R or both."""
+    """Returns atol and rtol, as far as they are given. Raises ValueError for anything but atol=A, rtol=R or both."""
     tolerances: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -58,7 +59,7 @@ def _parse_tolerances(text: str) -> dict[str, float]:
 
 
 def _parse_finite(text: str) -> float:
-    """Returns a finite number. ValueError for any other text, NaN and infinity included."""
+    """Returns the number in the text. Raises ValueError if it is no finite number."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number

@@ -1,4 +1,5 @@
-"""Judges two Recordings as one Pair: every expected tensor is compared in full, the gate applied, the ledger kept."""
+"""Judges two Recordings as one Pair: compares every expected tensor in full, applies the gate, and keeps the coverage
+ledger."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qverify.compare import coverage, decimals, gate
-from qverify.compare.agreement import agreement
-from qverify.compare.metrics import Context, measures, metrics_of_equal
+from qverify.compare.agreement import measure_agreement
+from qverify.compare.metrics import Context, make_measures, measure_equal
 from qverify.compare.options import Options
 from qverify.compare.paired_values import PairedValues, bits_equal
 from qverify.compare.pairing import NamePair
@@ -23,11 +24,21 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(slots=True)
 class Judged:
-    """A Pair with what forcing and blame need: the values of both sides and every row, shown or not. declared: every
-    tensor that both sides declare, judged or not. decimals_only: rows that fail the decimals and nothing else. untried:
-    rows that would have failed the decimals, which were not requested, with the reason. not_finite: rows that fail only
-    because of elements that are NaN or Inf on one side, or the decimals while others are so on both sides; with the
-    number of elements that are on one side, and on both (of an inner tensor without equal infinities)."""
+    """A judged pair, with everything that forcing and blame need.
+
+    Attributes:
+        pair: the pair as the report shows it.
+        a, b: the values of both sides.
+        gate: the gate by which the pair is judged.
+        names: the names of each judged tensor on both sides, by its name in the report.
+        rows: all rows by tensor, whether the report shows them or not.
+        declared: every tensor that both sides declare, whether it is judged or not.
+        decimals_only: tensors that fail the decimals and nothing else.
+        untried: tensors that would have failed the decimals, which were not requested, with the reason.
+        not_finite: tensors that fail only because elements are NaN or Inf on one side, or that fail only the decimals
+            while elements are NaN or Inf on both sides. The two numbers count the elements that are so on one side, and
+            on both (without equal infinities, if the tensor is no final output).
+    """
 
     pair: Pair
     a: Values
@@ -40,24 +51,25 @@ class Judged:
     untried: dict[str, str] = field(default_factory=dict)
     not_finite: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def held_bytes_equal(self, p: NamePair) -> bool | None:
-        """Returns whether both sides hold the same bytes of this tensor; None where one does not hold it."""
-        one, two = self.a.held(p.a), self.b.held(p.b)
-        return None if one is None or two is None else bits_equal(one, two)
+    def has_equal_local_bytes(self, p: NamePair) -> bool | None:
+        """Returns whether the bytes of this tensor that both sides have sent are equal, or None if one has not sent
+        it."""
+        value_a, value_b = self.a.get_local(p.a), self.b.get_local(p.b)
+        return None if value_a is None or value_b is None else bits_equal(value_a, value_b)
 
 
 class Judge:
-    """Compares side a with side b; a is the one that b is measured against."""
+    """Compares side b with side a, which is the standard that b is measured against."""
 
     def __init__(self, a: Values, b: Values, graph: Graph | None, options: Options):
         self.a, self.b, self.graph, self.options = a, b, graph, options
-        self.gate = gate.choose(a.recording, b.recording, options)
-        self.exact = gate.exact(a.recording, b.recording)
+        self.gate = gate.choose_gate(a.recording, b.recording, options)
+        self.exact = gate.requires_equal_bits(a.recording, b.recording)
         self.makers = graph.producers() if graph is not None else {}
         self.outputs = {*a.recording.finals, *b.recording.finals, *(graph.outputs if graph is not None else ())}
 
     def run(self, label_a: str, label_b: str) -> Judged:
-        """Returns the judged pair, under these names of the sides."""
+        """Returns the judged pair. label_a, label_b: the names of the sides in the report."""
         a, b = self.a.recording, self.b.recording
         pair = Pair(label_a, label_b, "INCONCLUSIVE", frame=self.options.frame, gate=self.gate.describe())
         pair.board = next((s.host or None for s in (a, b) if s.side == "board"), None)
@@ -89,8 +101,8 @@ class Judge:
         return "final outputs and every digest" if self.exact else "final outputs"
 
     def _select(self, pairs: list[NamePair], pair: Pair) -> list[NamePair]:
-        """Returns the pairs in scope: all with dump_all and where one model.bin requires equal bytes, otherwise the
-        final outputs."""
+        """Returns the tensors in scope: all of them with dump_all or if equal bytes are required, else the final
+        outputs."""
         if self.options.dump_all or self.exact:
             return pairs
         kept = [p for p in pairs if p.name in self.outputs]
@@ -99,7 +111,7 @@ class Judge:
         return kept
 
     def _compare(self, judged: Judged, pairs: list[NamePair]) -> None:
-        differing = [p for p in pairs if not self._digests_equal(p)]
+        differing = [p for p in pairs if not self._has_equal_digests(p)]
         self.a.fetch([p.a for p in differing])
         self.b.fetch([p.b for p in differing])
         for p in pairs:
@@ -107,40 +119,44 @@ class Judge:
             judged.names[p.name] = p
             if row is not None:
                 judged.rows[p.name] = row
-                coverage.count_tensor(judged.pair.coverage, row, bool(row.digests_equal) and not self._both_sent(p))
+                coverage.count_tensor(
+                    judged.pair.coverage, row, bool(row.digests_equal) and not self._is_sent_by_both(p)
+                )
         judged.pair.agreement = [
-            agreement(name, one, two)
+            measure_agreement(name, value_a, value_b)
             for name in judged.rows
             if name in self.outputs
-            for one, two in [(self.a.held(judged.names[name].a), self.b.held(judged.names[name].b))]
-            if one is not None and two is not None
+            for value_a, value_b in [(self.a.get_local(judged.names[name].a), self.b.get_local(judged.names[name].b))]
+            if value_a is not None and value_b is not None
         ]
 
-    def _both_sent(self, p: NamePair) -> bool:
-        """Returns whether both sides gave the tensor's bytes, not its digest alone."""
-        return self.a.sent(p.a) and self.b.sent(p.b)
+    def _is_sent_by_both(self, p: NamePair) -> bool:
+        """Returns whether both sides sent the tensor's bytes, not only its digest."""
+        return self.a.was_sent(p.a) and self.b.was_sent(p.b)
 
-    def _digests_equal(self, p: NamePair) -> bool | None:
-        one, two = self.a.digest(p.a), self.b.digest(p.b)
-        return None if one is None or two is None else one == two
+    def _has_equal_digests(self, p: NamePair) -> bool | None:
+        """Returns whether the digests are equal, or None if one side has not sent its digest."""
+        digest_a, digest_b = self.a.digest(p.a), self.b.digest(p.b)
+        return None if digest_a is None or digest_b is None else digest_a == digest_b
 
     def _compare_tensor(self, p: NamePair, judged: Judged) -> TensorRow | None:
-        """Returns the row of the compared tensor; None, with an entry in the ledger, where it is missing."""
+        """Returns the row of the compared tensor. If the tensor is missing, enters it in the ledger and returns
+        None."""
         pair = judged.pair
         spec_a, spec_b = self._find_spec(self.a, p.a), self._find_spec(self.b, p.b)
         for side, name, why in [(s, n, s.failed[n]) for s, n in ((self.a, p.a), (self.b, p.b)) if n in s.failed]:
             pair.coverage.missing.append(MissingTensor(name, side.recording.side, why))
             return None
-        equal = self._digests_equal(p)
+        equal = self._has_equal_digests(p)
         if spec_a and spec_b and equal and spec_a.same_meaning(spec_b) and spec_a.shape == spec_b.shape:
             if spec_a.numpy_dtype.kind != "f":
                 return self._accept_equal(p, spec_a, equal)
-            one = self.a.held(p.a)
-            one = self.b.get(p.b) if one is None else one
-            if one is not None and not bool((np.isnan(one) if self._is_inner(p) else ~np.isfinite(one)).any()):
+            value = self.a.get_local(p.a)
+            value = self.b.get(p.b) if value is None else value
+            if value is not None and not bool((np.isnan(value) if self._is_inner(p) else ~np.isfinite(value)).any()):
                 return self._accept_equal(p, spec_a, equal)
         a, b = self.a.get(p.a), self.b.get(p.b)
-        if equal and (a is None) != (b is None):  # equal digests: one copy stands for both
+        if equal and (a is None) != (b is None):  # the digests are equal, so one copy is enough
             a = b = b if a is None else a
         for value, side, name in ((a, self.a, p.a), (b, self.b, p.b)):
             if value is None:
@@ -154,7 +170,7 @@ class Judge:
             return self._make_row(p, spec_a, "FAILED", equal, False, wrong)
         if equal is None and spec_a.numpy_dtype.kind != "f" and spec_a.same_meaning(spec_b) and bits_equal(a, b):
             return self._accept_equal(p, spec_a, None)
-        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.histograms_with(self.b)), equal, judged)
+        return self._measure(p, PairedValues(a, b, spec_a, spec_b, self.a.share_histograms(self.b)), equal, judged)
 
     def _find_spec(self, side: Values, name: str) -> TensorSpec | None:
         return side.recording.specs.get(name) or (self.graph.tensors.get(name) if self.graph is not None else None)
@@ -162,13 +178,13 @@ class Judge:
     def _accept_equal(self, p: NamePair, spec: TensorSpec, digests_equal: bool | None) -> TensorRow:
         context = Context(self.gate.rule, self.gate.digits, spec.elements, spec.numpy_dtype.kind in "iub")
         row = self._make_row(p, spec, "PASSED", digests_equal, True, "")
-        row.metrics, row.failing = metrics_of_equal(context), 0
+        row.metrics, row.failing = measure_equal(context), 0
         row.beyond = 0 if gate.GateCount(self.gate).close else None
         return row
 
     def _measure(self, p: NamePair, values: PairedValues, digests_equal: bool | None, judged: Judged) -> TensorRow:
         counted = gate.GateCount(self.gate)
-        metrics = measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
+        metrics = make_measures(Context(self.gate.rule, self.gate.digits, values.a.size, values.integers))
         for block in values.blocks():
             counted.add(block)
             for measure in metrics.values():
@@ -176,7 +192,7 @@ class Judge:
         row = self._make_row(p, values.spec_a, "PASSED", digests_equal, bits_equal(values.a, values.b), "")
         row.metrics, row.failing = {name: m.result() for name, m in metrics.items()}, counted.failing
         row.beyond = counted.beyond if counted.close else None
-        refusals, missed = counted.refusals(row.bit_equal, row.metrics), counted.misses_decimals()
+        refusals, missed = counted.list_refusals(row.bit_equal, row.metrics), counted.describe_missed_decimals()
         unknown = values.both_sided - (values.infinite if self._is_inner(p) else 0)
         if missed and refusals == [missed] and not values.one_sided and not unknown:
             judged.decimals_only.add(p.name)
@@ -194,8 +210,8 @@ class Judge:
         return row
 
     def _is_inner(self, p: NamePair) -> bool:
-        """Returns whether the model says that the tensor is no final output: equal infinities in it are values, such as
-        those of a mask, and agree. In an output they show nothing."""
+        """Returns whether the tensor is known to be no final output. Equal infinities in such a tensor are ordinary
+        values, for example of a mask, and agree. In a final output they show nothing."""
         return self.graph is not None and p.name not in self.outputs
 
     def _make_row(
@@ -219,9 +235,9 @@ class Judge:
         )
 
     def _add_notes(self, judged: Judged) -> None:
-        """Adds what a reader of the pair should know besides its verdict."""
+        """Adds notes that a reader of the pair needs besides its verdict."""
         pair = judged.pair
-        hole = coverage.gap(pair)
+        hole = coverage.describe_gap(pair)
         if hole and pair.verdict == "FAILED":
             pair.notes.append(hole)
         if not self.gate.decimals and not self.gate.bits and judged.rows:
@@ -239,25 +255,26 @@ class Judge:
 
 
 def describe_alike(elements: int) -> str:
-    """Returns why a tensor with this many elements that are NaN or Inf on both sides is INCONCLUSIVE."""
+    """Returns the reason why a tensor is INCONCLUSIVE in which this many elements are NaN or Inf on both sides."""
     return f"{count(elements, 'element', 'is', 'are')} NaN or Inf on both sides; --nan-equal accepts this"
 
 
 def _check_runs(a: Recording, b: Recording) -> str:
-    """Returns why the two sides were not run on the same model; "" where they were."""
+    """Returns the reason why the two sides cannot be compared (one did not run, or they ran different models), or "" if
+    they can."""
     for side in (a, b):
         if side.state == "did not run":
             return f"{named(side.side)} did not run: {side.why or 'no reason given'}"
-    if gate.exact(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
+    if gate.requires_equal_bits(a, b) and a.model_sha256 and b.model_sha256 and a.model_sha256 != b.model_sha256:
         return f"{a.side} and {b.side} ran different models"
     return ""
 
 
 def conclude(judged: Judged) -> None:
-    """Sets the pair's verdict, cause and reason from its rows and its ledger."""
+    """Sets the pair's verdict, cause and reason according to its rows and its ledger."""
     pair, rows = judged.pair, judged.rows
     pair.bit_equal, pair.cause, pair.why = bool(rows) and all(r.bit_equal for r in rows.values()), None, ""
-    hole = coverage.gap(pair)
+    hole = coverage.describe_gap(pair)
     pair.verdict = worst([r.verdict for r in rows.values()] + (["INCONCLUSIVE"] if hole else []))
     bad = [r for r in rows.values() if r.verdict == pair.verdict]
     if pair.verdict == "FAILED":

@@ -1,7 +1,9 @@
-"""Judges what follows a node whose reference is float: node by node, each recomputed from the recorded inputs.
+"""Judges the tensors that follow a node whose reference is float: node by node, each recomputed from the recorded
+inputs.
 
-Such a node has no integer kernel in onnxruntime, so two correct sides may round a value to neighbouring steps, and
-every later tensor may differ although each node is computed correctly. The forced verdicts then decide, not the gate.
+Such a node has no integer kernel in onnxruntime. Two correct sides may therefore round one of its values to
+neighbouring steps, and every later tensor may differ although each node is computed correctly. For these tensors the
+forced verdicts decide, not the gate.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from qverify.model_bin.islands import HostIsland, in_order
 from qverify.model_bin.units import Unit
 from qverify.report.document import Forced, NodeByNode, TensorRow
 
-LITERT = "gemmlowp"  # model.bin of a .tflite by itself
-CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")
+LITERT = "gemmlowp"  # rounding mode of a model.bin that was compiled from a .tflite alone
+CHOICES = ("arg_max", "arg_min", "top_k", "non_max_suppression")  # ops that choose elements by their values
 
 
-def after_float(graph: Graph, units: list[Unit]) -> set[str]:
-    """Returns the names of the tensors that a unit with float inside (limits.float_inside) makes, directly or through
-    any number of later units and host islands. An island by itself is none: one onnxruntime computes it for all
-    sides."""
+def find_after_float(graph: Graph, units: list[Unit]) -> set[str]:
+    """Returns the names of the tensors that depend on a unit with float inside (limits.float_inside), directly or
+    through any number of later units and host islands. A host island alone does not count as such a unit, because the
+    same onnxruntime computes it for all sides."""
     names: set[str] = set()
     for step in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
         inside = isinstance(step, Unit) and float_inside(step)
@@ -32,12 +34,11 @@ def after_float(graph: Graph, units: list[Unit]) -> set[str]:
     return names
 
 
-def agree_recomputed(
-    graph: Graph, units: list[Unit], forced: Mapping[str, Forced], same: Mapping[str, bool]
-) -> set[str]:
-    """Returns the names of the tensors for which every unit up to and including their own is known to pass when
-    recomputed. same: tensor to whether its bytes are known to be equal; a unit with equal inputs and outputs need not
-    be recomputed. What a host island makes of tensors that agree agrees: the host computed it from the side's own."""
+def find_agreeing(graph: Graph, units: list[Unit], forced: Mapping[str, Forced], same: Mapping[str, bool]) -> set[str]:
+    """Returns the names of the tensors for which every unit up to and including the one that computes them is known to
+    pass when recomputed. The outputs of a host island agree if all its inputs do, because the host computes it from
+    each side's own tensors. same: whether both sides have equal bytes, by tensor, as far as known; a unit with equal
+    inputs and outputs need not be recomputed."""
     agreeing = set(graph.inputs)
     equal = {n for n, alike in same.items() if alike} | agreeing
     for unit in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
@@ -52,9 +53,9 @@ def agree_recomputed(
     return agreeing
 
 
-def after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
-    """Returns the names of the tensors in which the reference's values mean nothing at some elements (Forced.not_judged),
-    and of all that depend on them."""
+def find_after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forced]) -> set[str]:
+    """Returns the names of the tensors in which some elements of the reference mean nothing (Forced.not_judged), and of
+    all tensors that depend on them."""
     names: set[str] = set()
     for unit in in_order(graph.islands, units, (*graph.inputs, *graph.constants)):
         if any(o in forced and forced[o].not_judged for o in unit.outputs) or any(n in names for n in unit.inputs):
@@ -65,37 +66,42 @@ def after_meaningless(graph: Graph, units: list[Unit], forced: Mapping[str, Forc
 def judge_node_by_node(
     judged: Judged, graph: Graph, units: list[Unit], forced: Mapping[str, Forced], nan_equal: bool
 ) -> None:
-    """Passes the rows that fail the decimals alone, after such a node or of a board with documented kernels, where every
-    unit before them passes when recomputed, and concludes the pair anew. Elements that are NaN or Inf on one side are excused only where the reference's
-    values mean nothing there or before; those that are so on both sides leave the row INCONCLUSIVE, unless nan_equal. Only
-    where model.bin rounds as the reference does. Extra gates judge the
-    values as they came out, so a pair with such gates is left unchanged."""
+    """Sets rows that fail only the decimals to PASSED if every unit before them passes when recomputed, and concludes
+    the pair again.
+
+    This applies to rows after a node whose reference is float, and to all rows of a board with documented kernels, if
+    model.bin rounds as the reference does. Elements that are NaN or Inf on one side are excused only if values of the
+    reference mean nothing in this tensor or in one that it depends on; elements that are NaN or Inf on both sides make
+    the row INCONCLUSIVE, unless nan_equal is set. Extra gates judge the free-running values, so a pair with extra gates
+    is left unchanged."""
     if judged.pair.verdict != "FAILED" or judged.gate.bits or not judged.gate.decimals or judged.gate.extra:
         return
     kernels = judged.b.recording.kernels
     if graph.rounding not in (("ref-exact", LITERT) if kernels else ("ref-exact",)):
-        return  # integer nodes may then be off by much more than a step of a float node
+        return  # integer nodes may then differ by much more than one step
     explained = {n: f for n, f in forced.items() if not f.unexplained}
-    settled = agree_recomputed(graph, units, explained, {})
-    settled = settled if kernels else settled & after_float(graph, units)
-    excused, wild = set(judged.decimals_only), after_meaningless(graph, units, forced)
-    excused |= {name for name, (one, _) in judged.not_finite.items() if not one or name in wild}
-    rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in settled]
+    agreeing = find_agreeing(graph, units, explained, {})
+    agreeing = agreeing if kernels else agreeing & find_after_float(graph, units)
+    excused, meaningless = set(judged.decimals_only), find_after_meaningless(graph, units, forced)
+    excused |= {name for name, (one_sided, _) in judged.not_finite.items() if not one_sided or name in meaningless}
+    rows = [r for r in judged.rows.values() if r.verdict == "FAILED" and r.name in excused and r.name in agreeing]
     if not rows:
         return
-    strict = next(r for r in judged.rows.values() if r.verdict == "FAILED")
-    judged.pair.notes.append(f"--strict would have FAILED: {strict.name}: {strict.why}")
+    first_failed = next(r for r in judged.rows.values() if r.verdict == "FAILED")
+    judged.pair.notes.append(f"--strict would have FAILED: {first_failed.name}: {first_failed.why}")
     for row in rows:
         row.verdict, row.why, row.node_by_node = "PASSED", "", True
         if (alike := judged.not_finite.get(row.name, (0, 0))[1]) and not nan_equal:
             row.verdict, row.why = "INCONCLUSIVE", describe_alike(alike)
     judged.pair.notes += _list_choices(units, {row.name for row in rows}, kernels)
-    judged.pair.node_by_node = NodeByNode(len(rows), _largest_lsb(rows), _largest_abs(rows), NAMES.get(kernels, ""))
+    judged.pair.node_by_node = NodeByNode(
+        len(rows), _find_largest_lsb(rows), _find_largest_abs(rows), NAMES.get(kernels, "")
+    )
     conclude(judged)
 
 
 def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]:
-    """Returns a line for each node that chooses elements by their values, and chose others on the two sides."""
+    """Returns a line for each node that chooses elements by their values and chose different ones on the two sides."""
     before = "that the roundings before it" if kernels else "that float nodes before it"
     return [
         f"{unit.name} ({unit.nodes[-1].op}) chooses other elements on the two sides, among values {before} "
@@ -105,10 +111,11 @@ def _list_choices(units: list[Unit], names: set[str], kernels: str) -> list[str]
     ]
 
 
-def _largest_lsb(rows: list[TensorRow]) -> int | None:
-    """Returns the largest difference in LSB; None where none of the rows is quantized."""
+def _find_largest_lsb(rows: list[TensorRow]) -> int | None:
+    """Returns the largest difference in LSB, or None if no row has one."""
     return max((n for r in rows if isinstance(n := r.metrics.get("max_lsb"), int)), default=None)
 
 
-def _largest_abs(rows: list[TensorRow]) -> float | None:
+def _find_largest_abs(rows: list[TensorRow]) -> float | None:
+    """Returns the largest difference of real values, or None if no row has one."""
     return max((n for r in rows if isinstance(n := r.metrics.get("max_abs"), float)), default=None)

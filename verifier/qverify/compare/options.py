@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qverify.compare.criteria import DIGITS, GATES, MOST_DIGITS, RULE, RULES
+from qverify.compare.criteria import DIGITS, GATES, MAX_DIGITS, RULE, RULES
 from qverify.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one comparison; UsageError for values out of range. digits, rule: of the decimals
-    (compare/decimals.py). dump_all: every paired tensor is judged, not only the final outputs. atol .. max_lsb: extra
-    gates (criteria.GATES). relax_board: simulator against board is judged as a value pair, over the same tensors.
-    strict: what follows a node whose reference is float must pass the gate free-running, too."""
+    """The options of one comparison. Raises UsageError for values out of range.
+
+    Attributes:
+        digits, rule: number of decimal places, and the rule (compare/decimals.py).
+        dump_all: whether every paired tensor is judged, not only the final outputs.
+        nan_equal: whether the same NaN or Inf on both sides is accepted.
+        relax_board: whether simulator against board is judged by value, over the same tensors.
+        strict: whether tensors after a node whose reference is float must pass the gate free-running, too.
+        atol .. max_lsb: limits of the extra gates (criteria.GATES).
+        digits_given: whether -c, --rule or --gate decimals was given, even with the default value.
+        named: names of the fields that the user gave, even with their default value.
+        frame: number of the frame.
+        criteria: the vendor whose thresholds are in the fields above, for the verdict line, or "".
+        drawings: whether tensors are also drawn (report/drawings.py). No verdict depends on drawings.
+    """
 
     digits: int = DIGITS
     rule: str = RULE
@@ -27,21 +38,21 @@ class Options:
     min_sqnr_db: float | None = None
     max_rmse: float | None = None
     max_lsb: float | None = None
-    digits_given: bool = False  # -c, --rule or --gate decimals was given, even with the default value
-    named: frozenset[str] = frozenset()  # fields the user gave, even with their default value
+    digits_given: bool = False
+    named: frozenset[str] = frozenset()
     frame: int = 0
-    criteria: str = ""  # a vendor's, whose thresholds are in the fields above: named in the verdict line
-    drawings: bool = False  # tensors are also drawn (report/drawings.py), which no verdict reads
+    criteria: str = ""
+    drawings: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise UsageError(f"decimals rule: got {self.rule!r}, wanted one of {', '.join(RULES)}")
-        if type(self.digits) is not int or not 0 <= self.digits <= MOST_DIGITS:
-            raise UsageError(f"decimal places: got {self.digits}, wanted 0 to {MOST_DIGITS} (float64 has no more)")
+        if type(self.digits) is not int or not 0 <= self.digits <= MAX_DIGITS:
+            raise UsageError(f"decimal places: got {self.digits}, wanted 0 to {MAX_DIGITS} (float64 has no more)")
         for gate in GATES:
             limit = getattr(self, gate.option)
             if limit is not None and not gate.allows(limit):
-                raise UsageError(f"gate {gate.metric}: got {limit}, wanted {gate.wanted}")
+                raise UsageError(f"gate {gate.metric}: got {limit}, wanted {gate.allowed_range}")
 
     @property
     def gates(self) -> dict[str, float]:
@@ -50,5 +61,5 @@ class Options:
 
     @property
     def decimals(self) -> bool:
-        """Whether value pairs must match to N decimals: always, unless only extra gates were given."""
+        """Whether value pairs must match to N decimals, which is so unless only extra gates were given."""
         return self.digits_given or (self.digits, self.rule) != (DIGITS, RULE) or not self.gates

@@ -1,4 +1,5 @@
-"""Two tensors as blocks of (a, b, count), made once for all metrics; 8-bit pairs become a 256 x 256 joint histogram."""
+"""Two tensors as blocks of (a, b, count), which are computed once for all metrics. Two 8-bit tensors become one block,
+from their 256 x 256 joint histogram."""
 
 from __future__ import annotations
 
@@ -11,16 +12,22 @@ import numpy.typing as npt
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-HISTOGRAM_BLOCK, FLOAT_BLOCK = 1 << 18, 1 << 16  # elements: each keeps its temporaries in the cache
+HISTOGRAM_BLOCK, FLOAT_BLOCK = 1 << 18, 1 << 16  # elements of a block whose temporaries stay in the processor's cache
 Reals = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class Block:
-    """Elements of two tensors, one row each. a, b: real values. steps: b - a in LSB, None for floats. count: how often
-    each row occurs, None for once. distance: |a - b|, inf where exactly one side is not finite; rows where both sides
-    have the same NaN or Inf read 0, 0. alike: where these rows are; None for nowhere."""
+    """Pairs of elements of two tensors, one per row.
+
+    Attributes:
+        a, b: real values, 0 in rows where both sides have the same NaN or Inf.
+        distance: |a - b|, infinite where exactly one side is not finite, 0 where both have the same NaN or Inf.
+        steps: b - a in LSB, or None for floats.
+        count: how often each row occurs, or None if each occurs once.
+        alike: mask of the rows in which both sides have the same NaN or Inf, or None if there are none.
+    """
 
     a: Reals
     b: Reals
@@ -47,24 +54,35 @@ def bits_equal(a: Array, b: Array) -> bool:
 
 
 class Histograms:
-    """Joint histograms by tensor, for the next comparison of the very same two arrays: of three sides, two often have
-    the same bytes, which share one array."""
+    """A cache of joint histograms by tensor. A histogram is used again if both arrays are the very same objects. Of
+    three sides, two often have the same bytes, which are then stored as one array."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Array, Array, tuple[Counts, Counts]]] = {}
+        self._kept: dict[str, tuple[Array, Array, tuple[Counts, Counts]]] = {}
 
-    def of(self, name: str, a: Array, b: Array) -> tuple[Counts, Counts]:
-        """Returns joint_histogram(a, b), and keeps it under this name."""
-        known = self._known.get(name)
-        if known is None or known[0] is not a or known[1] is not b:
-            known = self._known[name] = (a, b, joint_histogram(a, b))
-        return known[2]
+    def get(self, name: str, a: Array, b: Array) -> tuple[Counts, Counts]:
+        """Returns compute_joint_histogram(a, b), and keeps it under this name."""
+        kept = self._kept.get(name)
+        if kept is None or kept[0] is not a or kept[1] is not b:
+            kept = self._kept[name] = (a, b, compute_joint_histogram(a, b))
+        return kept[2]
 
 
 class PairedValues:
-    """Two tensors to compare. histograms: of a's side, if both arrays stay in memory anyway. Once blocks() is exhausted,
-    one_sided counts the elements that are not finite on one side only or not in the same way, both_sided those that are
-    the same NaN or Inf on both, infinite those of them that are Inf."""
+    """Two tensors to compare.
+
+    Attributes:
+        a, b: the tensors.
+        spec_a, spec_b: their specs.
+        integers: whether both have the same integer type.
+        one_sided: number of elements that are not finite on one side only, or not the same on both.
+        both_sided: number of elements that are the same NaN or Inf on both sides.
+        infinite: number of elements that are the same Inf on both sides.
+
+    The last three are complete once blocks() is exhausted.
+
+    The argument `histograms` is the cache of a's side, if both arrays are kept in memory anyway.
+    """
 
     def __init__(
         self, a: Array, b: Array, spec_a: TensorSpec, spec_b: TensorSpec, histograms: Histograms | None = None
@@ -83,12 +101,12 @@ class PairedValues:
             yield from self._float_blocks(single)
 
     def _histogram_block(self) -> Block:
-        rows, counts = self._histograms.of(self.spec_a.name, self.a, self.b)
+        rows, counts = self._histograms.get(self.spec_a.name, self.a, self.b)
         values = (
             np.arange(256, dtype=np.uint8).view(self.a.dtype if self.a.dtype.kind != "b" else np.uint8).astype(np.int64)
         )
         qa, qb = values[rows >> 8], values[rows & 255]
-        a, b = _real(values, self.spec_a)[rows >> 8], _real(values, self.spec_b)[rows & 255]
+        a, b = _dequantize(values, self.spec_a)[rows >> 8], _dequantize(values, self.spec_b)[rows & 255]
         return Block(a, b, np.abs(a - b), qb - qa, counts)
 
     def _float_blocks(self, single: bool) -> Iterator[Block]:
@@ -102,7 +120,9 @@ class PairedValues:
             part = slice(start, start + FLOAT_BLOCK)
             qa, qb = flat_a[part], flat_b[part]
             a, b = (
-                (_real(qa, self.spec_a), _real(qb, self.spec_b)) if whole is None else (whole[0][part], whole[1][part])
+                (_dequantize(qa, self.spec_a), _dequantize(qb, self.spec_b))
+                if whole is None
+                else (whole[0][part], whole[1][part])
             )
             yield self._block(a, b, qa, qb)
 
@@ -111,17 +131,15 @@ class PairedValues:
             distance = np.abs(a - b)
         if self.integers:
             steps = qb.astype(np.int64) - qa.astype(np.int64)
-            if qa.dtype.itemsize == 8:  # float64 cannot tell all int64 apart, and their difference may wrap
+            if qa.dtype.itemsize == 8:  # different int64 may be equal in float64, and their difference may wrap
                 distance[(qa != qb) & (distance == 0)] = 1.0
-                top = np.iinfo(np.int64).max
+                largest = np.iinfo(np.int64).max
                 above = np.greater(qb, qa)
                 wrapped = (steps > 0) != above
-                steps[wrapped] = np.where(above, top, -top)[wrapped]
+                steps[wrapped] = np.where(above, largest, -largest)[wrapped]
             return Block(a, b, distance, steps)
         plain = not self.spec_a.scale and not self.spec_b.scale
-        if (
-            plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu"
-        ):  # of two types, perhaps beyond what float64 tells apart
+        if plain and qa.dtype.kind in "iu" and qb.dtype.kind in "iu":  # of two types; they may differ but be equal here
             distance[(qa != qb) & (distance == 0)] = 1.0
         return Block(a, b, distance) if np.isfinite(distance).all() else self._not_finite(a, b, distance)
 
@@ -136,7 +154,7 @@ class PairedValues:
         return Block(np.where(alike, 0.0, a), np.where(alike, 0.0, b), distance, alike=alike)
 
 
-def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
+def _dequantize(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     """Returns the dequantized values of a tensor with at most one scale."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
         real = values.astype(np.float64)
@@ -146,8 +164,9 @@ def _real(values: npt.NDArray[np.generic], spec: TensorSpec) -> Reals:
     return real
 
 
-def joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
-    """Returns the occurring values of a * 256 + b (bit patterns of 8-bit tensors) and how often each occurs."""
+def compute_joint_histogram(a: Array, b: Array) -> tuple[Counts, Counts]:
+    """Returns the values of a * 256 + b that occur (a, b: the bit patterns of 8-bit elements), and how often each
+    occurs."""
     left, right = np.ascontiguousarray(a).view(np.uint8).reshape(-1), np.ascontiguousarray(b).view(np.uint8).reshape(-1)
     counts = np.zeros(65536, np.int64)
     packed = np.empty(min(HISTOGRAM_BLOCK, max(left.size, 1)), np.int64)

@@ -1,5 +1,5 @@
-"""Pairs the names of two recordings: equal names, or names linked by the recorded covers; never by substring or
-position."""
+"""Pairs the names of two recordings. Two names are paired if they are equal, or if one names a node that covers the
+other; never by similarity or position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from qverify.tensors.recording import Recording
 
 @dataclass(frozen=True, slots=True)
 class NamePair:
-    """One tensor of both sides. name: its name in the report. a, b: its name on each side."""
+    """One tensor that both sides have.
+
+    Attributes:
+        name: its name in the report.
+        a, b: its name on each side.
+        through_covers: whether the names differ and were paired by the ONNX nodes that a node covers.
+    """
 
     name: str
     a: str
@@ -20,43 +26,45 @@ class NamePair:
 
 
 def declared_names(side: Recording) -> list[str]:
-    """Returns the names the side declares, in its own order: all that it has specs for, or its final outputs."""
+    """Returns the names of the tensors that the side declares, in its own order: all that have a spec if it offers
+    tensors of every node, else its final outputs."""
     names = [n for n, spec in side.specs.items() if not spec.interior] if "per_node" in side.capabilities else []
     return list(dict.fromkeys([*names, *side.finals, *side.missing]))
 
 
 def pair_names(a: Recording, b: Recording, graph: Graph | None) -> tuple[list[NamePair], list[str], list[str]]:
-    """Returns the pairs, then the names that only a declares, then those that only b declares."""
+    """Returns the pairs, the names that only a declares, and the names that only b declares."""
     in_a, in_b = declared_names(a), declared_names(b)
     set_a, set_b = set(in_a), set(in_b)
     pairs = [NamePair(n, n, n) for n in in_a if n in set_b]
     left, right = [n for n in in_a if n not in set_b], [n for n in in_b if n not in set_a]
-    stand_in = _map_covers(graph)
-    free = dict.fromkeys(right)
-    covering: dict[str, list[str]] = {}  # a tensor to the ONNX nodes among `right` that it covers
-    for other in right:
-        if other in stand_in:
-            covering.setdefault(stand_in[other], []).append(other)
+    covering_tensor = _map_covers(graph)
+    unpaired = dict.fromkeys(right)
+    covered_by: dict[str, list[str]] = {}  # tensor to the ONNX nodes in `right` that its node covers
+    for name_b in right:
+        if name_b in covering_tensor:
+            covered_by.setdefault(covering_tensor[name_b], []).append(name_b)
     for name in left:
-        covered = (n for n in covering.get(name, ()) if n in free)
-        other = stand_in[name] if stand_in.get(name) in free else next(covered, "")
-        if other in free:
-            pairs.append(NamePair(other if stand_in.get(name) == other else name, name, other, True))
-            del free[other]
+        covered = (n for n in covered_by.get(name, ()) if n in unpaired)
+        name_b = covering_tensor[name] if covering_tensor.get(name) in unpaired else next(covered, "")
+        if name_b in unpaired:
+            pairs.append(NamePair(name_b if covering_tensor.get(name) == name_b else name, name, name_b, True))
+            del unpaired[name_b]
     paired = {p.a for p in pairs}
-    return pairs, [n for n in left if n not in paired], list(free)
+    return pairs, [n for n in left if n not in paired], list(unpaired)
 
 
 def _map_covers(graph: Graph | None) -> dict[str, str]:
-    """Returns, by ONNX node name, the one tensor whose node covers it; names covered twice are left out."""
+    """Returns, by name of an ONNX node, the first output of the node that covers it. Names that are covered twice, or
+    that are also names of tensors, are left out."""
     tensors: dict[str, str] = {}
-    twice: set[str] = set()
+    ambiguous: set[str] = set()
     for node in graph.nodes if graph is not None else []:
         for name in node.covers:
-            twice.update({name} if name in tensors else ())
+            ambiguous.update({name} if name in tensors else ())
             tensors[name] = node.outputs[0]
     return {
         name: tensor
         for name, tensor in tensors.items()
-        if name not in twice and name not in (graph.tensors if graph else ())
+        if name not in ambiguous and name not in (graph.tensors if graph else ())
     }

@@ -1,5 +1,5 @@
-"""The thresholds by which vendors judge, as gates: `--criteria NAME`. A criterion is a gate like any other: it applies
-to pairs of values, never to simulator against board without --relax-board, and every verdict line names it."""
+"""The thresholds by which vendors judge, as gates, for `--criteria NAME`. Such a gate is one like any other: it applies
+to value pairs, to simulator against board only with --relax-board, and every verdict line names it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from qverify.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """gates: as --gate takes them; none: the vendor publishes no threshold, and the default gate stays. source: where
-    the thresholds are published, and how they were expressed as gates."""
+    """The criteria of one vendor.
+
+    Attributes:
+        gates: the thresholds in the form that --gate takes. Empty if the vendor publishes none; then the default gate
+            applies.
+        source: where the thresholds are published, and how they were expressed as gates.
+    """
 
     gates: tuple[str, ...]
     source: str
@@ -39,7 +44,7 @@ CRITERIA = {
 }
 
 
-def gates_of(name: str) -> dict[str, Any]:
+def find_gates(name: str) -> dict[str, Any]:
     """Returns the fields of Options that the criteria set. Raises UsageError for an unknown name."""
     if name not in CRITERIA:
         raise UsageError(f"--criteria {name}: wanted one of {', '.join(CRITERIA)}")

@@ -1,4 +1,5 @@
-"""Makes one Report of all Recordings: judges every pair, forces where they differ, assigns blame; in that order."""
+"""Makes one Report from all Recordings: judges every pair, forces the nodes where the two sides differ, and assigns
+blame, in this order."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
 from typing import Any, TypeVar
 
-from qverify.compare.blame import culprits, first_divergence
-from qverify.compare.drawings import choose
+from qverify.compare.blame import find_culprits, find_first_divergence
+from qverify.compare.drawings.add_drawings import add_drawings
 from qverify.compare.forced import Forcing, Located, RunUnit, SameArrays
-from qverify.compare.gate import exact
+from qverify.compare.gate import requires_equal_bits
 from qverify.compare.judge import Judge, Judged
 from qverify.compare.options import Options
-from qverify.compare.settle import known_bytes, other_differences, settle_pair
+from qverify.compare.settle import find_other_differences, map_known_equality, settle_pair
 from qverify.compare.values import Pull, Values
 from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
@@ -24,7 +25,7 @@ from qverify.report.side_names import named
 from qverify.report.spread import combine_runs
 from qverify.tensors.recording import Array, Recording
 
-_ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # the last two: dumps compared with one another
+_ORDER = ("reference", "simulator", "board", "dump", "A", "B")  # A and B: two dumps that are compared with each other
 Progress = Callable[[int, int], None]
 Number = TypeVar("Number", int, float)
 
@@ -42,13 +43,25 @@ def judge_all(
     located: list[Located] | None = None,
     recomputes: bool = True,
 ) -> Report:
-    """Returns the report of every two sides. The float side belongs to triage and is not paired. UsageError where two
-    recordings are of one side, or fewer than two sides are given.
+    """Returns the report on all pairs of sides. Raises UsageError if two recordings are of the same side, or if there
+    are fewer than two sides.
 
-    recordings: by label, each of another side. run_unit: by side. pull: for the board. inputs: the graph's. distrusted:
-    as for culprits. located: filled with the results of forcing, pair by pair; pairs whose gate passes are then forced
-    everywhere, too. recomputes: False where no side can run a node: then a node is only judged, from equal inputs,
-    where the gate has failed one of its outputs, and where it does not stand for several nodes between known tensors."""
+    Args:
+        recordings: recordings by label, each of a different side. One of the float side is ignored: it belongs to
+            triage.
+        graph: the compiled model, or None if it is not known.
+        units: the units of the graph.
+        options: how to judge.
+        run_unit: functions that run one unit, by side.
+        pull: function that requests tensors from the board.
+        inputs: the graph's inputs.
+        progress: function that is called with the number of forced units and the number of all units to force.
+        distrusted: as in blame.find_culprits().
+        located: list to which the results of forcing are appended, pair by pair. If given, pairs whose gate passes are
+            forced everywhere, too.
+        recomputes: whether sides can run single nodes. If not, a node is only judged from equal inputs, if one of its
+            outputs fails the gate, and if it does not stand for several nodes of the ONNX.
+    """
     sides = sorted((r for r in recordings.items() if r[1].side in _ORDER), key=lambda r: _ORDER.index(r[1].side))
     if len({r.side for _, r in sides}) < len(sides):
         raise UsageError(f"two recordings of one side: {', '.join(f'{label} ({r.side})' for label, r in sides)}")
@@ -57,40 +70,40 @@ def judge_all(
         names = ", ".join(recordings) or "none"
         raise UsageError(f"nothing to compare: got {names}, wanted two of {', '.join(_ORDER[:4])}")
     values = {label: Values(r, pull if r.side == "board" else None) for label, r in sides}
-    for label, own in values.items():
-        own.peers = [r for other, r in sides if other != label]
+    for label, side_values in values.items():
+        side_values.peers = [r for other_label, r in sides if other_label != label]
     _share([r for _, r in sides])
-    judged, forcing, matrix, known = [], [], {}, SameArrays()
+    judged, forcing, matrix, cache = [], [], {}, SameArrays()
     for (label_a, a), (label_b, b) in paired:
-        one = Judge(values[label_a], values[label_b], graph, options).run(
-            _name_side(label_a, a), _name_side(label_b, b)
-        )
-        judged.append(one)
-        if graph is not None and one.pair.cause != "does_not_run":
-            forcing.append(Forcing(one, graph, run_unit.get(a.side), exact(a, b), inputs or {}, known))
-            forced = units if recomputes else [u for u in units if _fails(one, u) and _is_one_node(u)]
-            matrix[(a.side, b.side)] = _force_pair(forcing[-1], forced, progress, located is not None)
+        judge = Judge(values[label_a], values[label_b], graph, options)
+        judged_pair = judge.run(_name_side(label_a, a), _name_side(label_b, b))
+        judged.append(judged_pair)
+        if graph is not None and judged_pair.pair.cause != "does_not_run":
+            exact = requires_equal_bits(a, b)
+            forcing.append(Forcing(judged_pair, graph, run_unit.get(a.side), exact, inputs or {}, cache))
+            to_force = units if recomputes else [u for u in units if _fails(judged_pair, u) and _is_one_node(u)]
+            matrix[(a.side, b.side)] = _force_pair(forcing[-1], to_force, progress, located is not None)
             settle_pair(forcing[-1], units, matrix[(a.side, b.side)], options, distrusted)
         elif graph is None:
-            one.pair.others = other_differences(one)
-    blamed = culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
+            judged_pair.pair.others = find_other_differences(judged_pair)
+    blamed = find_culprits(units, matrix, distrusted) if any(j.pair.verdict == "FAILED" for j in judged) else []
     for force in forcing:
         if located is not None:
             key = (force.judged.a.recording.side, force.judged.b.recording.side)
             located.append(Located(*key, force.same, matrix[key]))
         _explain(force, units, matrix[(force.judged.a.recording.side, force.judged.b.recording.side)])
-    for one in judged:
-        _keep_rows(one, options)
+    for judged_pair in judged:
+        _keep_rows(judged_pair, options)
     with_forced = [(j, matrix.get((j.a.recording.side, j.b.recording.side), {})) for j in judged]
-    choose.draw(with_forced, graph, blamed[0] if blamed else None, options.drawings)
+    add_drawings(with_forced, graph, blamed[0] if blamed else None, options.drawings)
     report = _make_report([j.pair for j in judged], blamed, recordings, options)
     report.units = [_describe_unit(unit) for unit in units]
     return report
 
 
 def _share(recordings: list[Recording]) -> None:
-    """Keeps one array in memory where two sides have the same bytes (by digest), so that the dumps are not stored
-    twice."""
+    """Replaces arrays with the same bytes (according to their digests) by one array, so that memory contains each only
+    once."""
     arrays: dict[tuple[str, str], Array] = {}
     for recording in recordings:
         tensors = recording.tensors
@@ -105,28 +118,29 @@ def _share(recordings: list[Recording]) -> None:
 
 
 def _name_side(label: str, recording: Recording) -> str:
-    """Returns the side's name in the report: its role; a dump keeps the name it was given."""
+    """Returns the side's name in the report: its role, or for a dump the label that it was given."""
     return label if recording.side == "dump" else recording.side
 
 
 def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, everywhere: bool) -> dict[str, Forced]:
-    """Returns the forced verdicts, by tensor, of every unit that both sides can answer for. A pair whose gate passes is
-    forced only where the report has rows or bytes are known to differ, unless `everywhere`."""
+    """Returns the forced verdicts, by tensor, of every unit of which side b declares all inputs and outputs. A pair
+    whose gate passes is forced only where tensors were judged or bytes are known to differ, unless `everywhere` is
+    set."""
     judged = force.judged
     per_node = all("per_node" in s.recording.capabilities for s in (judged.a, judged.b))
     todo = units if per_node or judged.pair.verdict != "PASSED" else []
     if judged.pair.verdict == "PASSED" and not everywhere:
-        differing = {n for n, same in known_bytes(judged).items() if not same}
+        differing = {n for n, same in map_known_equality(judged).items() if not same}
         todo = [
             u
             for u in todo
             if any(o in judged.rows for o in u.outputs) or differing.intersection((*u.inputs, *u.outputs))
         ]
-    todo = [u for u in todo if _reachable(force, u)]
+    todo = [u for u in todo if _is_offered(force, u)]
     force.prefetch(todo)
     verdicts: dict[str, Forced] = {}
     for i, unit in enumerate(todo):
-        verdicts.update(force.unit(unit))
+        verdicts.update(force.force_unit(unit))
         if progress is not None:
             progress(i + 1, len(todo))
     for name, verdict in verdicts.items():
@@ -136,26 +150,28 @@ def _force_pair(force: Forcing, units: list[Unit], progress: Progress | None, ev
 
 
 def _fails(judged: Judged, unit: Unit) -> bool:
+    """Returns whether an output of the unit failed the gate."""
     return any(o in judged.rows and judged.rows[o].verdict == "FAILED" for o in unit.outputs)
 
 
 def _is_one_node(unit: Unit) -> bool:
+    """Returns whether the unit stands for a single node of the ONNX."""
     return sum(max(len(node.covers), 1) for node in unit.nodes) == 1
 
 
-def _reachable(force: Forcing, unit: Unit) -> bool:
-    """Returns whether b declares the unit's outputs and inputs."""
+def _is_offered(force: Forcing, unit: Unit) -> bool:
+    """Returns whether b declares all inputs and outputs of the unit."""
     names = [
         n for n in (*unit.inputs, *unit.outputs) if n not in force.graph.inputs and not force.graph.spec(n).interior
     ]
-    return all(force.offered(n) for n in names)
+    return all(force.is_offered(n) for n in names)
 
 
 def _explain(force: Forcing, units: list[Unit], verdicts: Mapping[str, Forced]) -> None:
-    """Sets first_divergence, and the cause of a FAILED pair: node, accumulated_rounding, undocumented_rounding or
-    unlocated."""
+    """Sets the pair's first divergence and, if it FAILED, its cause: node, accumulated_rounding, undocumented_rounding
+    or unlocated."""
     pair = force.judged.pair
-    pair.first_divergence = first_divergence(units, force.same)
+    pair.first_divergence = find_first_divergence(units, force.same)
     failed = [name for name, f in verdicts.items() if f.verdict == "FAILED"]
     if pair.verdict != "FAILED":
         return
@@ -186,11 +202,12 @@ def _describe_unlocated(unknown: int, total: int, why: str, exact: bool) -> str:
 
 
 def _keep_rows(judged: Judged, options: Options) -> None:
-    """Keeps the rows of the report, in graph order: all with dump_all, else the final outputs and those that fail."""
+    """Chooses the rows of the report, in graph order: all with dump_all, else the final outputs and those that did not
+    pass."""
     rows: list[TensorRow] = [r for r in judged.rows.values() if options.dump_all or r.final or r.verdict != "PASSED"]
     judged.pair.tensors = rows
     shown = {r.name for r in rows}
-    judged.pair.same_bytes = {n: same for n, same in known_bytes(judged).items() if n not in shown}
+    judged.pair.same_bytes = {n: same for n, same in map_known_equality(judged).items() if n not in shown}
     if judged.pair.verdict == "FAILED" and judged.pair.cause is None:
         judged.pair.cause = "unlocated"
 
@@ -232,20 +249,20 @@ def _make_report(pairs: list[Pair], blamed: list[Blame], recordings: dict[str, R
 
 
 def _hint_by_outputs(pairs: list[Pair]) -> str:
-    """Returns which side's outputs differ from those of both others, as a hint where nothing can be forced; "" where
-    none."""
+    """Returns a hint that names the one side that differs from both others, or "" if there is none. It is for reports
+    in which nothing can be forced."""
     if len(pairs) != 3 or not all(p.coverage.compared for p in pairs):
         return ""
     agreeing = [p for p in pairs if p.verdict == "PASSED"]
     if len(agreeing) != 1 or sum(p.verdict == "FAILED" for p in pairs) != 2:
         return ""
-    other = next(s for p in pairs for s in (p.a, p.b) if s not in (agreeing[0].a, agreeing[0].b))
-    return f"{agreeing[0].a} and {agreeing[0].b} agree; {named(other)} differs from both"
+    odd_side = next(s for p in pairs for s in (p.a, p.b) if s not in (agreeing[0].a, agreeing[0].b))
+    return f"{agreeing[0].a} and {agreeing[0].b} agree; {named(odd_side)} differs from both"
 
 
 def combine(reports: list[Report]) -> Report:
-    """Returns the reports of several boards or frames as one: the worst verdict, its blame, every pair. UsageError for
-    none."""
+    """Returns the reports of several boards or frames as one, with the worst verdict, its blame, and every pair. Raises
+    UsageError if there is no report."""
     if not reports:
         raise UsageError("no report to combine: nothing ran")
     first = reports[0]
@@ -282,9 +299,10 @@ def combine(reports: list[Report]) -> Report:
     )
 
 
-def _combine_repeats(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Returns the outcome of --repeat that is worst: unstable, else broken off, else with the fewest runs."""
-    return min(found, key=lambda r: (not r["unstable"], not r["why"], r["runs"]), default=None)
+def _combine_repeats(outcomes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Returns the worst outcome of --repeat: an unstable one, else one that was broken off, else one with the fewest
+    runs."""
+    return min(outcomes, key=lambda r: (not r["unstable"], not r["why"], r["runs"]), default=None)
 
 
 def _sum_by_name(rows: Iterable[Mapping[str, Number]]) -> dict[str, Number]:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from qverify.arithmetic.workers import one_blas_thread
 from qverify.compare.error_bounds.bounded_values import NoBound
-from qverify.compare.error_bounds.chain import evaluated, is_stepwise
+from qverify.compare.error_bounds.chain import evaluate_unit, is_stepwise
 from qverify.compare.limits import limit_for
-from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, tie_aware
+from qverify.compare.tie_aware import ExactUnit, TieAwareResult, check_both, choose_tie_aware_limit
 from qverify.compiler.match import Watch
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit, units
 from qverify.onnx_model.light_model import LightModel
@@ -142,7 +142,7 @@ def _judge_far_output(
     if any(_infinite(graph.spec(n), recorded[n]) for n in unit.inputs):
         return "nothing"
     plain = limit_for(unit, name, graph)
-    limit, evaluated = tie_aware(plain, unit, name, graph)
+    limit, evaluated = choose_tie_aware_limit(plain, unit, name, graph)
     if not evaluated:
         return "wrong"
     values = {n: recorded[n] for n in (*unit.inputs, *unit.outputs)}
@@ -174,7 +174,7 @@ def _cancels(unit: Unit, name: str, graph: Graph, recorded: Mapping[str, Any]) -
     try:
         return any(
             value.error is not None and not bool((value.error <= largest_error).all())
-            for _, value in evaluated(unit, name, graph, {n: recorded[n] for n in unit.inputs}, at)
+            for _, value in evaluate_unit(unit, name, graph, {n: recorded[n] for n in unit.inputs}, at)
         )
     except (NoBound, ValueError, IndexError):
         return False

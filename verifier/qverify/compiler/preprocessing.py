@@ -13,7 +13,7 @@ import numpy as np
 from qverify.errors import UnsupportedError, UsageError
 from qverify.inputs.described_inputs import complete_description, layout_of
 from qverify.inputs.description import Description
-from qverify.inputs.formats import MOST_BYTES
+from qverify.inputs.formats import MAX_BYTES
 from qverify.inputs.preprocessing_words import channels_of, convert_words, normalize_words, unpack_words
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -77,10 +77,8 @@ class _InputNodes:
         self._planar, self._frame = planar, (*planar[:2], *wanted.frame[::-1])
         self.roi: str | None = None
         size = prod(self._frame) * np.dtype(wanted.dtype).itemsize
-        if size > MOST_BYTES:
-            raise UsageError(
-                f"input {name!r}: its picture is {size} bytes on the board; at most {MOST_BYTES} are taken"
-            )
+        if size > MAX_BYTES:
+            raise UsageError(f"input {name!r}: its picture is {size} bytes on the board; at most {MAX_BYTES} are taken")
         if not self._layout or self._spec.shape != (
             planar if self._layout == "NCHW" else tuple(planar[k] for k in (0, 2, 3, 1))
         ):

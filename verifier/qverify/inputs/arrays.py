@@ -1,4 +1,5 @@
-"""Reads arrays from untrusted .npy and .npz files: no header may promise more than its file has."""
+"""Reads arrays from untrusted .npy and .npz files. A file is refused if its header declares more data than it
+contains."""
 
 from __future__ import annotations
 
@@ -18,29 +19,29 @@ from qverify.errors import BadFileError, UsageError
 from qverify.files import read_regular
 
 Array = npt.NDArray[Any]
-MOST_ARRAY = 1 << 30  # bytes
-_HEADERS = threading.Lock()  # numpy has Python parse them, which Python 3.11 fails at in two threads at a time
-UNNAMED = "arr_0"  # what numpy.savez calls an array that was given no name
+MAX_ARRAY_BYTES = 1 << 30
+_HEADER_LOCK = threading.Lock()  # numpy parses headers with Python's parser, which fails in two threads in Python 3.11
+UNNAMED = "arr_0"  # name that numpy.savez chooses for an array without a name
 
 
-def array_of(path: str, name: str = "") -> Array:
-    """Returns the array of a .npy, or from a .npz the array of that name, or its only one where that or the
-    name asked for is none."""
+def read_array_file(path: str, name: str = "") -> Array:
+    """Returns the array in a .npy file, or in a .npz the array with this name. The only array of a .npz is returned
+    under any name if it has none itself, or if `name` is ""."""
     if path.lower().endswith(".npy"):
-        return npy_of(read_regular(path, MOST_ARRAY + 1, follow=True), path)
+        return parse_npy(read_regular(path, MAX_ARRAY_BYTES + 1, follow=True), path)
     with _readable(path), zipfile.ZipFile(path) as archive:
         return _pick_array(archive, name, path)
 
 
-def npy_of(data: bytes, path: str) -> Array:
-    """Returns the array of a .npy's content. Raises UsageError for any other content."""
+def parse_npy(data: bytes, path: str) -> Array:
+    """Returns the array in the content of a .npy file. Raises UsageError for any other content."""
     with _readable(path):
-        return npy_array(io.BytesIO(data), len(data), path)
+        return read_npy(io.BytesIO(data), len(data), path)
 
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Turns the exceptions of zipfile, zlib and numpy, which are of many types, into UsageError."""
+    """Converts the exceptions of zipfile, zlib and numpy, which have many types, to UsageError."""
     try:
         yield
     except (UsageError, BadFileError):
@@ -51,7 +52,7 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
-    """Returns the array of that name, or the only one where there is no name to be wrong."""
+    """Returns the array with this name, or the only one if it has no name or none is requested."""
     listed = [n for n in archive.namelist() if n.endswith(".npy")]
     files = {n.removesuffix(".npy"): n for n in listed}
     if len(files) != len(listed):
@@ -62,16 +63,17 @@ def _pick_array(archive: zipfile.ZipFile, name: str, path: str) -> Array:
         raise UsageError(f"{path}: contains {', '.join(files) or 'no arrays'}; none is called {name!r}")
     size = archive.getinfo(files[chosen]).file_size
     with archive.open(files[chosen]) as file:
-        return npy_array(file, size, f"{path}: {chosen}")
+        return read_npy(file, size, f"{path}: {chosen}")
 
 
-def npy_array(file: IO[bytes], size: int, where: str) -> Array:
-    """Returns the array of a .npy. Raises UsageError where its header declares another size. size: that of the file in bytes."""
-    if size > MOST_ARRAY:
-        raise UsageError(f"{where}: {size} bytes; arrays of at most {MOST_ARRAY} bytes are read")
+def read_npy(file: IO[bytes], size: int, where: str) -> Array:
+    """Returns the array in an open .npy file. Raises UsageError if its header declares another size. size: size of the
+    file in bytes."""
+    if size > MAX_ARRAY_BYTES:
+        raise UsageError(f"{where}: {size} bytes; arrays of at most {MAX_ARRAY_BYTES} bytes are read")
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    with _HEADERS:
+    with _HEADER_LOCK:
         shape, fortran, dtype = read(file)
     wanted, start = prod(shape) * dtype.itemsize, file.tell()
     if dtype.hasobject or not 0 <= wanted <= size:

@@ -1,4 +1,4 @@
-"""Converts RGB to YUV and back by the formulas of INPUTS.md section 2, in numpy except for OpenCV's own mode."""
+"""Converts RGB to YUV and back by the formulas in INPUTS.md section 2. Mode `opencv` uses OpenCV, all others numpy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.colour import converted
+from qverify.arithmetic.colour import convert_yuv
 from qverify.extras import import_extra
 
 Array = npt.NDArray[Any]
@@ -40,7 +40,7 @@ PRESETS = {  # range, siting, rounding
     "sigmastar": ("full", "mean", "half-away"),
     "horizon": ("full", "top-left", "truncate"),
 }
-# COLOR_YUV2RGB_NV12 and COLOR_YUV2RGB of OpenCV
+# The words of OpenCV's conversions COLOR_YUV2RGB_NV12 and COLOR_YUV2RGB (NUMERICS.md, yuv_to_rgb)
 OPENCV_COARSE = (20, 0, 16, 128, 128, 1220542, 0, 1673527, 1220542, -409993, -852492, 1220542, 2116026, 0)
 OPENCV_FULL = (14, -255, 0, 128, 128, 16384, 0, 18678, 16384, -6472, -9519, 16384, 33292, 0)
 MODES = (*PRESETS, "bt601", "bt709")
@@ -49,8 +49,8 @@ UNVERIFIED = ("sigmastar", "horizon")  # published formulas, never compared with
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour conversion. mode: one of MODES. range, siting, rounding: free for bt601 and bt709; preset() gives those
-    of the other modes."""
+    """A colour conversion. mode: one of MODES. range, siting, rounding: any of the known ones for bt601 and bt709, and
+    those that preset() sets for the other modes."""
 
     mode: str = "opencv"
     range: str = "limited"
@@ -59,11 +59,12 @@ class Colour:
 
     @staticmethod
     def preset(mode: str) -> Colour:
-        """Returns a mode with its own range, siting and rounding."""
+        """Returns the conversion of a mode that has a range, siting and rounding of its own."""
         return Colour(mode, *PRESETS[mode])
 
-    def written_out(self, coarse: bool) -> Colour:
-        """Returns the nearest conversion with free range, siting and rounding. coarse: for 4:2:0."""
+    def without_preset(self, coarse: bool) -> Colour:
+        """Returns the most similar conversion whose range, siting and rounding may be changed. coarse: whether it is
+        for a 4:2:0 format."""
         if self.mode != "opencv":
             return self
         return Colour("bt601", "limited" if coarse else "full", self.siting, self.rounding)
@@ -72,7 +73,7 @@ class Colour:
         """Converts uint8 RGB (H, W, 3) to uint8 YUV (H, W, 3), one chroma value per pixel."""
         if self.mode == "opencv":
             return _opencv(rgb, "COLOR_RGB2YUV")
-        return np.stack([self._stored(p) for p in self._planes(rgb.astype(np.float64))], axis=-1)
+        return np.stack([self._round_plane(p) for p in self._compute_planes(rgb.astype(np.float64))], axis=-1)
 
     def yuv420(self, rgb: Array) -> Planes:
         """Converts uint8 RGB (H, W, 3), H and W even, to Y (H, W), U and V (H/2, W/2), uint8."""
@@ -82,13 +83,13 @@ class Colour:
         height, width = rgb.shape[:2]
         blocks = real.reshape(height // 2, 2, width // 2, 2, 3)
         coarse = blocks[:, 0, :, 0] if self.siting == "top-left" else blocks.mean(axis=(1, 3))
-        luma = self._planes(real)[0]
-        _, u, v = self._planes(coarse)
-        return self._stored(luma), self._stored(u), self._stored(v)
+        luma = self._compute_planes(real)[0]
+        _, u, v = self._compute_planes(coarse)
+        return self._round_plane(luma), self._round_plane(u), self._round_plane(v)
 
     def inverse(self, coarse: bool) -> tuple[int, ...]:
-        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets,
-        rows of R, G, B. coarse: for YUV from a 4:2:0 format."""
+        """Returns the conversion back to RGB as the words of yuv_to_rgb (NUMERICS.md): shift, floor, three offsets, and
+        the rows of R, G and B. coarse: whether the YUV is from a 4:2:0 format."""
         if self.mode == "opencv":
             return OPENCV_COARSE if coarse else OPENCV_FULL
         kr, kb = WEIGHTS[self.mode]
@@ -101,13 +102,13 @@ class Colour:
 
     def rgb(self, yuv: Array, coarse: bool = False) -> Array:
         """Converts uint8 YUV (H, W, 3) back to RGB, uint8 (H, W, 3)."""
-        return np.moveaxis(converted(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
+        return np.moveaxis(convert_yuv(np.moveaxis(yuv, -1, 0)[None], self.inverse(coarse))[0], 0, -1)
 
-    def _stored(self, plane: Array) -> Array:
+    def _round_plane(self, plane: Array) -> Array:
         return np.clip(ROUNDINGS[self.rounding](plane), 0, 255).astype(np.uint8)
 
-    def _planes(self, rgb: Array) -> Planes:
-        """Returns unrounded Y, U, V of float64 R, G, B along the last axis."""
+    def _compute_planes(self, rgb: Array) -> Planes:
+        """Returns Y, U and V without rounding. rgb: float64, R, G and B along the last axis."""
         r, g, b = rgb[..., 0], rgb[..., 1], rgb[..., 2]
         kr, kb = WEIGHTS[self.mode]
         y = kr * r + (1 - kr - kb) * g + kb * b

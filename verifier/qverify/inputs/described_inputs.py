@@ -8,7 +8,7 @@ from typing import Any
 
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.description import Description
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_tables import parse_description
 from qverify.inputs.preprocessing_words import convert_words, normalize_words, unpack_words
 from qverify.model_bin.graph import Graph
 from qverify.tensors.spec import TensorSpec
@@ -18,8 +18,15 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DescribedInput:
-    """One network input with a description of its bytes. tensor: the graph input that takes them. description: None for
-    a featuremap that is not a picture. roi: the graph input for a resizer's ROI."""
+    """One network input with a description of its bytes.
+
+    Attributes:
+        name: name of the network's input.
+        tensor: the graph input that takes the bytes.
+        description: the description, or None for a featuremap that is not a picture.
+        table: the description as it is stored in model.bin.
+        roi: the graph input for the ROI of a resizer, or None.
+    """
 
     name: str
     tensor: str
@@ -29,7 +36,7 @@ class DescribedInput:
 
 
 def described_inputs(graph: Graph) -> dict[str, DescribedInput]:
-    """Returns the described inputs by graph input, from the meta section. Raises BadFileError where it does not fit the
+    """Returns the described inputs in the meta section, by graph input. Raises BadFileError if one does not fit the
     graph."""
     described_by_input = {}
     rows = graph.meta.get("inputs", {})
@@ -38,18 +45,22 @@ def described_inputs(graph: Graph) -> dict[str, DescribedInput]:
         if not isinstance(table, dict) or row.get("tensor") not in graph.inputs:
             raise BadFileError(f"model.bin: its description of input {name!r} does not fit its graph")
         try:
-            described_by_input[row["tensor"]] = _fed(str(name), table, graph.spec(row["tensor"]), graph, row.get("roi"))
+            spec = graph.spec(row["tensor"])
+            described_by_input[row["tensor"]] = _read_described_input(str(name), table, spec, graph, row.get("roi"))
         except UsageError as error:
             raise BadFileError(f"model.bin: its description of input {name!r}: {error}") from error
     return described_by_input
 
 
-def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> DescribedInput:
+def _read_described_input(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> DescribedInput:
+    """Returns the described input. Raises UsageError if the description does not fit the graph."""
     wanted = complete_description(table, spec)
     resized = wanted is not None and wanted.source is not None
-    if resized != (roi is not None) or (resized and not (roi in graph.inputs and _dense(graph.spec(roi), "int32", 4))):
+    if resized != (roi is not None) or (
+        resized and not (roi in graph.inputs and _is_dense(graph.spec(roi), "int32", 4))
+    ):
         raise UsageError("its roi does not fit its graph")
-    if wanted is not None and not spec.quantized and not _dense(spec, "uint8", wanted.size_bytes):
+    if wanted is not None and not spec.quantized and not _is_dense(spec, "uint8", wanted.size_bytes):
         raise UsageError(f"{wanted.size_bytes} bytes, its tensor is {spec.dtype}{list(spec.shape)}")
     if wanted is not None and not spec.quantized:
         _check_nodes(graph, spec.name, wanted)
@@ -57,7 +68,7 @@ def _fed(name: str, table: Table, spec: TensorSpec, graph: Graph, roi: Any) -> D
 
 
 def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
-    """Raises UsageError where the nodes that read the bytes do not match the description."""
+    """Raises UsageError if the nodes that read the bytes do not match the description."""
     after = {n: node for node in graph.nodes for n in node.inputs[:1] if n is not None}
     actual, node = dict[str, list[int]](), after.get(tensor)
     last = tensor
@@ -72,46 +83,47 @@ def _check_nodes(graph: Graph, tensor: str, wanted: Description) -> None:
             raise UsageError(f"{op} of {tensor!r} does not match its description")
 
 
-def _dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
+def _is_dense(spec: TensorSpec, dtype: str, elements: int) -> bool:
     return (spec.dtype, spec.shape, spec.aligned_shape) == (dtype, (elements,), (elements,))
 
 
 def complete_description(table: Table, spec: TensorSpec) -> Description | None:
-    """Returns the description, completed by the tensor: size, and for a featuremap layout and quantization; None for a
-    featuremap that is not a picture. Raises UsageError where the two contradict each other."""
+    """Returns the description, completed with properties of the tensor: the size, and for a featuremap layout and
+    quantization. Returns None for a featuremap that is not a picture. Raises UsageError if description and tensor
+    contradict each other."""
     where = f"input {spec.name}"
     if table.get("format") != "featuremap":
-        return described(table if "size" in table else {**table, "size": _size_of(spec)}, where)
+        return parse_description(table if "size" in table else {**table, "size": _find_size(spec)}, where)
     layout = layout_of(spec)
     if not layout:
         return None
-    more: dict[str, Any] = {"size": _size_of(spec), "layout": layout}
+    more: dict[str, Any] = {"size": _find_size(spec), "layout": layout}
     if spec.quantized:
         more |= {"quantize": [spec.scale[0], spec.zero_point[0]], "quantize_dtype": spec.dtype}
     if spec.shape[1 if layout == "NCHW" else 3] == 1:
         more["train"] = "gray"
-    stated = described({**more, **table}, where)
-    wanted = described({**table, **more}, where)
-    for key in (k for k in more if k in table and getattr(stated, k) != getattr(wanted, k)):
+    stated = parse_description({**more, **table}, where)
+    completed = parse_description({**table, **more}, where)
+    for key in (k for k in more if k in table and getattr(stated, k) != getattr(completed, k)):
         raise UsageError(f"{where}: {key} {table[key]!r}, but the tensor's own is {more[key]!r}; leave it out")
-    return wanted
+    return completed
 
 
 def description_for_tensor(table: Table, spec: TensorSpec) -> Description | None:
-    """Returns complete_description(), with the tensor's layout where the table names none."""
+    """Returns complete_description(), with the tensor's layout if the table contains none."""
     layout = layout_of(spec)
     return complete_description({**({"layout": layout} if layout else {}), **table}, spec)
 
 
 def layout_of(spec: TensorSpec) -> str:
-    """Returns NCHW or NHWC, by which dim has 1 or 3 channels; "" where neither has."""
+    """Returns the layout NCHW or NHWC of a picture's tensor, according to which dim is 1 or 3, or "" if neither is."""
     if len(spec.shape) != 4 or spec.shape[0] != 1:
         return ""
     return "NCHW" if spec.shape[1] in (1, 3) else "NHWC" if spec.shape[3] in (1, 3) else ""
 
 
-def _size_of(spec: TensorSpec) -> list[int]:
-    """Returns width and height of a picture's tensor. Raises UsageError where it is not one picture."""
+def _find_size(spec: TensorSpec) -> list[int]:
+    """Returns width and height of a picture's tensor. Raises UsageError if the tensor is not one picture."""
     layout = layout_of(spec)
     if len(spec.shape) == 4 and spec.shape[0] != 1:
         raise UsageError(f"input {spec.name!r} {list(spec.shape)}: batch {spec.shape[0]}; a picture needs a batch of 1")

@@ -1,4 +1,5 @@
-"""How one model input's bytes are made: every step of INPUTS.md as a value, checked before anything is read."""
+"""Description: how the bytes of one model input are made. It has a value for every step of INPUTS.md, and is checked
+before any file is read."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from qverify.inputs.colour import MODES, RANGES, ROUNDINGS, SITINGS, Colour
 from qverify.inputs.formats import (
     FITS,
     FORMATS,
+    INTEGER_RANGES,
     INTERPOLATIONS,
-    LARGEST,
-    LARGEST_NUMBER,
     LAYOUTS,
     LIBRARIES,
-    LONGEST,
-    MOST_BYTES,
+    MAX_BYTES,
+    MAX_NUMBER,
+    MAX_SAMPLES,
+    MAX_SIDE,
     REAL,
     SIGNED,
     TRAINING,
-    WHOLE,
     YUV420,
 )
 from qverify.inputs.profiles import legal
@@ -30,8 +31,8 @@ from qverify.inputs.profiles import legal
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Part of a buffer. shape: that of the valid elements. aligned_shape: that of the stored ones. offset: bytes from
-    the start."""
+    """A part of a buffer. shape: shape of the valid elements. aligned_shape: shape of the stored elements. offset: in
+    bytes from the start of the buffer."""
 
     name: str
     dtype: str
@@ -51,15 +52,31 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How the bytes of an input are made. format: that of the bytes. train: what the network was trained on; "" where
-    it does not matter. size: (width, height) in pixels. fill: of a letterbox, 0..255. mean, scale: one per channel, or
-    one for all. quantize: (scale, zero point) or None. quantize_dtype: of a quantized featuremap. roi: x, y, width,
-    height in pixels of the picture, cut out before the fit. source: (width, height) of the frames of a resizer input:
-    the board cuts the ROI out of them and resizes it to `size`. resize_order: resize before or after (x - mean) *
-    scale. stride: bytes of a stored row of the first plane, 0 to derive it from width_align. profile: the vendor whose
-    pairs of formats are allowed; described() fills in its defaults.
-    width_align, height_align, innermost_align: multiples, in elements. buffer_align: multiple of the whole, in
-    bytes."""
+    """The description of how the bytes of an input are made. Raises UsageError for values that do not fit.
+
+    Attributes:
+        format: format of the bytes.
+        size: (width, height) in pixels.
+        train: format that the network was trained on, or "" if it does not matter.
+        colour: the colour conversion.
+        library, interpolation, resize_dtype: how pictures are resized.
+        fit: how pictures of another shape are fitted.
+        fill: value around a letterboxed picture, 0..255.
+        mean, scale: one number per channel, or one for all.
+        rounding: how values are rounded when they are quantized.
+        quantize: (scale, zero point), or None.
+        quantize_dtype: type of a quantized featuremap.
+        roi: x, y, width, height in pixels of the picture, which are cut out before the fit, or None.
+        source: (width, height) of the frames of a resizer input, or None. The board cuts the ROI out of a frame and
+            resizes it to `size`.
+        resize_order: whether pictures are resized before or after (x - mean) * scale.
+        stride: bytes of a stored row of the first plane, or 0 to derive them from width_align.
+        profile: the vendor whose pairs of formats are allowed, or "". Its defaults are filled in by
+            description_tables.parse_description().
+        layout: NHWC or NCHW.
+        width_align, height_align, innermost_align: multiples to which dimensions are padded, in elements.
+        buffer_align: multiple to which the buffer is padded, in bytes.
+    """
 
     format: str
     size: tuple[int, int]
@@ -113,9 +130,9 @@ class Description:
         known = pairs.get(self.train, ()) if self.train else [f for row in pairs.values() for f in row]
         if self.format not in known:
             table = "; ".join(f"{train}: {', '.join(formats)}" for train, formats in pairs.items())
-            whose = f"no {self.profile} chip" if self.profile else "no chip"
+            chip = f"no {self.profile} chip" if self.profile else "no chip"
             raise UsageError(
-                f"{whose} converts {self.format} to {self.train or 'anything'}; possible (train: formats): {table}"
+                f"{chip} converts {self.format} to {self.train or 'anything'}; possible (train: formats): {table}"
             )
 
     def _check_numbers(self) -> None:
@@ -125,18 +142,18 @@ class Description:
             raise UsageError(f"source: a resizer takes 8-bit pictures, not {self.format}")
         if not 0 <= self.fill <= 255:
             raise UsageError(f"fill {self.fill}: wanted 0 to 255")
-        self._check_rest()
+        self._check_alignments_and_normalization()
 
     def _check_size(self, width: int, height: int) -> None:
-        longest = LONGEST if height == 1 and self.format in REAL else LARGEST
-        if not (0 < width <= longest and 0 < height <= LARGEST):
-            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {longest}x{LARGEST}")
+        longest = MAX_SAMPLES if height == 1 and self.format in REAL else MAX_SIDE
+        if not (0 < width <= longest and 0 < height <= MAX_SIDE):
+            raise UsageError(f"input size {width}x{height}: wanted 1x1 to {longest}x{MAX_SIDE}")
         if (width, height) == self.frame and self.format in YUV420 and (width % 2 or height % 2):
             raise UsageError(
                 f"{self.format} of {width}x{height}: its chroma covers 2x2 pixels; both sides must be even"
             )
 
-    def _check_rest(self) -> None:
+    def _check_alignments_and_normalization(self) -> None:
         for name in ("width_align", "height_align", "innermost_align", "buffer_align"):
             if not 1 <= getattr(self, name) <= 1 << 16:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted 1 to 65536")
@@ -146,7 +163,7 @@ class Description:
                 raise UsageError(f"{name} {getattr(self, name)}: wanted one number{f', or {wanted}' * (wanted > 1)}")
         if self.quantize is not None and not 0 < self.quantize[0] < inf:
             raise UsageError(f"quantize {self.quantize[0]}: wanted a finite scale above 0")
-        if not all(abs(v) <= LARGEST_NUMBER for v in (*self.mean, *self.scale)) or 0 in self.scale:
+        if not all(abs(v) <= MAX_NUMBER for v in (*self.mean, *self.scale)) or 0 in self.scale:
             raise UsageError(f"mean {self.mean}, scale {self.scale}: wanted numbers within 2^60, and no scale of 0")
         if self.resize_order != "before-normalize" and self.format not in REAL:
             raise UsageError(f"resize order {self.resize_order}: {self.format} is not normalized before it is stored")
@@ -158,19 +175,19 @@ class Description:
             return
         if self.format not in ("featuremap", "raw_s16"):
             raise UsageError(f"quantize: {self.format} contains no quantized values; use it for featuremap and raw_s16")
-        low, high = WHOLE["int16" if self.format == "raw_s16" else self.quantize_dtype]
+        low, high = INTEGER_RANGES["int16" if self.format == "raw_s16" else self.quantize_dtype]
         if not low <= self.quantize[1] <= high:
             raise UsageError(f"quantize: zero point {self.quantize[1]} is not within {low}..{high}")
 
     def _check_bytes(self) -> None:
-        if (size := self.size_bytes) > MOST_BYTES:
-            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MOST_BYTES} are allowed")
+        if (size := self.size_bytes) > MAX_BYTES:
+            raise UsageError(f"{self.format} with these alignments is {size} bytes; at most {MAX_BYTES} are allowed")
         if self.roi is not None and (min(self.roi) < 0 or min(self.roi[2:]) < 1):
             raise UsageError(f"roi {self.roi}: wanted x,y,width,height with a width and height of at least 1")
 
     @property
     def frame(self) -> tuple[int, int]:
-        """Returns (width, height) of the bytes."""
+        """The (width, height) of the picture that the bytes contain."""
         return self.source or self.size
 
     @property
@@ -193,9 +210,9 @@ class Description:
     def planes(self) -> list[Plane]:
         shapes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
         width, height = self.frame
-        wide, high = self._columns(), _up(height, self.height_align)
+        wide, high = self._columns(), _round_up(height, self.height_align)
         if self.format in YUV420:
-            wide, high = _up(wide, 2), _up(high, 2)
+            wide, high = _round_up(wide, 2), _round_up(high, 2)
             half, small = (height // 2, width // 2), (high // 2, wide // 2)
             shapes = [("y", (height, width), (high, wide))]
             if self.format == "i420":
@@ -203,10 +220,12 @@ class Description:
             else:
                 shapes += [("uv" if self.format == "nv12" else "vu", (*half, 2), (*small, 2))]
         elif self.layout == "NHWC":
-            inner = _up(self.channels, self.innermost_align)
+            inner = _round_up(self.channels, self.innermost_align)
             shapes = [("data", (height, width, self.channels), (high, wide, inner))]
         else:
-            shapes = [("data", (self.channels, height, width), (self.channels, high, _up(wide, self.innermost_align)))]
+            shapes = [
+                ("data", (self.channels, height, width), (self.channels, high, _round_up(wide, self.innermost_align)))
+            ]
         planes, offset = [], 0
         for name, shape, aligned in shapes:
             planes.append(Plane(name, self.dtype, shape, aligned, offset))
@@ -214,12 +233,12 @@ class Description:
         return planes
 
     def _columns(self) -> int:
-        """Returns the number of stored columns, from the stride if given. Raises UsageError where a whole row does not
-        fit into it."""
-        width, aligned = self.frame[0], _up(self.frame[0], self.width_align)
+        """Returns the number of stored columns, which follows from the stride if one is given. Raises UsageError if the
+        stride is not the size of a possible row."""
+        width, aligned = self.frame[0], _round_up(self.frame[0], self.width_align)
         if not self.stride:
             return aligned
-        inner = _up(self.channels, self.innermost_align) if self.layout == "NHWC" else 1
+        inner = _round_up(self.channels, self.innermost_align) if self.layout == "NHWC" else 1
         each = np.dtype(self.dtype).itemsize * (1 if self.format in YUV420 else inner)
         columns, rest = divmod(self.stride, each)
         odd = self.format in YUV420 and columns % 2
@@ -232,8 +251,8 @@ class Description:
     @property
     def size_bytes(self) -> int:
         last = self.planes[-1]
-        return _up(last.offset + last.size_bytes, self.buffer_align)
+        return _round_up(last.offset + last.size_bytes, self.buffer_align)
 
 
-def _up(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

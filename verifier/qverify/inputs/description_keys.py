@@ -1,4 +1,4 @@
-"""Compares two descriptions in the keys that decide the bytes."""
+"""Compares two descriptions by the keys that determine the bytes."""
 
 from __future__ import annotations
 
@@ -10,62 +10,67 @@ from qverify.inputs.description import Description
 from qverify.inputs.formats import REAL, YUV420
 
 
-def unverified(wanted: Description) -> str:
-    """Returns which parts of it follow published facts only, not compared with a vendor's tool; "" where none does."""
+def describe_unverified(wanted: Description) -> str:
+    """Returns the parts of the description that follow only published facts and were not compared with a vendor's tool,
+    or "" if there are none."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
     parts = [f"colour mode {wanted.colour.mode}"] if yuv and wanted.colour.mode in UNVERIFIED else []
     parts += [f"profile {wanted.profile}"] if wanted.profile else []
     return " and ".join([*parts, *(["the resizer"] if wanted.source else [])])
 
 
-WEIGHT_OF = {"horizon": "bt601"}  # the same matrix by another name
+SAME_MATRIX = {"horizon": "bt601"}  # colour modes that have the matrix of another mode
 
 
-def values_key(one: Description) -> dict[str, Any]:
-    """Returns what decides how a chip interprets the bytes: format, planes, and how the values were converted before
-    they were stored; not how a picture was fitted, which matters on the host only."""
-    key: dict[str, Any] = {"format": one.format, "planes": one.planes, "size_bytes": one.size_bytes}
-    if one.format in REAL:
-        key |= {**normalization_key(one), "quantize": one.quantize}
-    elif one.format in YUV420 or one.format.startswith("yuv444"):
-        key |= {"mode": (WEIGHT_OF.get(one.colour.mode, one.colour.mode), one.colour.range)}
+def make_values_key(description: Description) -> dict[str, Any]:
+    """Returns the keys that determine how a chip interprets the bytes: format, planes, and how values were converted
+    before they were stored. How a picture was fitted matters on the host only, and is left out."""
+    key: dict[str, Any] = {
+        "format": description.format,
+        "planes": description.planes,
+        "size_bytes": description.size_bytes,
+    }
+    if description.format in REAL:
+        key |= {**make_normalization_key(description), "quantize": description.quantize}
+    elif description.format in YUV420 or description.format.startswith("yuv444"):
+        key |= {"mode": (SAME_MATRIX.get(description.colour.mode, description.colour.mode), description.colour.range)}
     return key
 
 
-def normalization_key(one: Description) -> dict[str, Any]:
-    """Returns what a network was trained on, and mean and scale per channel."""
-    channels = 1 if one.gray else 3
+def make_normalization_key(description: Description) -> dict[str, Any]:
+    """Returns the format that the network was trained on, and mean and scale per channel."""
+    channels = 1 if description.gray else 3
 
     def spread(values: tuple[float, ...]) -> tuple[float, ...]:
         return values * channels if len(values) == 1 else values
 
-    return {"train": one.train, "mean": spread(one.mean), "scale": spread(one.scale)}
+    return {"train": description.train, "mean": spread(description.mean), "scale": spread(description.scale)}
 
 
-def fitting_key(one: Description) -> dict[str, Any]:
-    """Returns the other keys that decide the bytes of a picture."""
+def make_fitting_key(description: Description) -> dict[str, Any]:
+    """Returns the other keys that determine the bytes of a picture."""
     names = ("library", "interpolation", "resize_dtype", "resize_order", "fit", "roi")
-    key: dict[str, Any] = {k: getattr(one, k) for k in names}
-    if one.fit.startswith("letterbox"):
-        key["fill"] = one.fill
-    if one.format in YUV420:
-        key |= {"siting": one.colour.siting, "colour_rounding": one.colour.rounding}
-    if one.quantize is not None:
-        key["rounding"] = one.rounding
+    key: dict[str, Any] = {k: getattr(description, k) for k in names}
+    if description.fit.startswith("letterbox"):
+        key["fill"] = description.fill
+    if description.format in YUV420:
+        key |= {"siting": description.colour.siting, "colour_rounding": description.colour.rounding}
+    if description.quantize is not None:
+        key["rounding"] = description.rounding
     return key
 
 
-def differences(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Returns a text like `train bgr, wanted rgb` for every key in which they differ."""
-    keys = [k for k in wanted if got.get(k) != wanted[k]]
-    if "format" in keys:  # which decides the planes
+def describe_differences(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Returns a text like `train bgr, wanted rgb` for every key in which the two differ."""
+    keys = [k for k in wanted if actual.get(k) != wanted[k]]
+    if "format" in keys:  # the planes follow from the format
         keys = [k for k in keys if k not in ("planes", "size_bytes")]
     elif "planes" in keys:
         keys = [k for k in keys if k != "size_bytes"]
-    return [f"{k} {_text(got.get(k))}, wanted {_text(wanted[k])}" for k in keys]
+    return [f"{k} {_format_value(actual.get(k))}, wanted {_format_value(wanted[k])}" for k in keys]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         if value and hasattr(value[0], "aligned_shape"):
             return " ".join(f"{p.name} {list(p.shape)} as {list(p.aligned_shape)}" for p in value)

@@ -1,4 +1,5 @@
-"""Finds the one or two known mistakes that turn the intended input into the captured bytes, else the nearest."""
+"""Finds the one or two known mistakes that turn the intended input into the captured bytes, or else those that come
+nearest."""
 
 from __future__ import annotations
 
@@ -9,21 +10,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qverify.errors import MissingExtraError, UsageError
-from qverify.inputs.hypotheses import Page, pages
+from qverify.inputs.hypotheses import InputHypothesisPage, pages
 from qverify.inputs.recipe import Recipe
-from qverify.inputs.reproduction import Reproduction, Start, in_key_order, size_bytes
-from qverify.inputs.residual import Residual, residual, undone
+from qverify.inputs.reproduction import Reproduction, Start, compute_size, sort_by_stages
+from qverify.inputs.residual import Residual, measure_residual, undo_byte_steps
 from qverify.inputs.sample import Sample
 
 Watch = Callable[[str, int, int], None]
-NEAREST = 3  # how many of the nearest by a sample are judged in full
-PROMISING = 4  # pairs with one of this many nearest single mistakes are tried first
-MORE_S = 10.0  # after the first exact match, seconds to look for others
+NEAREST = 3  # number of explanations nearest by a sample that are judged in full
+PROMISING = 4  # number of nearest single mistakes; pairs with one of them are tried first
+MORE_S = 10.0  # seconds to look for other exact matches after the first
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake. family: a page's NAME. said: what exactly is wrong."""
+    """One mistake. family: NAME of the hypothesis page. said: description of the mistake."""
 
     family: str
     said: str
@@ -31,8 +32,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class MistakeExplanation:
-    """Mistakes that may explain the captured bytes. causes: in the order of their application; () for the intended
-    input itself. recipe: how to reproduce the bytes."""
+    """Mistakes that may explain the captured bytes. causes: the mistakes, in the order in which they are applied; ()
+    for the intended input itself. recipe: the recipe with these mistakes."""
 
     causes: tuple[Mistake, ...]
     recipe: Recipe
@@ -43,10 +44,19 @@ class MistakeExplanation:
 
 
 @dataclass(slots=True)
-class Difference:
-    """The result of a comparison. exact: explanations that reproduce the bytes, the simplest first, in groups that give
-    the same bytes for every picture. nearest: where there is none. tried: how many explanations. not_searched: what was
-    left out, and why."""
+class InputDifference:
+    """The result of comparing intended and captured bytes.
+
+    Attributes:
+        equal: whether the bytes are equal.
+        size_bytes: size of the captured bytes.
+        intended_bytes: size of the intended bytes.
+        exact: explanations that reproduce the bytes, the simplest first. Those of one group produce the same bytes for
+            every picture.
+        nearest: the nearest explanation with its distance, if no explanation is exact.
+        tried: number of explanations that were tried.
+        not_searched: explanations that were left out, with the reason, as text.
+    """
 
     equal: bool
     size_bytes: int
@@ -63,54 +73,67 @@ def explain_difference(
     seconds: float = 60.0,
     watch: Watch | None = None,
     known: Sequence[MistakeExplanation] = (),
-) -> Difference:
-    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of different
-    families. seconds: the time limit. known: explanations of other frames; if one fits here too, nothing else is
-    searched."""
+) -> InputDifference:
+    """Compares captured bytes with the intended input: tries equality, then single mistakes, then pairs of mistakes of
+    different families.
+
+    Args:
+        start: the intended input.
+        captured: the captured bytes.
+        seconds: time limit.
+        watch: function that is called with the name of the search, the number of the explanation, and the number of
+            all.
+        known: explanations of other frames. If one of them is exact here, too, nothing else is searched.
+    """
     intended = start.intended(len(captured))
     trial = _MistakeTrial(Reproduction(start), captured, time.monotonic() + seconds, Sample(captured))
-    intended_bytes = trial.reproduction.made(intended)
-    difference = Difference(intended_bytes == captured, len(captured), len(intended_bytes))
+    intended_bytes = trial.reproduction.make_bytes(intended)
+    difference = InputDifference(intended_bytes == captured, len(captured), len(intended_bytes))
     if difference.equal:
         return difference
-    if trial.may(intended):
+    if trial.fits_size(intended):
         trial.judge(MistakeExplanation((), intended))
-    again = [replace(one, recipe=replace(one.recipe, evidence=intended.evidence)) for one in known]
-    exact = [one for one in again if trial.may(one.recipe) and start.reaches(one.recipe) and trial.judge(one)]
-    for name, explanations in (("single mistakes", _singles), ("pairs of mistakes", _pairs)):
+    of_other_frames = [replace(e, recipe=replace(e.recipe, evidence=intended.evidence)) for e in known]
+    exact = [e for e in of_other_frames if trial.fits_size(e.recipe) and start.can_reach(e.recipe) and trial.judge(e)]
+    for name, explanations in (("single mistakes", _list_single_mistakes), ("pairs of mistakes", _list_pairs)):
         if exact or trial.over:
             break
-        exact = trial.try_all(trial.ordered(explanations(intended)), name, watch)
-    difference.exact = _grouped(start, exact)
-    difference.nearest = None if exact else trial.nearest(MistakeExplanation((), intended))
-    difference.tried, difference.not_searched = trial.tried, [*trial.not_searched, *_out_of_reach(trial, start)]
+        exact = trial.try_all(trial.sort_candidates(explanations(intended)), name, watch)
+    difference.exact = _group_by_noise(start, exact)
+    difference.nearest = None if exact else trial.find_nearest(MistakeExplanation((), intended))
+    difference.tried, difference.not_searched = (
+        trial.tried,
+        [*trial.not_searched, *_describe_out_of_reach(trial, start)],
+    )
     return difference
 
 
-def _singles(intended: Recipe) -> Iterator[MistakeExplanation]:
-    seen = {intended}
+def _list_single_mistakes(intended: Recipe) -> Iterator[MistakeExplanation]:
+    yielded = {intended}
     for page in pages():
-        for one in _of_page(page, intended, ()):
-            if one.recipe not in seen:
-                seen.add(one.recipe)
-                yield one
+        for explanation in _explain_by_page(page, intended, ()):
+            if explanation.recipe not in yielded:
+                yielded.add(explanation.recipe)
+                yield explanation
 
 
-def _pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
+def _list_pairs(intended: Recipe) -> Iterator[MistakeExplanation]:
     """Yields pairs of mistakes in both orders, where these differ."""
-    singles = list(_singles(intended))
-    seen = {intended, *(s.recipe for s in singles)}
+    singles = list(_list_single_mistakes(intended))
+    yielded = {intended, *(s.recipe for s in singles)}
     for first in singles:
         for page in pages():
             if first.causes[0].family == page.NAME:
                 continue
-            for pair in _of_page(page, first.recipe, first.causes):
-                if pair.recipe not in seen:
-                    seen.add(pair.recipe)
+            for pair in _explain_by_page(page, first.recipe, first.causes):
+                if pair.recipe not in yielded:
+                    yielded.add(pair.recipe)
                     yield pair
 
 
-def _of_page(page: Page, recipe: Recipe, before: tuple[Mistake, ...]) -> Iterator[MistakeExplanation]:
+def _explain_by_page(
+    page: InputHypothesisPage, recipe: Recipe, before: tuple[Mistake, ...]
+) -> Iterator[MistakeExplanation]:
     for cause, changed in page.variants(recipe):
         yield MistakeExplanation((*before, Mistake(page.NAME, cause)), changed)
 
@@ -127,23 +150,23 @@ class _MistakeTrial:
     out_of_reach: set[str] = field(default_factory=set)
     near: list[tuple[float, int, MistakeExplanation]] = field(default_factory=list)
 
-    def may(self, recipe: Recipe) -> bool:
-        """Tells whether the recipe gives the captured size."""
-        return size_bytes(recipe) == len(self.captured)
+    def fits_size(self, recipe: Recipe) -> bool:
+        """Returns whether the recipe produces as many bytes as were captured."""
+        return compute_size(recipe) == len(self.captured)
 
-    def ordered(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
-        """Returns the explanations of the captured size: first those with the nearest single mistakes, then by shared
-        stages."""
-        near = {c for _, _, one in self.near[:PROMISING] for c in one.causes}
+    def sort_candidates(self, explanations: Iterator[MistakeExplanation]) -> list[MistakeExplanation]:
+        """Returns the explanations that produce as many bytes as were captured. Those with one of the nearest single
+        mistakes come first; apart from that, explanations that share stages are neighbours."""
+        near = {c for _, _, explanation in self.near[:PROMISING] for c in explanation.causes}
         parts: tuple[list[MistakeExplanation], list[MistakeExplanation]] = [], []
-        for one in explanations:
-            if self.may(one.recipe):
-                parts[near.isdisjoint(one.causes)].append(one)
-        return [one for part in parts for one in in_key_order(part, lambda e: e.recipe)]
+        for explanation in explanations:
+            if self.fits_size(explanation.recipe):
+                parts[near.isdisjoint(explanation.causes)].append(explanation)
+        return [explanation for part in parts for explanation in sort_by_stages(part, lambda e: e.recipe)]
 
     def try_all(self, listed: list[MistakeExplanation], name: str, watch: Watch | None) -> list[MistakeExplanation]:
         exact: list[MistakeExplanation] = []
-        for at, one in enumerate(listed):
+        for at, explanation in enumerate(listed):
             if time.monotonic() > self.deadline:
                 self.over = True
                 why = (
@@ -153,74 +176,76 @@ class _MistakeTrial:
                 break
             if watch is not None:
                 watch(name, at + 1, len(listed))
-            if not self.reproduction.start.reaches(one.recipe):
-                self.out_of_reach.update(c.family for c in one.causes if len(one.causes) == 1)
-            elif self.judge(one):
-                exact.append(one)
+            if not self.reproduction.start.can_reach(explanation.recipe):
+                self.out_of_reach.update(c.family for c in explanation.causes if len(explanation.causes) == 1)
+            elif self.judge(explanation):
+                exact.append(explanation)
                 self.deadline = min(self.deadline, time.monotonic() + MORE_S)
         return sorted(exact, key=lambda e: (e.recipe.steps, len(e.said)))
 
-    def judge(self, one: MistakeExplanation) -> bool:
-        """Tells whether it reproduces the bytes; keeps its distance."""
+    def judge(self, explanation: MistakeExplanation) -> bool:
+        """Returns whether the explanation reproduces the bytes, and keeps its distance if not."""
         try:
-            return self._judged(one)
-        except MissingExtraError:  # what is not tried is not left out in silence
+            return self._reproduces(explanation)
+        except MissingExtraError:  # the user must know that an explanation could not be tried
             raise
         except UsageError:  # an ROI outside a turned picture
             return False
 
-    def _judged(self, one: MistakeExplanation) -> bool:
+    def _reproduces(self, explanation: MistakeExplanation) -> bool:
         self.tried += 1
         with np.errstate(all="ignore"):
-            far = self.sample.distance(one.recipe, self.reproduction)
-            if far is None and self.reproduction.made(one.recipe) == self.captured:
+            far = self.sample.distance(explanation.recipe, self.reproduction)
+            if far is None and self.reproduction.make_bytes(explanation.recipe) == self.captured:
                 return True
             if far is None:
-                far = self.sample.whole_distance(one.recipe, self.reproduction)
-        self.near.append((far, self.tried, one))
+                far = self.sample.whole_distance(explanation.recipe, self.reproduction)
+        self.near.append((far, self.tried, explanation))
         self.near = sorted(self.near, key=lambda n: n[:2])[: max(NEAREST, PROMISING)]
         return False
 
-    def nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
+    def find_nearest(self, intended: MistakeExplanation) -> tuple[MistakeExplanation, Residual] | None:
         """Returns the nearest explanation, or the intended input itself, with its residual."""
         candidates = []
-        of_size = [(0.0, 0, intended)] if self.may(intended.recipe) else []
-        for _, at, one in of_size + self.near[:NEAREST]:
-            ours, theirs = self.reproduction.made(one.recipe), self.captured
-            if (back := undone(theirs, one.recipe)) is not None:
-                ours, theirs = self.reproduction.packed(one.recipe), back
-            candidates.append((one, residual(ours, theirs, one.recipe.wanted), at))
+        of_size = [(0.0, 0, intended)] if self.fits_size(intended.recipe) else []
+        for _, at, explanation in of_size + self.near[:NEAREST]:
+            ours, theirs = self.reproduction.make_bytes(explanation.recipe), self.captured
+            if (back := undo_byte_steps(theirs, explanation.recipe)) is not None:
+                ours, theirs = self.reproduction.make_buffer(explanation.recipe), back
+            candidates.append((explanation, measure_residual(ours, theirs, explanation.recipe.wanted), at))
         best = min(candidates, key=lambda f: (f[1].mean_abs, len(f[0].causes), f[2]), default=None)
         return None if best is None else best[:2]
 
 
-def _out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
+def _describe_out_of_reach(trial: _MistakeTrial, start: Start) -> Iterator[str]:
     if trial.out_of_reach:
         names = ", ".join(sorted(trial.out_of_reach))
-        known = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
-        yield f"all or part of {names}: needs {known[start.stage]}"
+        needed = {"fitted": "the picture before the resize", "elements": "the picture", "bytes": "a description"}
+        yield f"all or part of {names}: needs {needed[start.stage]}"
 
 
-def _grouped(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
-    """Groups explanations that give the same bytes for noise in place of the picture."""
+def _group_by_noise(start: Start, exact: list[MistakeExplanation]) -> list[list[MistakeExplanation]]:
+    """Groups explanations that produce the same bytes if the picture is replaced by noise."""
     if len(exact) < 2:
         return [exact] if exact else []
-    rgb = None if start.rgb is None else np.asarray(_noise(start.rgb))
-    noise = Start(start.stage, _noise(start.values), start.wanted, rgb)
+    rgb = None if start.rgb is None else np.asarray(_make_noise(start.rgb))
+    noise = Start(start.stage, _make_noise(start.values), start.wanted, rgb)
     reproduction, evidence = Reproduction(noise), replace(exact[0].recipe.evidence, rgb=rgb)
     groups: dict[bytes, list[MistakeExplanation]] = {}
     with np.errstate(all="ignore"):
-        for one in exact:
-            groups.setdefault(reproduction.made(replace(one.recipe, evidence=evidence)), []).append(one)
+        for explanation in exact:
+            groups.setdefault(reproduction.make_bytes(replace(explanation.recipe, evidence=evidence)), []).append(
+                explanation
+            )
     return list(groups.values())
 
 
-def _noise(values: object) -> object:
+def _make_noise(values: object) -> object:
     generator = np.random.Generator(np.random.PCG64(0))
     if isinstance(values, bytes):
         return generator.bytes(len(values))
     if isinstance(values, list):
-        return [_noise(v) for v in values]
+        return [_make_noise(v) for v in values]
     assert isinstance(values, np.ndarray)
     if values.dtype.kind == "f":
         return np.asarray(generator.standard_normal(values.shape), values.dtype)

@@ -1,4 +1,4 @@
-"""Drafts of descriptions for inputs that have none: TOML, to be read and corrected by a person (INPUTS.md section 8)."""
+"""Drafts descriptions for inputs that have none, as TOML that a person reads and corrects (INPUTS.md section 8)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from qverify.inputs.described_inputs import layout_of
 from qverify.tensors.spec import TensorSpec
 
 Range = tuple[float, float]
-NEAR = 0.25  # of a choice's width: how far both ends of the input's range may be away from it
-CHOICES: tuple[tuple[Range, str], ...] = (
+NEAR = 0.25  # largest distance of both ends of the input's range from those of a choice, relative to the choice's width
+CHOICES: tuple[tuple[Range, str], ...] = (  # range of the values, and the normalization that produces it
     ((0.0, 255.0), "mean = 0, std = 1"),
     ((0.0, 1.0), "mean = 0, std = 255"),
     ((-1.0, 1.0), "mean = 127.5, std = 127.5"),
@@ -24,15 +24,16 @@ RAW_FORMATS = {("float32", 3): "raw_f32", ("uint8", 3): "rgb", ("int8", 3): "rgb
 
 
 def covered_range(quantized: TensorSpec) -> Range:
-    """Returns the least and the largest real value that a tensor with one scale can have."""
+    """Returns the smallest and the largest real value that a tensor with one scale can represent."""
     limits = np.iinfo(quantized.dtype)
     scale, zero = quantized.scale[0], quantized.zero_point[0]
     return (limits.min - zero) * scale, (limits.max - zero) * scale
 
 
 def draft_description(name: str, spec: TensorSpec, quantized: TensorSpec | None) -> str:
-    """Returns the draft of a description that makes the input of pictures; "" where it is no picture of 1 or 3 channels,
-    or of a type that no format has. quantized: the integers that are made of a float input, None where not known."""
+    """Returns the draft of a description by which the input can be made from pictures, or "" if the input is no picture
+    of 1 or 3 channels or has a type that no format has. quantized: the tensor to which a float input is quantized, or
+    None if it is not known."""
     layout, whole = layout_of(spec), spec if spec.quantized and len(spec.scale) == 1 else quantized
     if not layout or spec.dtype not in ("float32", "uint8", *(("int8", "int16") if spec.quantized else ())):
         return ""
@@ -43,25 +44,26 @@ def draft_description(name: str, spec: TensorSpec, quantized: TensorSpec | None)
     size, fit = f'size = "{width}x{height}"', 'fit = "stretch"  # or "crop", "letterbox"'
     if spec.dtype == "uint8" and not spec.quantized:
         return "\n".join([_header(name), f'format = "{"gray" if gray else "rgb"}"', size, fit])
-    made = 'format = "featuremap"  # (x - mean) / std of each pixel x, 0..255, computed on this host'
+    format_line = 'format = "featuremap"  # (x - mean) / std of each pixel x, 0..255, computed on this host'
     train = 'train = "gray"' if gray else 'train = "rgb"  # or "bgr": the order of channels in training'
     covered = covered_range(whole) if whole is not None else None
-    return "\n".join([_header(name), made, size, train, fit, *_normalization(covered, gray)])
+    return "\n".join([_header(name), format_line, size, train, fit, *_draft_normalization(covered, gray)])
 
 
 def draft_layout(name: str, spec: TensorSpec) -> str:
-    """Returns the draft for raw bytes in the layout that is not the input's; "" where no format fits."""
+    """Returns the draft of a description for raw bytes in the layout that is not the input's, or "" if no format
+    fits."""
     layout = layout_of(spec)
     channels = spec.shape[1 if layout == "NCHW" else 3] if layout else 0
-    found = RAW_FORMATS.get((spec.dtype, channels))
-    if found is None:
+    raw_format = RAW_FORMATS.get((spec.dtype, channels))
+    if raw_format is None:
         return ""
     height, width = spec.shape[2:] if layout == "NCHW" else spec.shape[1:3]
     other = "NHWC" if layout == "NCHW" else "NCHW"
     return "\n".join(
         [
             _header(name),
-            f'format = "{found}"',
+            f'format = "{raw_format}"',
             f'size = "{width}x{height}"',
             f'layout = "{other}"  # of the bytes; the input is {layout}',
             'train = "rgb"  # or "bgr": the order of channels in training',
@@ -74,10 +76,10 @@ def _header(name: str) -> str:
     return f"[inputs.{name if bare else json.dumps(name)}]"
 
 
-def _normalization(covered: Range | None, gray: bool) -> list[str]:
-    """Returns mean and std as lines of TOML: the guess, and the other choices as comments."""
+def _draft_normalization(covered: Range | None, gray: bool) -> list[str]:
+    """Returns lines of TOML with mean and std: the guess, and the other choices as comments."""
     choices = [(ends, text) for ends, text in CHOICES if not (gray and "[" in text)]
-    guess = _nearest(covered, [ends for ends, _ in choices])
+    guess = _find_nearest(covered, [ends for ends, _ in choices])
     if covered is None:
         lines = ["# choose what the network was trained with; without a choice the values are 0..255:"]
     else:
@@ -92,7 +94,8 @@ def _normalization(covered: Range | None, gray: bool) -> list[str]:
     return lines
 
 
-def _nearest(covered: Range | None, choices: list[Range]) -> int | None:
+def _find_nearest(covered: Range | None, choices: list[Range]) -> int | None:
+    """Returns the index of the choice whose range is near the covered one, or None if there is none."""
     if covered is None:
         return None
     away = [(abs(covered[0] - low) + abs(covered[1] - high)) / (high - low) for low, high in choices]

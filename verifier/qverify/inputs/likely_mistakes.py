@@ -1,5 +1,5 @@
-"""Finds inputs that fit by size and surely are not meant: values outside of the quantized range, the other layout's
-bytes (INPUTS.md section 8)."""
+"""Finds inputs that fit by size but are almost certainly mistakes: values outside of the quantized range, or bytes in
+the other layout (INPUTS.md section 8)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ import numpy.typing as npt
 
 from qverify.inputs.described_inputs import described_inputs, layout_of
 from qverify.inputs.draft import covered_range, draft_description, draft_layout
-from qverify.inputs.prepare import quantization_of
+from qverify.inputs.random_inputs import quantization_of
 from qverify.model_bin.graph import Graph
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
-OUTSIDE = 0.1  # of the elements
-ROUGHER = 0.8  # roughness of the other layout, as a part of the input's own
-LEAST_SIDE = 16  # pixels
+OUTSIDE = 0.1  # share of the elements outside of the range
+SMOOTHER = 0.8  # roughness in the other layout, relative to that in the input's own
+MIN_SIDE = 16  # pixels
 
 
 @dataclass(frozen=True, slots=True)
 class LikelyMistake:
-    """input: its name. said: what is wrong, without numbers of this frame. draft: of the description to write, TOML;
-    "" where none is known."""
+    """A likely mistake.
+
+    Attributes:
+        input: name of the input.
+        said: description of the mistake, without numbers that are specific to this frame.
+        draft: TOML draft of a description that the user should write, or "" if none is known.
+    """
 
     input: str
     said: str
@@ -33,57 +38,63 @@ class LikelyMistake:
 
 
 def find_likely_mistakes(graph: Graph, prepared: PreparedInputs) -> list[LikelyMistake]:
-    """Returns at most one mistake of each input that was given: its layout, else its range."""
+    """Returns at most one mistake for each input that was not random: a wrong layout, else a wrong range."""
     described = described_inputs(graph)
-    found = []
-    for one in prepared.inputs:
-        if one.seed is None and one.spec.name not in described:
-            mistake = _find_layout(one) or _find_range(graph, one)
-            found += [mistake] if mistake is not None else []
-    return found
+    mistakes = []
+    for prepared_input in prepared.inputs:
+        if prepared_input.seed is None and prepared_input.spec.name not in described:
+            mistake = _find_wrong_layout(prepared_input) or _find_wrong_range(graph, prepared_input)
+            mistakes += [mistake] if mistake is not None else []
+    return mistakes
 
 
-def _find_range(graph: Graph, one: PreparedInput) -> LikelyMistake | None:
-    name = one.spec.name
-    quantized = quantization_of(graph, name) if one.spec.dtype == "float32" else None
+def _find_wrong_range(graph: Graph, prepared_input: PreparedInput) -> LikelyMistake | None:
+    """Returns a mistake if many values lie outside of the range to which the input is quantized, else None."""
+    spec = prepared_input.spec
+    name = spec.name
+    quantized = quantization_of(graph, name) if spec.dtype == "float32" else None
     if quantized is None:
         return None
     low, high = covered_range(quantized)
-    values, step = one.array().astype(np.float32, copy=False), quantized.scale[0]
+    values, step = prepared_input.array().astype(np.float32, copy=False), quantized.scale[0]
     outside = np.count_nonzero((values < low - step) | (values > high + step))
     if not values.size or outside < OUTSIDE * values.size:
         return None
     pixels = values.min() >= 0 and values.max() <= 255 and bool((values == np.rint(values)).all())
-    what = "8-bit pixels (0..255)" if pixels else "a tenth of the values or more"
-    said = f"input {name}: {what} do not fit its quantized range {low:.4g}..{high:.4g}: normalized otherwise, or not at all?"
-    return LikelyMistake(name, said, draft_description(name, one.spec, quantized))
+    values_text = "8-bit pixels (0..255)" if pixels else "a tenth of the values or more"
+    said = (
+        f"input {name}: {values_text} do not fit its quantized range {low:.4g}..{high:.4g}: "
+        "normalized otherwise, or not at all?"
+    )
+    return LikelyMistake(name, said, draft_description(name, spec, quantized))
 
 
-def _find_layout(one: PreparedInput) -> LikelyMistake | None:
-    spec = one.spec
-    layout = layout_of(spec) or _layout_of_four(spec)
+def _find_wrong_layout(prepared_input: PreparedInput) -> LikelyMistake | None:
+    """Returns a mistake if the bytes are much smoother in the layout that is not the input's, else None."""
+    spec = prepared_input.spec
+    layout = layout_of(spec) or _find_layout_of_four_channels(spec)
     if not layout or spec.dtype not in ("float32", "int8", "uint8"):
         return None
     channels, height, width = spec.shape[1:] if layout == "NCHW" else (spec.shape[3], *spec.shape[1:3])
-    if channels < 3 or min(height, width) < LEAST_SIDE:
+    if channels < 3 or min(height, width) < MIN_SIDE:
         return None
-    flat = one.array().reshape(-1).astype(np.float32)
+    flat = prepared_input.array().reshape(-1).astype(np.float32)
     planes, pixels = flat.reshape(channels, height, width), flat.reshape(height, width, channels)
-    rough = {"NCHW": _roughness(planes, 1, 2), "NHWC": _roughness(pixels, 0, 1)}
+    roughness = {"NCHW": _measure_roughness(planes, 1, 2), "NHWC": _measure_roughness(pixels, 0, 1)}
     other = "NHWC" if layout == "NCHW" else "NCHW"
-    if not rough[other] <= ROUGHER * rough[layout] or not rough[layout]:
+    if not roughness[other] <= SMOOTHER * roughness[layout] or not roughness[layout]:
         return None
     said = f"input {spec.name}: the bytes look like {other} (by the differences of neighbours), the input is {layout}"
     return LikelyMistake(spec.name, said, draft_layout(spec.name, spec))
 
 
-def _layout_of_four(spec: TensorSpec) -> str:
-    """Returns NCHW or NHWC of a picture with 4 channels; "" of any other tensor."""
+def _find_layout_of_four_channels(spec: TensorSpec) -> str:
+    """Returns the layout NCHW or NHWC of a picture with 4 channels, or "" for any other tensor."""
     if len(spec.shape) != 4 or spec.shape[0] != 1:
         return ""
     return "NCHW" if spec.shape[1] == 4 else "NHWC" if spec.shape[3] == 4 else ""
 
 
-def _roughness(values: Array, *axes: int) -> float:
-    """Returns the sum over the axes of the mean absolute difference of neighbours."""
+def _measure_roughness(values: Array, *axes: int) -> float:
+    """Returns the mean absolute difference of neighbours along each axis, summed over the axes."""
     return sum(float(np.abs(np.diff(values, axis=axis)).mean(dtype=np.float64)) for axis in axes)

@@ -1,4 +1,4 @@
-"""Derives the words of the preprocessing nodes from a description (NUMERICS.md: unpack, yuv_to_rgb, normalize)."""
+"""Derives the words of preprocessing nodes from a description (NUMERICS.md, unpack, yuv_to_rgb, normalize)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def channels_of(wanted: Description) -> int:
 
 
 def unpack_words(wanted: Description) -> list[int]:
-    """Returns the words of unpack: format, then every channel's offset, row stride, column stride, shift."""
+    """Returns the words of unpack: the format, then the offsets of all channels, their row strides, column strides and
+    shifts."""
     parts = wanted.planes
     if wanted.format in YUV420:
         y = parts[0]
@@ -27,14 +28,17 @@ def unpack_words(wanted: Description) -> list[int]:
             rows += uv if wanted.format == "nv12" else uv[::-1]
     else:
         strides = parts[0].strides_bytes
-        along = 2 if wanted.layout == "NHWC" else 0  # of the channels
-        row, column = (k for k in range(3) if k != along)
-        rows = [(parts[0].offset + c * strides[along], strides[row], strides[column], 0) for c in _order(wanted)]
+        channel_axis = 2 if wanted.layout == "NHWC" else 0
+        row, column = (k for k in range(3) if k != channel_axis)
+        rows = [
+            (parts[0].offset + c * strides[channel_axis], strides[row], strides[column], 0)
+            for c in _order_channels(wanted)
+        ]
     return [FORMATS.index(wanted.format), *(row[k] for k in range(4) for row in rows)]
 
 
-def _order(wanted: Description) -> list[int]:
-    """Returns for each channel of the network the stored channel."""
+def _order_channels(wanted: Description) -> list[int]:
+    """Returns the index of the stored channel for each channel of the network's input."""
     stored = wanted.format[:3]
     if channels_of(wanted) == 1 or stored not in ("rgb", "bgr") or wanted.train in ("", stored):
         return list(range(channels_of(wanted)))
@@ -42,7 +46,7 @@ def _order(wanted: Description) -> list[int]:
 
 
 def convert_words(wanted: Description, where: str) -> list[int] | None:
-    """Returns the words of yuv_to_rgb; None where nothing is converted."""
+    """Returns the words of yuv_to_rgb, or None if nothing is converted."""
     yuv = wanted.format in YUV420 or wanted.format.startswith("yuv444")
     if not yuv or wanted.train == "yuv444":
         return None
@@ -57,8 +61,8 @@ def convert_words(wanted: Description, where: str) -> list[int] | None:
 
 
 def normalize_words(wanted: Description, dtype: str, where: str) -> list[int] | None:
-    """Returns the words of normalize, (x - mean) * scale of the byte before 128 is subtracted; raw_s16 is dequantized.
-    None where nothing is normalized. dtype: that of the network's input."""
+    """Returns the words of normalize, which computes (x - mean) * scale of the byte before 128 is subtracted, and
+    dequantizes raw_s16. Returns None if nothing is normalized. dtype: type of the network's input."""
     if wanted.format == "raw_s16":
         if wanted.quantize is None:
             raise UsageError(f"{where}: raw_s16 needs quantize=SCALE,ZERO")

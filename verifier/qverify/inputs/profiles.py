@@ -1,4 +1,5 @@
-"""Profiles of vendors' inputs: defaults of a description, and the format pairs that the vendor's converter accepts."""
+"""Profiles of vendors' inputs: defaults for a description, and the pairs of formats that the vendor's converter
+accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SIGMASTAR = {
     **dict.fromkeys(("rgb", "bgr"), ("nv12", "rgb", "bgr", "rgba", "bgra", "gray", "raw_f32", "raw_s16")),
     "gray": ("gray", "raw_f32", "raw_s16"),
 }
-# Published facts, not compared with a vendor's tool. Defaults of 4:2:0 formats are under "yuv420".
+# Published facts that were not compared with a vendor's tool. Under "yuv420" are the defaults of 4:2:0 formats only,
+# under "raw_s16" those of that format.
 PROFILES: dict[str, dict[str, Any]] = {
     "horizon-x5": {"mode": "horizon", "yuv420": {"width_align": 16}},
     "horizon-j6": {"mode": "horizon", "yuv420": {"width_align": 32}},
@@ -26,7 +28,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 def legal(profile: str) -> dict[str, tuple[str, ...]]:
-    """Returns the allowed formats of the bytes by training format."""
+    """Returns the allowed formats of the bytes, by training format."""
     return HORIZON if profile.startswith("horizon") else SIGMASTAR if profile == "sigmastar" else LEGAL
 
 

@@ -1,4 +1,5 @@
-"""Converts a file to the bytes of a description: pictures, .npy, .npz, .wav, and raw bytes, which are checked."""
+"""Converts a file to the bytes that a description states: pictures, .npy, .npz, .wav, and raw bytes, which are
+checked."""
 
 from __future__ import annotations
 
@@ -18,26 +19,27 @@ Array = npt.NDArray[Any]
 RAW = (".bin", ".raw", ".dat", ".yuv", *(f".{name}" for name in FORMATS))
 
 
-def bytes_of(path: str, wanted: Description, name: str = "") -> bytes:
-    """Returns the aligned buffer. name: that of the model input, for a .npz of several arrays. Raises UsageError, which says what
-    does not fit."""
+def read_bytes(path: str, wanted: Description, name: str = "") -> bytes:
+    """Returns the aligned buffer that is made from a file. name: name of the model input, by which the array of a .npz
+    is chosen. Raises UsageError if the file does not fit."""
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
     ending = os.path.splitext(path)[1].lower()
     if ending in (".npy", ".npz"):
-        return from_array(arrays.array_of(path, name), wanted, path)
+        return encode_array(arrays.read_array_file(path, name), wanted, path)
     if ending in RAW:
-        return _raw(path, wanted)
+        return _read_raw(path, wanted)
     if ending == ".wav":
         if wanted.format not in REAL:
             raise UsageError(f"{path}: sound can be converted to {', '.join(REAL)}, not to {wanted.format}")
-        return encoding.encoded(sound.fitted(sound.read(path), wanted, path), wanted)
+        return encoding.encode_fitted(sound.fit_samples(sound.read(path), wanted, path), wanted)
     return encoding.encode_picture(picture.read(path, wanted.gray), wanted)
 
 
 def array_pixels(path: str, wanted: Description) -> Array:
-    """Returns the pixels of a .npy: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any other array."""
-    array, channels = arrays.array_of(path), 1 if wanted.gray else 3
+    """Returns the pixels in a .npy file: uint8 (H, W, 3), or (H, W, 1) for a gray format. Raises UsageError for any
+    other array."""
+    array, channels = arrays.read_array_file(path), 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is None:
         raise UsageError(
@@ -52,10 +54,10 @@ def _as_pixels(array: Array, channels: int) -> Array | None:
     return pixels if right else None
 
 
-def from_array(array: Array, wanted: Description, where: str) -> bytes:
-    """Returns the buffer of an array. uint8 (H, W, 3) and (H, W) are RGB or gray pixels, treated as a picture's. Any other array
-    must have the shape, layout and type of the buffer's only plane; float32 values are quantized if the buffer has integers.
-    Raises UsageError where it does not fit."""
+def encode_array(array: Array, wanted: Description, where: str) -> bytes:
+    """Returns the buffer that is made from an array. uint8 arrays (H, W, 3) and (H, W) are RGB or gray pixels, which
+    are treated like those of a picture. Any other array must have the shape, layout and type of the buffer's only
+    plane; float32 values are quantized if the buffer contains integers. Raises UsageError if the array does not fit."""
     plane, channels = wanted.planes[0], 1 if wanted.gray else 3
     pixels = _as_pixels(array, channels)
     if pixels is not None:
@@ -65,32 +67,33 @@ def from_array(array: Array, wanted: Description, where: str) -> bytes:
     one = len(wanted.planes) == 1
     if one and values.shape == plane.shape and values.dtype == np.float32 and np.dtype(plane.dtype).kind != "f":
         if wanted.format in REAL and wanted.quantize is not None:
-            values = pixel_values.quantized(values, wanted)
+            values = pixel_values.quantize(values, wanted)
     if not one or values.shape != plane.shape or values.dtype != plane.dtype:
         stored = f", or {plane.dtype}{list(plane.shape)} as stored ({wanted.layout})" if one else ""
         pixel = f"uint8 pixels of (height, width, {channels})"
         raise UsageError(f"{where}: {array.dtype}{list(array.shape)}, wanted {pixel}{stored}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise UsageError(f"{where}: contains NaN or infinite values")
-    return buffers.packed([values], wanted)
+    return buffers.pack([values], wanted)
 
 
-def _raw(path: str, wanted: Description) -> bytes:
-    """Returns the file's bytes, unchanged if they have the buffer's size; valid elements without padding are aligned."""
-    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
+def _read_raw(path: str, wanted: Description) -> bytes:
+    """Returns the buffer in a file of raw bytes. The file contains the whole buffer, or the valid elements only, which
+    are then padded."""
+    whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     data = read_regular(path, max(whole, dense) + 1, follow=True)
     if len(data) == dense != whole:
-        data = buffers.packed(buffers.dense_values(data, wanted), wanted)
+        data = buffers.pack(buffers.split_dense(data, wanted), wanted)
     if len(data) != whole:
-        raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {wanted_sizes(wanted)}")
-    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.stored(data, wanted)):
+        raise UsageError(f"{path}: {os.path.getsize(path)} bytes, wanted {describe_sizes(wanted)}")
+    if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in buffers.unpack(data, wanted)):
         raise UsageError(f"{path}: contains NaN or infinite values")
     return data
 
 
-def wanted_sizes(wanted: Description) -> str:
-    """Returns the possible sizes of a file of raw bytes, for a message."""
-    whole, dense = wanted.size_bytes, buffers.valid_bytes(wanted)
+def describe_sizes(wanted: Description) -> str:
+    """Returns the possible sizes of a file of raw bytes as text, for a message."""
+    whole, dense = wanted.size_bytes, buffers.count_valid_bytes(wanted)
     sizes = f"{whole}" if whole == dense else f"{whole} (aligned) or {dense} (valid elements alone)"
     width, height = wanted.frame
     return f"{sizes} for {wanted.format} {width}x{height} in {wanted.layout}"

@@ -1,4 +1,5 @@
-"""How bytes may have been made: a description, and additional steps at the stages of INPUTS.md section 1."""
+"""Recipe: a way in which bytes may have been made, consisting of a description and additional steps at the stages of
+INPUTS.md section 1."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from qverify.inputs.formats import YUV420
 
 Stage = Literal["picture", "fitted", "normalized", "elements", "bytes"]
 STAGES: tuple[Stage, ...] = ("picture", "fitted", "normalized", "elements", "bytes")
-# The fields of a description that decide a stage's values, in addition to those of the stages before.
+# Fields of a description that determine the values of a stage, in addition to those of the stages before it.
 FIT = ("library", "interpolation", "resize_dtype", "fit", "fill", "size", "source", "roi")
 ELEMENTS = ("train", "colour", "mean", "scale", "rounding", "quantize", "quantize_dtype")
 PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", "buffer_align")
@@ -20,9 +21,15 @@ PLANES = ("layout", "stride", "width_align", "height_align", "innermost_align", 
 
 @dataclass(frozen=True, slots=True)
 class RecipeStep:
-    """An additional step at a stage. name: unique. change: from the stage's values and the recipe to new values. size:
-    for steps on bytes, from the size before to the size after. undo: the inverse of a step on bytes, if there is one.
-    rowwise: for a step on elements, whether rows (pairs of rows in 4:2:0) can be computed without the others."""
+    """An additional step at a stage.
+
+    Attributes:
+        name: unique name.
+        change: function that returns the new values of the stage, given its values and the recipe.
+        size: for a step on bytes, function that returns the size after the step, given the size before.
+        undo: for a step on bytes, its inverse, or None if there is none.
+        rowwise: for a step on elements, whether rows (pairs of rows in 4:2:0) can be computed without the others.
+    """
 
     name: str
     change: Callable[[Any, Recipe], Any] = field(compare=False)
@@ -33,8 +40,13 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True)
 class CaptureEvidence:
-    """Facts about a capture. size_bytes: its size. undescribed_bytes: the size of an intended input without
-    description. rgb: the picture (H, W, 3) in colour, for a gray format."""
+    """Facts about a capture that hypotheses use.
+
+    Attributes:
+        size_bytes: size of the capture.
+        undescribed_bytes: size of the intended input if it has no description, else None.
+        rgb: the picture (H, W, 3) in colour, for a gray format; else None.
+    """
 
     size_bytes: int
     undescribed_bytes: int | None = None
@@ -43,9 +55,17 @@ class CaptureEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A description and additional steps. wanted: the steps of the description. The other steps by stage: on the
-    picture as read (H, W, C), on the fitted picture, on float32 normalized values, on elements (a list: y, u, v or one
-    (H, W, C)), on the buffer's bytes."""
+    """A description with additional steps.
+
+    Attributes:
+        wanted: the description.
+        evidence: facts about the capture.
+        picture: additional steps on the picture as it was read, (H, W, C).
+        fitted: additional steps on the fitted picture.
+        normalized: additional steps on the normalized values, float32.
+        elements: additional steps on the elements, a list of y, u and v, or of one array (H, W, C).
+        bytes: additional steps on the bytes of the buffer.
+    """
 
     wanted: Description
     evidence: CaptureEvidence = field(compare=False)
@@ -59,9 +79,9 @@ class Recipe:
         """Returns the recipe with one more step at the end of a stage."""
         return replace(self, **{stage: (*getattr(self, stage), step)})  # type: ignore[arg-type]
 
-    def described(self, **changes: Any) -> Iterator[Recipe]:
-        """Yields the recipe with these fields of the description changed; nothing where that changes nothing or is not
-        valid."""
+    def with_changes(self, **changes: Any) -> Iterator[Recipe]:
+        """Yields the recipe with these fields of the description changed. Yields nothing if this does not change the
+        description or makes it invalid."""
         try:
             wanted = replace(self.wanted, **changes)
         except UsageError:
@@ -69,20 +89,21 @@ class Recipe:
         if wanted != self.wanted and wanted.gray == self.wanted.gray:
             yield replace(self, wanted=wanted)
 
-    def choices(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
-        """Yields the recipe with every other value of a field, with a text like `said: this instead of that`."""
+    def vary_field(self, name: str, known: Iterable[Any], said: str) -> Iterator[tuple[str, Recipe]]:
+        """Yields, for every known value of a field except the recipe's own, a text like `said: this instead of that`
+        and the recipe with this value."""
         own = getattr(self.wanted, name)
         for value in known:
-            for one in self.described(**{name: value}):
-                yield f"{said}: {value} instead of {own}", one
+            for variant in self.with_changes(**{name: value}):
+                yield f"{said}: {value} instead of {own}", variant
 
     @property
     def steps(self) -> int:
         return sum(len(getattr(self, stage)) for stage in STAGES)
 
     def key(self, stage: Stage) -> tuple[Any, ...]:
-        """Returns a key that is equal for recipes with equal values after that stage's steps; for bytes, before
-        them."""
+        """Returns a key that is equal for recipes with the same values after the steps of this stage (for `bytes`,
+        before them)."""
         wanted, format_ = self.wanted, self.wanted.format
         parts: list[Any] = [self.picture, *(getattr(wanted, name) for name in FIT)]
         if stage == "picture":

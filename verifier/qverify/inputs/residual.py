@@ -1,4 +1,4 @@
-"""Measures how far bytes are from those of a recipe: in elements, and where the first one differs."""
+"""Measures the distance of captured bytes from those of a recipe, and finds the first element that differs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """The distance of two buffers: over the valid elements if both have the description's size, else over all bytes.
-    spread: mean distance of the captured elements from their median. equal: share of equal bytes. first: the first
-    difference as plane, row, column, channel, or as byte outside a plane."""
+    """The distance of two buffers. It is measured over the valid elements if both have the description's size, else
+    over all bytes.
+
+    Attributes:
+        max_abs, mean_abs: largest and mean absolute difference.
+        spread: mean distance of the captured elements from their median.
+        equal: share of equal bytes.
+        first: the first difference, as plane, row, column and channel, or as a byte outside of planes.
+    """
 
     max_abs: float
     mean_abs: float
@@ -30,27 +36,27 @@ class Residual:
 
     @property
     def unrelated(self) -> bool:
-        """Tells whether it is as large as for an unrelated picture."""
+        """Whether the distance is as large as that of an unrelated picture."""
         return not self.mean_abs <= self.spread / 2
 
 
-def residual(made: bytes, captured: bytes, wanted: Description) -> Residual:
+def measure_residual(computed: bytes, captured: bytes, wanted: Description) -> Residual:
     """Returns the distance of two buffers of the same size."""
-    ours, theirs = _parts(made, wanted), _parts(captured, wanted)
-    away = [_away(a, b) for a, b in zip(ours, theirs, strict=True)]
+    ours, theirs = _split_parts(computed, wanted), _split_parts(captured, wanted)
+    away = [_measure_away(a, b) for a, b in zip(ours, theirs, strict=True)]
     count = sum(a.size for a in away)
-    same = np.frombuffer(made, np.uint8) == np.frombuffer(captured, np.uint8)
+    same = np.frombuffer(computed, np.uint8) == np.frombuffer(captured, np.uint8)
     return Residual(
         max((float(a.max()) for a in away if a.size), default=0.0),
         sum(float(a.sum()) for a in away) / max(count, 1),
-        _spread(np.concatenate([p.reshape(-1) for p in theirs])),
+        _measure_spread(np.concatenate([p.reshape(-1) for p in theirs])),
         float(same.mean()),
-        _first(ours, theirs, wanted) if len(made) == wanted.size_bytes else {"byte": int(np.argmin(same))},
+        _find_first(ours, theirs, wanted) if len(computed) == wanted.size_bytes else {"byte": int(np.argmin(same))},
     )
 
 
-def undone(captured: bytes, recipe: Recipe) -> bytes | None:
-    """Returns the buffer before the recipe's steps on bytes; None where one cannot be undone."""
+def undo_byte_steps(captured: bytes, recipe: Recipe) -> bytes | None:
+    """Returns the buffer before the recipe's steps on bytes, or None if one of them cannot be undone."""
     for step in reversed(recipe.bytes):
         if step.undo is None:
             return None
@@ -58,14 +64,14 @@ def undone(captured: bytes, recipe: Recipe) -> bytes | None:
     return captured
 
 
-def _parts(data: bytes, wanted: Description) -> list[Array]:
+def _split_parts(data: bytes, wanted: Description) -> list[Array]:
     if len(data) == wanted.size_bytes:
-        return buffers.stored(data, wanted)
+        return buffers.unpack(data, wanted)
     return [np.frombuffer(data, np.uint8)]
 
 
-def _away(a: Array, b: Array) -> Array:
-    """Returns |a - b|; infinite where only one is NaN."""
+def _measure_away(a: Array, b: Array) -> Array:
+    """Returns |a - b|, which is infinite where only one of them is NaN."""
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
     distance[np.isnan(distance)] = np.inf
@@ -73,7 +79,7 @@ def _away(a: Array, b: Array) -> Array:
     return np.asarray(distance)
 
 
-def _spread(values: Array) -> float:
+def _measure_spread(values: Array) -> float:
     with np.errstate(all="ignore"):
         real = values.astype(np.float64)
         return float(np.abs(real - np.median(real)).mean())
@@ -83,7 +89,7 @@ def _bits(a: Array) -> Array:
     return np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}")
 
 
-def _first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
+def _find_first(ours: list[Array], theirs: list[Array], wanted: Description) -> dict[str, int | str]:
     for plane, a, b in zip(wanted.planes, ours, theirs, strict=True):
         differing = np.flatnonzero(_bits(a) != _bits(b))  # -0.0 is not 0.0
         if differing.size:

@@ -1,4 +1,5 @@
-"""Fits a picture to the size a description wants: cut, cropped, resized or put into a frame (INPUTS.md step 2)."""
+"""Fits a picture to the size that a description states: it is cut, cropped, resized or letterboxed (INPUTS.md step
+2)."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from qverify.inputs.description import Description
 Array = npt.NDArray[Any]
 
 
-def fitted(pixels: Array, wanted: Description) -> Array:
-    """Returns pixels (height, width, channels) of the description's frame: uint8, or float32 if it resizes in float32."""
+def fit_picture(pixels: Array, wanted: Description) -> Array:
+    """Returns pixels (height, width, channels) in the size of the description's frame: uint8, or float32 if the
+    description resizes in float32."""
     width, height = wanted.frame
     if wanted.roi is not None and wanted.source is None:
         pixels = _cut(pixels, wanted.roi)
     if wanted.fit == "crop":
-        return _resized(_cropped(pixels, width, height), width, height, wanted)
+        return _resize(_crop(pixels, width, height), width, height, wanted)
     if wanted.fit == "stretch":
-        return _resized(pixels, width, height, wanted)
+        return _resize(pixels, width, height, wanted)
     ratio = min(width / pixels.shape[1], height / pixels.shape[0])
     inner = max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio))
-    small = _resized(pixels, *inner, wanted)
+    small = _resize(pixels, *inner, wanted)
     whole = np.full((height, width, pixels.shape[2]), wanted.fill, small.dtype)
     centred = wanted.fit == "letterbox"
     top, left = ((height - inner[1]) // 2, (width - inner[0]) // 2) if centred else (0, 0)
@@ -42,8 +44,8 @@ def _cut(pixels: Array, roi: tuple[int, int, int, int]) -> Array:
     return pixels[top : top + height, left : left + width]
 
 
-def _cropped(pixels: Array, width: int, height: int) -> Array:
-    """Returns the largest centred part with the aspect ratio width:height; offsets are rounded down."""
+def _crop(pixels: Array, width: int, height: int) -> Array:
+    """Returns the largest centred part with the aspect ratio width:height. Offsets are rounded down."""
     rows, columns = pixels.shape[:2]
     if columns * height > rows * width:
         columns = max(1, rows * width // height)
@@ -53,7 +55,7 @@ def _cropped(pixels: Array, width: int, height: int) -> Array:
     return pixels[top : top + rows, left : left + columns]
 
 
-def _resized(pixels: Array, width: int, height: int, wanted: Description) -> Array:
+def _resize(pixels: Array, width: int, height: int, wanted: Description) -> Array:
     real = wanted.resize_dtype == "float32"
     if pixels.shape[:2] == (height, width):
         return pixels.astype(np.float32) if real else pixels

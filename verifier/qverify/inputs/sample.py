@@ -1,4 +1,5 @@
-"""Rejects recipes by some rows of the captured bytes, and estimates distances from some thousands of elements."""
+"""Rejects recipes by comparing some rows of the captured bytes, and estimates distances from some thousands of
+elements."""
 
 from __future__ import annotations
 
@@ -11,25 +12,25 @@ import numpy.typing as npt
 from qverify.errors import UsageError
 from qverify.inputs import buffers
 from qverify.inputs.recipe import Recipe
-from qverify.inputs.reproduction import Reproduction, rows_of
-from qverify.inputs.residual import undone
+from qverify.inputs.reproduction import Reproduction, select_rows
+from qverify.inputs.residual import undo_byte_steps
 
 Array = npt.NDArray[Any]
-PAIRS = 12  # pairs of rows, from top to bottom
-SOME = 4096  # elements
+PAIRS = 12  # number of pairs of rows that are compared, from top to bottom
+SAMPLED_ELEMENTS = 4096
 
 
 @dataclass(slots=True)
 class Sample:
-    """A sample of captured bytes. Distances are mean |difference| divided by the spread of the captured elements, so
-    that element types can be compared."""
+    """A sample of captured bytes. Distances are the mean absolute difference divided by the spread of the captured
+    elements, so that distances of different element types can be compared."""
 
     captured: bytes
     rows: dict[Any, list[Array] | None] = field(default_factory=dict)
     spreads: dict[Any, float] = field(default_factory=dict)
 
     def distance(self, recipe: Recipe, reproduction: Reproduction) -> float | None:
-        """Returns the distance of the sampled rows; None where they are equal, or cannot be sampled: then all bytes
+        """Returns the distance of the sampled rows, or None if they are equal or cannot be sampled, so that all bytes
         must be compared."""
         high = recipe.wanted.frame[1]
         rowwise = all(s.rowwise for s in recipe.elements) and all(s.undo is not None for s in recipe.bytes)
@@ -39,39 +40,39 @@ class Sample:
         theirs = self._captured_rows(recipe, pairs)
         if theirs is None:
             return None
-        ours = reproduction.rows(recipe, pairs)
+        ours = reproduction.make_rows(recipe, pairs)
         if all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True)):
             return None
         a, b = (np.concatenate([p.reshape(-1) for p in parts]) for parts in (ours, theirs))
-        return self._away(a, b, recipe)
+        return self._measure_away(a, b, recipe)
 
     def whole_distance(self, recipe: Recipe, reproduction: Reproduction) -> float:
-        """Returns the distance over the whole buffer; infinite for another size."""
-        made, theirs = reproduction.made(recipe), self.captured
-        back = undone(theirs, recipe)
+        """Returns the distance over the whole buffer, which is infinite for buffers of different sizes."""
+        ours, theirs = reproduction.make_bytes(recipe), self.captured
+        back = undo_byte_steps(theirs, recipe)
         if back is not None:
-            made, theirs = reproduction.packed(recipe), back
-        if len(made) != len(theirs):
+            ours, theirs = reproduction.make_buffer(recipe), back
+        if len(ours) != len(theirs):
             return np.inf
         dtype = np.dtype(recipe.wanted.dtype).newbyteorder("<")
-        whole = len(made) // dtype.itemsize * dtype.itemsize
-        return self._away(np.frombuffer(made[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
+        whole = len(ours) // dtype.itemsize * dtype.itemsize
+        return self._measure_away(np.frombuffer(ours[:whole], dtype), np.frombuffer(theirs[:whole], dtype), recipe)
 
     def _captured_rows(self, recipe: Recipe, pairs: Array) -> list[Array] | None:
-        """Returns the captured rows; None where the bytes are not a buffer of this description."""
+        """Returns the captured rows, or None if the bytes are not a buffer of this description."""
         wanted = recipe.wanted
         key = recipe.bytes, wanted.dtype, wanted.format, wanted.layout, tuple(wanted.planes)
         if key not in self.rows:
-            back = undone(self.captured, recipe)
+            back = undo_byte_steps(self.captured, recipe)
             try:
-                values = buffers.gathered(buffers.stored(back or b"", wanted), wanted)
-                self.rows[key] = [np.ascontiguousarray(p) for p in rows_of(values, pairs)]
+                values = buffers.unarrange_planes(buffers.unpack(back or b"", wanted), wanted)
+                self.rows[key] = [np.ascontiguousarray(p) for p in select_rows(values, pairs)]
             except UsageError:
                 self.rows[key] = None
         return self.rows[key]
 
-    def _away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
-        step = max(1, ours.size // SOME) | 1  # odd and not a multiple of 3: samples every channel
+    def _measure_away(self, ours: Array, theirs: Array, recipe: Recipe) -> float:
+        step = max(1, ours.size // SAMPLED_ELEMENTS) | 1  # odd and not a multiple of 3: samples every channel
         some = slice(None, None, step if step == 1 or step % 3 else step + 2)
         a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)
         key = recipe.bytes, ours.dtype

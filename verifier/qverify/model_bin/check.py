@@ -1,5 +1,5 @@
-"""Checks a Graph against FORMAT.md: sizes and counts, quantization in range, every tensor computed once before it is
-read."""
+"""Checks a Graph against FORMAT.md: that sizes, counts and quantization are in range, and that every tensor is computed
+once before it is read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from qverify.model_bin.islands import HostIsland
 from qverify.model_bin.units import may_be_interior
 from qverify.tensors.spec import TensorSpec
 
-LONGEST_NAME = 1023  # bytes of a text in PROTOCOL.md
-MAX_COUNT = 65536  # tensors, nodes, and each list of graph inputs and outputs
-MAX_LIST, MAX_COVERS, MAX_SCALES = 64, 4096, 1 << 20  # of a node: inputs, outputs, words; covers. Of a tensor
+MAX_NAME_BYTES = 1023  # limit of a text in PROTOCOL.md
+MAX_COUNT = 65536  # tensors, nodes, graph inputs, graph outputs
+MAX_LIST, MAX_COVERS = 64, 4096  # inputs, outputs or words of a node; ONNX nodes that a node covers
+MAX_SCALES = 1 << 20  # of a tensor
 
 
 def check_graph(graph: Graph) -> None:
-    """Raises BadFileError naming the tensor or node and the rule of FORMAT.md that it violates."""
+    """Raises BadFileError if the graph violates FORMAT.md, naming the tensor or node and the rule."""
     if graph.rounding not in ROUNDINGS:
         raise BadFileError(f"unknown rounding {graph.rounding!r}; known: {', '.join(ROUNDINGS)}")
     for what, count in (("tensors", len(graph.tensors)), ("nodes", len(graph.nodes)), ("outputs", len(graph.outputs))):
@@ -44,7 +45,8 @@ def check_graph(graph: Graph) -> None:
         )
 
 
-def _made_by(graph: Graph, name: str) -> str:
+def _describe_tensor(graph: Graph, name: str) -> str:
+    """Returns a name for the tensor in messages, which includes the node that computes it."""
     node = graph.producers().get(name)
     return f"tensor {name!r}" if node is None else f"node {node.name!r} ({node.op}): its output {name!r}"
 
@@ -63,7 +65,7 @@ def _check_size(graph: Graph, spec: TensorSpec) -> None:
     elif len(spec.scale) > MAX_SCALES:
         wrong = f"has {len(spec.scale)} scales; model.bin may have at most {MAX_SCALES}. Quantize it per tensor"
     if wrong:
-        raise BadFileError(f"{_made_by(graph, spec.name)} {wrong}, or cut the model before it")
+        raise BadFileError(f"{_describe_tensor(graph, spec.name)} {wrong}, or cut the model before it")
 
 
 def _check_node(node: Node) -> None:
@@ -95,9 +97,9 @@ def _check_tensor(name: str, spec: TensorSpec) -> None:
         raise BadFileError(
             f"tensor {name!r}: its name contains a NUL character, or its spec is named {spec.name!r}; rename it"
         )
-    if len(name.encode()) > LONGEST_NAME:
+    if len(name.encode()) > MAX_NAME_BYTES:
         raise BadFileError(
-            f"tensor {name[:60]!r}...: its name is {len(name.encode())} bytes long, wanted at most {LONGEST_NAME}; rename it"
+            f"tensor {name[:60]!r}...: its name is {len(name.encode())} bytes long, wanted at most {MAX_NAME_BYTES}; rename it"
         )
     if len(spec.scale) != len(spec.zero_point):
         raise BadFileError(f"tensor {name!r}: {len(spec.scale)} scales and {len(spec.zero_point)} zero points")
@@ -120,16 +122,16 @@ def _check_order(graph: Graph) -> None:
     for name in graph.inputs:
         if name in graph.constants:
             raise BadFileError(f"graph input {name!r} is also a constant")
-    ran = 0
+    islands_reached = 0
     for step in graph.steps():
         if isinstance(step, HostIsland):
-            ran += 1
+            islands_reached += 1
             if clash := computed.intersection(step.made):
                 raise BadFileError(f"{min(clash)!r} is made by a host island and computed elsewhere, too")
             computed.update(step.made)
         else:
             _check_step(graph, step, computed)
-    if ran < len(graph.islands):
+    if islands_reached < len(graph.islands):
         raise BadFileError("a host island reads a tensor that is never computed")
     for name in graph.outputs:
         if name not in computed or name not in graph.tensors:
@@ -140,7 +142,7 @@ def _check_order(graph: Graph) -> None:
 
 
 def _check_step(graph: Graph, node: Node, computed: set[str]) -> None:
-    """Raises BadFileError where the node cannot run here; adds its outputs to `computed`."""
+    """Raises BadFileError if the node cannot run after the tensors in `computed`, to which its outputs are added."""
     if not node.outputs or node.name != node.outputs[0]:
         raise BadFileError(f"node {node.name!r}: not named after its first output")
     for source in node.inputs:

@@ -1,4 +1,5 @@
-"""Sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md, "Container")."""
+"""Packs and unpacks the sections of a model.bin: header, table, alignment, CRC-32C (normative: board_runtime/FORMAT.md,
+"Container")."""
 
 from __future__ import annotations
 
@@ -12,35 +13,35 @@ from qverify.errors import BadFileError
 MAGIC, VERSION = b"QVMODEL\0", 1
 KINDS = (b"GRPH", b"STRS", b"TNSR", b"NODE", b"WORD", b"SCAL", b"DATA", b"META")
 HEADER, ENTRY, ALIGN = 64, 32, 64
-START = HEADER + ENTRY * len(KINDS)  # of the first section; a multiple of ALIGN
+START = HEADER + ENTRY * len(KINDS)  # offset of the first section, a multiple of ALIGN
 MAX_BYTES = 2**31 - 1
-CRC_BYTES = 1 << 20
+CRC_BYTES = 1 << 20  # bytes that are added to a CRC at once
 Piece = bytes | memoryview
 
 
-def _padded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
 def pack(sections: dict[bytes, bytes]) -> bytes:
-    """Returns the bytes of the whole file. sections: one entry for each of KINDS. Raises BadFileError above
-    MAX_BYTES."""
+    """Returns the bytes of the whole file. sections: the content of each section, by kind. Raises BadFileError if the
+    file would be larger than MAX_BYTES."""
     return b"".join(pack_pieces({kind: [data] for kind, data in sections.items()}))
 
 
 def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
-    """Returns the pieces of the whole file. sections: the pieces of each of KINDS. Raises BadFileError above
-    MAX_BYTES."""
+    """Returns the bytes of the whole file in pieces. sections: the pieces of each section, by kind. Raises BadFileError
+    if the file would be larger than MAX_BYTES."""
     at, table = START, b""
     last = len(KINDS) - 1
     sizes = {kind: sum(map(len, sections[kind])) for kind in KINDS}
-    total = at + sum(_padded(sizes[kind]) for kind in KINDS[:last]) + sizes[KINDS[last]]
+    total = at + sum(_round_up(sizes[kind]) for kind in KINDS[:last]) + sizes[KINDS[last]]
     if total > MAX_BYTES:
         raise BadFileError(f"model.bin would be {total} bytes; it may have at most {MAX_BYTES}. Cut the model in two")
     body: list[Piece] = []
     for i, kind in enumerate(KINDS):
-        table += struct.pack("<4sIQQQ", kind, _crc(sections[kind]), at, sizes[kind], 0)
-        size = _padded(sizes[kind]) if i < last else sizes[kind]
+        table += struct.pack("<4sIQQQ", kind, _compute_crc(sections[kind]), at, sizes[kind], 0)
+        size = _round_up(sizes[kind]) if i < last else sizes[kind]
         body += [*sections[kind], bytes(size - sizes[kind])]
         at += size
     head = struct.pack("<8sIIQI36x", MAGIC, VERSION, 0, total, len(KINDS))
@@ -49,17 +50,17 @@ def pack_pieces(sections: dict[bytes, list[Piece]]) -> list[Piece]:
     return [head + table, *body]
 
 
-def _crc(pieces: list[Piece]) -> int:
-    """Returns the CRC-32C of the pieces one after the other."""
+def _compute_crc(pieces: list[Piece]) -> int:
+    """Returns the CRC-32C of the concatenated pieces."""
     crc = 0
     for piece in pieces:
-        for at in range(0, len(piece), CRC_BYTES):  # in parts: the library takes bytes, not views
+        for at in range(0, len(piece), CRC_BYTES):  # in parts, which are copied: the library takes bytes, not views
             crc = extend(crc, bytes(piece[at : at + CRC_BYTES]))
     return crc
 
 
 def unpack(data: bytes) -> dict[bytes, memoryview]:
-    """Returns the sections by kind. Raises BadFileError naming the first rule that is violated."""
+    """Returns the sections by kind. Raises BadFileError naming the first rule that the file violates."""
     if data[:8] != MAGIC:
         raise BadFileError(f"not a model.bin: it starts with {data[:8]!r}, wanted {MAGIC!r}")
     if len(data) < START:
@@ -74,24 +75,24 @@ def unpack(data: bytes) -> dict[bytes, memoryview]:
     table = data[HEADER:START]
     if crc32c(data[:12] + bytes(4) + data[16:64] + table) != crc:
         raise BadFileError("model.bin header: CRC-32C differs; the file is damaged")
-    return {kind: _section(data, i, kind) for i, kind in enumerate(KINDS)}
+    return {kind: _read_section(data, i, kind) for i, kind in enumerate(KINDS)}
 
 
-def _section(data: bytes, index: int, wanted: bytes) -> memoryview:
+def _read_section(data: bytes, index: int, wanted: bytes) -> memoryview:
     kind, crc, offset, size, zero = struct.unpack_from("<4sIQQQ", data, HEADER + ENTRY * index)
     expected = START
     if index:
         before, before_size = struct.unpack_from("<QQ", data, HEADER + ENTRY * (index - 1) + 8)
-        expected = _padded(before + before_size)
+        expected = _round_up(before + before_size)
     name = wanted.decode()
     if kind != wanted or zero or offset != expected or offset + size > len(data):
         raise BadFileError(
             f"model.bin section {name}: its table entry has kind {kind!r}, offset {offset}, size {size}; wanted kind {wanted!r}, offset {expected}, all within {len(data)} bytes"
         )
-    end = len(data) if index == len(KINDS) - 1 else _padded(offset + size)
+    end = len(data) if index == len(KINDS) - 1 else _round_up(offset + size)
     if end > len(data) or any(data[offset + size : end]):
         raise BadFileError(f"model.bin section {name}: bytes after it are not zero")
     view = memoryview(data)[offset : offset + size]
-    if _crc([view]) != crc:
+    if _compute_crc([view]) != crc:
         raise BadFileError(f"model.bin section {name}: CRC-32C differs; the file is damaged")
     return view

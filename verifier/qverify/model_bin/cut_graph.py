@@ -1,4 +1,4 @@
-"""Cuts the part of a Graph between chosen tensors into a Graph of its own."""
+"""Makes a Graph of the part of another Graph between chosen tensors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import may_be_interior
 
 
-def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
-    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor no node
-    computes."""
+def find_needed_nodes(graph: Graph, outputs: Collection[str], given: Collection[str]) -> list[Node]:
+    """Returns the nodes that compute `outputs` from `given`, in running order. Raises KeyError for a tensor that no
+    node computes."""
     makers, nodes, todo = graph.producers(), dict[str, Node](), [n for n in outputs if n not in given]
     while todo:
         node = makers[todo.pop()]
@@ -23,8 +23,9 @@ def needed(graph: Graph, outputs: Collection[str], given: Collection[str]) -> li
 
 
 def cut(graph: Graph, given: Collection[str], outputs: tuple[str, ...]) -> Graph:
-    """Returns the part that computes `outputs` from `given`; given tensors that stay unused are left out."""
-    nodes = needed(graph, outputs, given)
+    """Returns the part of the graph that computes `outputs` from `given`. Given tensors that are not used are left
+    out."""
+    nodes = find_needed_nodes(graph, outputs, given)
     read = {n for node in nodes for n in node.inputs if n is not None}
     inputs = tuple(n for n in graph.tensors if n in given and (n in read or n in outputs))
     names = {*read, *inputs, *outputs, *(o for node in nodes for o in node.outputs)}

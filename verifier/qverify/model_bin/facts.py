@@ -12,13 +12,21 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
 
-NEAREST = 5  # names that a mistyped one may have meant
+NEAREST = 5  # number of similar names that are listed for an unknown one
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """One tensor of a compiled model. low, high: the real values that its integers cover, per tensor or the widest
-    channel; None where it is not quantized. values: statistics of a constant: minimum, maximum, mean, distinct."""
+    """Facts about one tensor of a compiled model.
+
+    Attributes:
+        spec: spec of the tensor.
+        made_by: description of the node or other source that the tensor comes from.
+        read_by: names of the nodes that read it.
+        low, high: smallest and largest real value that its integers stand for, over all channels; None if it is not
+            quantized.
+        values: statistics of a constant: minimum, maximum, mean, distinct.
+    """
 
     spec: TensorSpec
     made_by: str
@@ -30,9 +38,16 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model file. graph: what it compiles to; None for a float ONNX and for what cannot be compiled (why says the
-    reason). operators: ONNX types and how often they occur; empty for model.bin. inputs, outputs: name, dtype and dims
-    as the file states them."""
+    """Facts about one model file.
+
+    Attributes:
+        path, kind, size_bytes, sha256: the file.
+        inputs, outputs: name, dtype and dims of each, as the file states them.
+        operators: number of occurrences by ONNX type; empty for a model.bin.
+        opsets: opset versions by domain.
+        graph: the compiled model, or None for a float ONNX and for a model that cannot be compiled.
+        why: the reason why there is no graph.
+    """
 
     path: str
     kind: str
@@ -46,7 +61,8 @@ class ModelFacts:
     why: str = ""
 
     def tensor(self, name: str) -> TensorFacts:
-        """Returns the facts about one tensor. UsageError, with the nearest names, where there is none of that name."""
+        """Returns the facts about one tensor. Raises UsageError, with similar names, if there is no tensor with this
+        name."""
         if self.graph is None:
             raise UsageError(f"{self.path}: {self.why}, so there is nothing to say of tensor {name!r}")
         return tensor_facts(self.graph, self._resolve(name))
@@ -59,10 +75,10 @@ class ModelFacts:
         covered = [n.name for n in self.graph.nodes if name in n.covers]
         if len(covered) == 1:
             return covered[0]
-        made = {output for n in self.graph.nodes for output in n.outputs}
-        near = closest_names(name, sorted(tensors, key=lambda one: one not in made), NEAREST)
-        meant = f"; near it: {', '.join(near)}" if near else ""
-        raise UsageError(f"{self.path}: no tensor and no ONNX node {name!r}{meant}. Without a name all are listed")
+        node_outputs = {output for n in self.graph.nodes for output in n.outputs}
+        similar = closest_names(name, sorted(tensors, key=lambda tensor: tensor not in node_outputs), NEAREST)
+        hint = f"; near it: {', '.join(similar)}" if similar else ""
+        raise UsageError(f"{self.path}: no tensor and no ONNX node {name!r}{hint}. Without a name all are listed")
 
 
 def tensor_facts(graph: Graph, name: str) -> TensorFacts:
@@ -73,7 +89,12 @@ def tensor_facts(graph: Graph, name: str) -> TensorFacts:
     low, high = real_range(spec)
     constant = graph.constants.get(name)
     return TensorFacts(
-        spec, _describe_maker(graph, name, maker), readers, low, high, {} if constant is None else _statistics(constant)
+        spec,
+        _describe_maker(graph, name, maker),
+        readers,
+        low,
+        high,
+        {} if constant is None else _compute_statistics(constant),
     )
 
 
@@ -86,8 +107,8 @@ def _describe_maker(graph: Graph, name: str, maker: Node | None) -> str:
 
 
 def real_range(spec: TensorSpec) -> tuple[float | None, float | None]:
-    """Returns the lowest and highest real value that the tensor's integers stand for, over all channels; None, None
-    where it is not quantized."""
+    """Returns the smallest and the largest real value that the tensor's integers stand for, over all channels, or None
+    and None if it is not quantized."""
     if not spec.quantized or not np.issubdtype(np.dtype(spec.dtype), np.integer):
         return None, None
     limits = np.iinfo(spec.dtype)
@@ -95,13 +116,13 @@ def real_range(spec: TensorSpec) -> tuple[float | None, float | None]:
     return float(((int(limits.min) - zero) * scale).min()), float(((int(limits.max) - zero) * scale).max())
 
 
-def _statistics(values: np.ndarray[Any, Any]) -> dict[str, float]:
+def _compute_statistics(values: np.ndarray[Any, Any]) -> dict[str, float]:
     if not values.size or values.dtype.kind not in "iufb":
         return {}
-    wide = values.astype(np.float64)
+    real = values.astype(np.float64)
     return {
-        "minimum": float(wide.min()),
-        "maximum": float(wide.max()),
-        "mean": float(wide.mean()),
+        "minimum": float(real.min()),
+        "maximum": float(real.max()),
+        "mean": float(real.mean()),
         "distinct": int(np.unique(values).size),
     }

@@ -1,5 +1,5 @@
-"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float; for C they are in
-board_runtime/src/ops/float_functions.h."""
+"""The numbers that model.bin stores for the functions of elementwise_float, reduce_float and variadic_float. The same
+numbers for C are in board_runtime/src/ops/float_functions.h."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FloatFunction(NamedTuple):
-    """One function. number: word `function` of the node. operands: the number of tensors it reads, 1 or 2."""
+    """One function. number: value of the node's word `function`. operands: number of tensors that it reads, 1 or 2."""
 
     number: int
     operands: int
@@ -65,6 +65,6 @@ FUNCTIONS = {
 }
 NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 
-# the position of a name is word `function` of reduce_float
+# The index of a name is the value of the word `function` of reduce_float, and of variadic_float.
 REDUCTIONS = ("sum", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
-VARIADIC = ("sum", "mean", "max", "min")  # the same of variadic_float
+VARIADIC = ("sum", "mean", "max", "min")

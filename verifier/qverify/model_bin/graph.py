@@ -1,4 +1,4 @@
-"""Graph and Node: the compiled model as both simulator and runtime run it (normative: board_runtime/FORMAT.md)."""
+"""Graph and Node: the compiled model as simulator and runtime run it (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,23 @@ ROUNDINGS = (
     "mul16",
     "mul24",
     "mul31",
-)  # index = rounding id of FORMAT.md
+)  # the index is the rounding id of FORMAT.md
 MAX_RANK, MAX_DIM, MAX_BYTES = 8, 2**30, 2**31 - 1  # of one tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. name: its first output. op: stem of its page. inputs: tensor names, None where an optional input
-    is absent. words: int32 each, in the order of the op's row in NUMERICS.md. covers: ONNX nodes it stands for."""
+    """One operation.
+
+    Attributes:
+        name: name of its first output.
+        op: stem of the op's page.
+        inputs: names of the input tensors, None for an optional input that is absent.
+        outputs: names of the output tensors.
+        words: int32 parameters, in the order of the op's row in NUMERICS.md.
+        covers: names of the ONNX nodes that it stands for.
+        integer_reference: whether the reference computes the node in integers.
+    """
 
     name: str
     op: str
@@ -45,8 +54,19 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """A compiled model. tensors: every tensor by name, constants included; constants: name to dense array. inputs: of
-    the network; what islands make is no input of it, and their inputs are among the outputs."""
+    """A compiled model.
+
+    Attributes:
+        nodes: the nodes, in running order.
+        tensors: the specs of all tensors by name, constants included.
+        constants: dense arrays by name.
+        inputs: inputs of the network. Tensors that host islands compute are not among them.
+        outputs: outputs of the graph. Tensors that host islands read are among them.
+        rounding: the rounding mode, one of ROUNDINGS.
+        producer: the program that made the model.bin.
+        meta: further properties: source_sha256, integer_sha256, options, check.
+        islands: the host islands.
+    """
 
     nodes: list[Node]
     tensors: dict[str, TensorSpec]
@@ -55,7 +75,7 @@ class Graph:
     outputs: tuple[str, ...]
     rounding: str = "ref-exact"
     producer: str = "qverify"
-    meta: dict[str, Any] = field(default_factory=dict)  # source_sha256, integer_sha256, options, check
+    meta: dict[str, Any] = field(default_factory=dict)
     islands: tuple[HostIsland, ...] = ()
 
     def spec(self, name: str) -> TensorSpec:
@@ -63,20 +83,22 @@ class Graph:
         return self.tensors[name]
 
     def producers(self) -> dict[str, Node]:
-        """Maps each tensor name to the node that computes it."""
+        """Returns the node that computes each tensor, by the tensor's name."""
         return {out: node for node in self.nodes for out in node.outputs}
 
     def observable(self) -> list[str]:
-        """Returns the names of all node outputs a comparison expects, in running order, without interior tensors."""
+        """Returns the names of all node outputs that a comparison expects, in running order: all but interior
+        tensors."""
         return [o for n in self.nodes for o in n.outputs if not self.tensors[o].interior]
 
     def fed(self) -> tuple[str, ...]:
-        """Returns the tensors that a board is fed, in the order of RUN: the inputs, then what islands make for nodes."""
-        made = [n for island in self.islands for n in island.outputs if n in self.tensors]
-        return (*self.inputs, *made)
+        """Returns the tensors that a board receives, in the order of RUN: the inputs, then the tensors that islands
+        compute for nodes."""
+        by_islands = [n for island in self.islands for n in island.outputs if n in self.tensors]
+        return (*self.inputs, *by_islands)
 
     def network_outputs(self) -> tuple[str, ...]:
-        """Returns the outputs without those that only islands read."""
+        """Returns the outputs without those that are only read by islands."""
         pulled = {n for island in self.islands for n in island.pulled}
         return tuple(n for n in self.outputs if n not in pulled)
 

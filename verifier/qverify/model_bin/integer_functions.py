@@ -1,4 +1,4 @@
-"""The numbers that model.bin stores for the functions of elementwise_integer; for C they are in
+"""The numbers that model.bin stores for the functions of elementwise_integer. The same numbers for C are in
 board_runtime/src/ops/integer_functions.h."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class IntegerFunction(NamedTuple):
-    """One function. number: word `function` of the node. operands: the number of tensors it reads, 1 to 3."""
+    """One function. number: value of the node's word `function`. operands: number of tensors that it reads, 1 to 3."""
 
     number: int
     operands: int
@@ -43,4 +43,4 @@ FUNCTIONS = {
 NAMES = {function.number: name for name, function in FUNCTIONS.items()}
 COMPARISONS = ("equal", "less", "less_or_equal", "greater", "greater_or_equal")
 LOGIC = ("and", "or", "xor", "not")
-CLASSES = ("is_nan", "is_inf")  # of float32
+CLASSES = ("is_nan", "is_inf")  # functions of float32

@@ -1,5 +1,5 @@
-"""Host islands: parts of a network that no kernel serves, which onnxruntime computes on the host between the nodes of
-model.bin. Nothing of them is verified (normative: board_runtime/FORMAT.md)."""
+"""Host islands: parts of a network for which there is no kernel. onnxruntime computes them on the host, between nodes
+of model.bin, and they are not verified (normative: board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeVar
 from qverify.errors import BadFileError
 from qverify.plural import count
 
-MOST_ISLANDS, MOST_NAMES = 4096, 65536  # in all; names of one island
+MAX_ISLANDS, MAX_NAMES = 4096, 65536  # MAX_NAMES: in each list of one island
 
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """One ONNX node of an island. why: what keeps it from being compiled."""
+    """One ONNX node of an island. why: the reason why it cannot be compiled."""
 
     name: str
     op: str
@@ -25,9 +25,15 @@ class HostNode:
 
 @dataclass(frozen=True, slots=True)
 class HostIsland:
-    """One island. inputs: the tensors it reads: graph inputs, outputs of nodes of model.bin and of other islands.
-    pulled: those of them that are graph outputs for islands alone. outputs: those of its tensors that nodes of model.bin
-    or other islands read. finals: those that are outputs of the ONNX."""
+    """One host island.
+
+    Attributes:
+        inputs: the tensors that it reads: graph inputs, outputs of nodes of model.bin, and outputs of other islands.
+        pulled: the inputs that are outputs of the graph only because islands read them.
+        outputs: its tensors that nodes of model.bin or other islands read.
+        finals: its tensors that are outputs of the ONNX.
+        nodes: its ONNX nodes.
+    """
 
     inputs: tuple[str, ...]
     pulled: tuple[str, ...]
@@ -37,7 +43,7 @@ class HostIsland:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Returns outputs and finals, each once."""
+        """The tensors in outputs and finals, each once."""
         return tuple(dict.fromkeys((*self.outputs, *self.finals)))
 
 
@@ -50,18 +56,18 @@ Step = TypeVar("Step", bound=_Step)
 
 
 def in_order(islands: Sequence[HostIsland], steps: Iterable[Step], known: Iterable[str]) -> Iterator[Step | HostIsland]:
-    """Yields the steps in their order, and each island as soon as everything that it reads is known; an island that
-    waits for ever is left out. known: names of graph inputs and constants."""
-    waiting = _Waiting(islands, set(known))
-    yield from waiting.due()
+    """Yields the steps in their order, and each island as soon as all tensors that it reads are computed. An island
+    that reads a tensor which is never computed is left out. known: names of graph inputs and constants."""
+    waiting = _WaitingIslands(islands, set(known))
+    yield from waiting.pop_ready()
     for step in steps:
         yield step
-        waiting.made(step.outputs)
-        yield from waiting.due()
+        waiting.add_computed(step.outputs)
+        yield from waiting.pop_ready()
 
 
-class _Waiting:
-    """The islands that cannot be computed yet. known: the tensors there are."""
+class _WaitingIslands:
+    """The islands that cannot be computed yet. known: names of the tensors that are available from the start."""
 
     def __init__(self, islands: Sequence[HostIsland], known: set[str]):
         self._islands, self._lacking = islands, [set(i.inputs) - known for i in islands]
@@ -71,24 +77,24 @@ class _Waiting:
                 self._readers.setdefault(name, []).append(at)
         self._ready = deque(at for at, names in enumerate(self._lacking) if not names)
 
-    def made(self, names: Iterable[str]) -> None:
-        """Notes tensors that are computed now."""
+    def add_computed(self, names: Iterable[str]) -> None:
+        """Registers tensors that have been computed."""
         for name in names:
             for at in self._readers.pop(name, ()):
                 self._lacking[at].discard(name)
                 if not self._lacking[at]:
                     self._ready.append(at)
 
-    def due(self) -> Iterator[HostIsland]:
-        """Yields the islands that can be computed now, also from one another, each once."""
+    def pop_ready(self) -> Iterator[HostIsland]:
+        """Yields the islands that can be computed now, each once. Some of them may read tensors of others."""
         while self._ready:
             island = self._islands[self._ready.popleft()]
             yield island
-            self.made(island.made)
+            self.add_computed(island.made)
 
 
 def describe_islands(islands: Sequence[HostIsland]) -> str:
-    """Returns what every verdict states of a graph's islands."""
+    """Returns the statement about a graph's islands in every verdict."""
     nodes = sum(len(island.nodes) for island in islands)
     finals = [name for island in islands for name in island.finals]
     ends = f", with {count(len(finals), 'final output')} among them ({', '.join(finals[:3])})" if finals else ""
@@ -96,29 +102,29 @@ def describe_islands(islands: Sequence[HostIsland]) -> str:
 
 
 def to_meta(islands: Sequence[HostIsland]) -> list[dict[str, Any]]:
-    """Returns the islands as model.bin's meta section has them."""
+    """Returns the islands in the form in which the meta section of model.bin contains them."""
     return [asdict(island) for island in islands]
 
 
 def from_meta(rows: Any) -> tuple[HostIsland, ...]:
-    """Returns the islands of a meta section. Raises BadFileError where they cannot be read."""
+    """Returns the islands in a meta section. Raises BadFileError if they cannot be read."""
     try:
-        if len(rows) > MOST_ISLANDS:
-            raise ValueError(f"{len(rows)} islands, at most {MOST_ISLANDS}")
-        return tuple(_island(row) for row in rows)
+        if len(rows) > MAX_ISLANDS:
+            raise ValueError(f"{len(rows)} islands, at most {MAX_ISLANDS}")
+        return tuple(_read_island(row) for row in rows)
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise BadFileError(f"model.bin: its host islands cannot be read: {error}") from error
 
 
-def _island(row: Any) -> HostIsland:
-    inputs, pulled, outputs, finals = (_names(row[key]) for key in ("inputs", "pulled", "outputs", "finals"))
-    nodes = tuple(HostNode(*_names([node[key] for key in ("name", "op", "why")])) for node in row["nodes"])
-    if not nodes or len(nodes) > MOST_NAMES:
+def _read_island(row: Any) -> HostIsland:
+    inputs, pulled, outputs, finals = (_read_names(row[key]) for key in ("inputs", "pulled", "outputs", "finals"))
+    nodes = tuple(HostNode(*_read_names([node[key] for key in ("name", "op", "why")])) for node in row["nodes"])
+    if not nodes or len(nodes) > MAX_NAMES:
         raise ValueError(f"an island of {len(nodes)} nodes")
     return HostIsland(inputs, pulled, outputs, finals, nodes)
 
 
-def _names(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or len(values) > MOST_NAMES or not all(isinstance(v, str) for v in values):
+def _read_names(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or len(values) > MAX_NAMES or not all(isinstance(v, str) for v in values):
         raise ValueError("a list of names was wanted")
     return tuple(values)

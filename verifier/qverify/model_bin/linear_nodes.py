@@ -1,4 +1,5 @@
-"""What every linear op reads from its node: optional constants, the exact type of its sums, its requantization."""
+"""Reads from the node of a linear op what all of these ops need: the bias, the exact type of its sums, its
+requantization."""
 
 from __future__ import annotations
 
@@ -7,22 +8,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import Terms, centred_limits, exact_dtype, exact_terms, largest_partial_sum
-from qverify.arithmetic.linear import Output, is_wide
+from qverify.arithmetic.exact_matmul import (
+    ExactSumPlan,
+    centred_limits,
+    exact_dtype,
+    largest_partial_sum,
+    plan_exact_sums,
+)
+from qverify.arithmetic.linear import Requantization, is_wide
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
 
 
 def whole_bias(node: Node, graph: Graph) -> Array | None:
-    """Returns the bias that is a term of the sum, or None for one that is absent or float32."""
+    """Returns the bias that is a term of the sum, or None if it is absent or float32."""
     bias = None if node.inputs[2] is None else graph.constants[node.inputs[2]]
     return None if bias is None or bias.dtype.kind == "f" else bias
 
 
-def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
-    """Returns the node's requantization: rq is its last input, act_min and act_max its last words. axis: of rq's
-    channels. A float32 output has no zero point, and may have a float32 bias as its input before rq."""
+def read_requantization(node: Node, graph: Graph, axis: int = 1) -> Requantization:
+    """Returns the node's requantization. Its last input is rq, its last words are act_min and act_max. A float32 output
+    has no zero point, and may have a float32 bias as the input before rq. axis: axis of rq's channels in the
+    accumulator."""
     y = graph.spec(node.outputs[0])
     low, high = node.words[-2:]
     wide = is_wide(*(graph.spec(n).dtype for n in node.inputs[:2] if n is not None), y.dtype)
@@ -30,16 +38,16 @@ def output_of(node: Node, graph: Graph, axis: int = 1) -> Output:
     zero = y.zero_point[0] if y.zero_point else 0
     bias = graph.constants.get(node.inputs[2] or "") if len(node.inputs) == 4 and y.dtype == "float32" else None
     real = None if bias is None or bias.dtype.kind != "f" else bias
-    return Output(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
+    return Requantization(rq, zero, low, high, y.dtype, graph.rounding, wide, axis, real)
 
 
-def exact_type(node: Node, graph: Graph, weights: Array, bias: Array | None) -> np.dtype[Any]:
-    """Returns the fastest type that represents every sum exactly. weights: centred, [outputs, terms]."""
+def choose_exact_dtype(node: Node, graph: Graph, weights: Array, bias: Array | None) -> np.dtype[Any]:
+    """Returns the fastest type in which every sum is exact. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
     return exact_dtype(largest_partial_sum(centred_limits(x.dtype, *x.zero_point), weights, bias))
 
 
-def exact_terms_of(node: Node, graph: Graph, weights: Array, bias: Array | None) -> Terms:
-    """Returns the fastest way to sum exactly. weights: centred, [outputs, terms]."""
+def plan_node_sums(node: Node, graph: Graph, weights: Array, bias: Array | None) -> ExactSumPlan:
+    """Returns the fastest plan by which all sums are exact. weights: centred, [outputs, terms]."""
     x = graph.spec(node.inputs[0] or "")
-    return exact_terms(centred_limits(x.dtype, *x.zero_point), weights, bias)
+    return plan_exact_sums(centred_limits(x.dtype, *x.zero_point), weights, bias)

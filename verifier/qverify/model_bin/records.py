@@ -1,4 +1,5 @@
-"""Converts a Graph to model.bin bytes and back, independent of the ops (normative: board_runtime/FORMAT.md)."""
+"""Converts a Graph to the bytes of a model.bin and back, independently of the ops (normative:
+board_runtime/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from qverify.model_bin.islands import from_meta, to_meta
 from qverify.tensors.spec import LAYOUTS, TensorSpec
 
 DTYPES = ("", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "float64", "bool")
-CONSTANT, INPUT, OUTPUT, INTERIOR, NO_INTEGER_REFERENCE = 1, 2, 4, 8, 16
+CONSTANT, INPUT, OUTPUT, INTERIOR, NO_INTEGER_REFERENCE = 1, 2, 4, 8, 16  # flags of a tensor
 TENSOR, NODE = struct.Struct("<6I I I I I I i Q I I".replace(" ", "")), struct.Struct("<12I")
 
 
 class _Pools:
-    """String, word and scale pools; equal runs are stored once. Each method returns the offset of what it was given."""
+    """The pools of strings, words and scales, in which equal runs are stored once. Each method stores its argument and
+    returns its offset."""
 
     def __init__(self) -> None:
         self.strings, self.string_at = bytearray(b"\0"), {"": 0}
@@ -50,7 +52,7 @@ class _Pools:
 
 
 class _Data:
-    """The DATA section's pieces: constants, which are not copied, and zeros up to the next one's offset."""
+    """The pieces of the DATA section: the constants, which are not copied, with zeros between them for alignment."""
 
     def __init__(self) -> None:
         self.pieces: list[container.Piece] = []
@@ -66,13 +68,13 @@ class _Data:
 
 
 def encode(graph: Graph) -> bytes:
-    """Returns the bytes of model.bin; equal graphs give equal bytes. Raises BadFileError for a graph that violates
-    FORMAT.md."""
+    """Returns the bytes of a model.bin, which are the same for equal graphs. Raises BadFileError for a graph that
+    violates FORMAT.md."""
     return b"".join(encode_pieces(graph))
 
 
 def encode_pieces(graph: Graph) -> list[container.Piece]:
-    """Returns what encode() does in pieces, most of them views of the graph's constants."""
+    """Returns the bytes of a model.bin in pieces, most of which are views of the graph's constants."""
     check_graph(graph)
     pools, data = _Pools(), _Data()
     index = {name: i for i, name in enumerate(graph.tensors)}
@@ -161,11 +163,11 @@ def _node_bytes(node: Node, index: dict[str, int], pools: _Pools) -> bytes:
 
 
 class _Reader:
-    """Bounded look-ups into the sections of one file."""
+    """The sections of one file, with checked access to their elements."""
 
     def __init__(self, data: bytes):
         self.sections = container.unpack(data)
-        self.constants_end = 0  # of those read so far, in DATA
+        self.constants_end = 0  # end in DATA of the constants that were read so far
         words, scales = self.sections[b"WORD"], self.sections[b"SCAL"]
         if len(words) % 4 or len(scales) % 4:
             raise BadFileError("model.bin section WORD or SCAL: size is not a multiple of 4")
@@ -196,8 +198,8 @@ class _Reader:
 
 
 def decode(data: bytes) -> Graph:
-    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the violated rule of FORMAT.md, and
-    where."""
+    """Returns the graph in the bytes of a model.bin. Raises BadFileError naming the rule of FORMAT.md that is violated,
+    and the place."""
     reader = _Reader(data)
     head = reader.sections[b"GRPH"]
     if len(head) != 64:
@@ -214,7 +216,7 @@ def decode(data: bytes) -> Graph:
     constants: dict[str, np.ndarray] = {}
     flags: list[int] = []
     for i in range(n_tensors):
-        spec, flag, array = _tensor(reader, TENSOR.unpack_from(raw_tensors, TENSOR.size * i), f"tensor {i}")
+        spec, flag, array = _read_tensor(reader, TENSOR.unpack_from(raw_tensors, TENSOR.size * i), f"tensor {i}")
         specs.append(spec)
         flags.append(flag)
         if array is not None:
@@ -222,9 +224,9 @@ def decode(data: bytes) -> Graph:
     names = [s.name for s in specs]
     if len(set(names)) != len(names):
         raise BadFileError("model.bin section TNSR: two tensors have the same name")
-    nodes = [_node(reader, NODE.unpack_from(raw_nodes, NODE.size * i), names, f"node {i}") for i in range(n_nodes)]
-    inputs = _names(reader.word_run(at_in, n_in, "graph inputs"), names, "graph inputs")
-    outputs = _names(reader.word_run(at_out, n_out, "graph outputs"), names, "graph outputs")
+    nodes = [_read_node(reader, NODE.unpack_from(raw_nodes, NODE.size * i), names, f"node {i}") for i in range(n_nodes)]
+    inputs = _look_up_names(reader.word_run(at_in, n_in, "graph inputs"), names, "graph inputs")
+    outputs = _look_up_names(reader.word_run(at_out, n_out, "graph outputs"), names, "graph outputs")
     if len(set(inputs)) < len(inputs):
         raise BadFileError("model.bin section GRPH: an input is listed twice")
     fed, final = frozenset(inputs), frozenset(outputs)
@@ -238,12 +240,12 @@ def decode(data: bytes) -> Graph:
     if not isinstance(meta, dict):
         raise BadFileError("model.bin section META: not a JSON object")
     islands = from_meta(meta.pop("islands", []))
-    by_host = {n for island in islands for n in island.made}
+    computed_on_host = {n for island in islands for n in island.made}
     graph = Graph(
         nodes,
         dict(zip(names, specs, strict=True)),
         constants,
-        tuple(n for n in inputs if n not in by_host),
+        tuple(n for n in inputs if n not in computed_on_host),
         outputs,
         ROUNDINGS[rounding],
         reader.string(producer, "producer"),
@@ -256,13 +258,15 @@ def decode(data: bytes) -> Graph:
     return graph
 
 
-def _names(run: tuple[int, ...], names: list[str], what: str) -> tuple[str, ...]:
+def _look_up_names(run: tuple[int, ...], names: list[str], what: str) -> tuple[str, ...]:
     if any(not 0 <= i < len(names) for i in run):
         raise BadFileError(f"{what}: a tensor index is outside 0..{len(names) - 1}")
     return tuple(names[i] for i in run)
 
 
-def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[TensorSpec, int, np.ndarray | None]:
+def _read_tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[TensorSpec, int, np.ndarray | None]:
+    """Returns the spec, the flags, and the value of a constant. Raises BadFileError. what: name of the record in
+    messages."""
     name_at, dtype, flags, rank, shape_at, aligned_at, strides_at, size, n_scales, scale_at, zero_at = record[:11]
     axis, offset, layout, zero = record[11:]
     name = reader.string(name_at, what)
@@ -302,13 +306,13 @@ def _tensor(reader: _Reader, record: tuple[int, ...], what: str) -> tuple[Tensor
     if offset < reader.constants_end:
         raise BadFileError(f"{what}: its bytes at {offset} also belong to another constant")
     reader.constants_end = offset + size
-    made = np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
-    if spec.dtype == "bool" and made.view(np.uint8).max(initial=0) > 1:
-        raise BadFileError(f"{what}: a bool constant with a byte of {made.view(np.uint8).max()}; wanted 0 or 1")
-    return spec, flags, made
+    constant = np.frombuffer(data[offset : offset + size], spec.numpy_dtype).reshape(shape)
+    if spec.dtype == "bool" and constant.view(np.uint8).max(initial=0) > 1:
+        raise BadFileError(f"{what}: a bool constant with a byte of {constant.view(np.uint8).max()}; wanted 0 or 1")
+    return spec, flags, constant
 
 
-def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str) -> Node:
+def _read_node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str) -> Node:
     name_at, op_at, n_in, in_at, n_out, out_at, n_words, words_at, n_covers, covers_at, flags, zero = record
     name = reader.string(name_at, what)
     what = f"node {name!r}"
@@ -326,7 +330,7 @@ def _node(reader: _Reader, record: tuple[int, ...], names: list[str], what: str)
     run = reader.word_run(in_at, n_in, what)
     if any(not -1 <= i < len(names) for i in run):
         raise BadFileError(f"{what}: an input index is outside -1..{len(names) - 1}")
-    outputs = _names(reader.word_run(out_at, n_out, what), names, what)
+    outputs = _look_up_names(reader.word_run(out_at, n_out, what), names, what)
     covers = tuple(reader.string(at, what) for at in reader.word_run(covers_at, n_covers, what))
     inputs = tuple(None if i < 0 else names[i] for i in run)
     return Node(

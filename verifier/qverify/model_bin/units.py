@@ -1,4 +1,4 @@
-"""Units: each observable tensor with the nodes that compute it from other observable tensors; forcing runs one unit."""
+"""Units: each observable tensor with the nodes that compute it from other observable tensors. Forcing runs one unit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit. name: its first output. nodes: in running order, ending in the node that computes the outputs. inputs:
-    observable tensors and graph inputs it reads (no constants). outputs: of the last node."""
+    """One unit.
+
+    Attributes:
+        name: name of its first output.
+        op: op of its last node, or ops joined by "+".
+        nodes: its nodes in running order. The last one computes the outputs.
+        inputs: observable tensors and graph inputs that it reads, without constants.
+        outputs: outputs of the last node.
+        integer_reference: whether the reference computes all of its nodes in integers.
+    """
 
     name: str
     op: str
@@ -21,11 +29,12 @@ class Unit:
 
 
 def may_be_interior(graph: Graph) -> set[str]:
-    """Returns the tensors that a model.bin may flag interior: no comparison with the ONNX expects them, and the unit
-    around them is compared.
+    """Returns the tensors that a model.bin may flag as interior: no comparison with the ONNX expects them, and the unit
+    that contains them is compared.
 
-    These are floats that `dequantize` computes or that only `quantize` reads, and with --no-fuse NAME/preactivation,
-    whose node has no integer reference and which only the lookup that computes NAME reads. Never a graph output."""
+    These are float tensors that `dequantize` computes or that only `quantize` reads, and with --no-fuse the tensors
+    NAME/preactivation that have no integer reference and are read only by the lookup that computes NAME. Outputs of the
+    graph are never interior."""
     outputs, readers = set(graph.outputs), dict[str, list[Node]]()
     for node in graph.nodes:
         for name in {n for n in node.inputs if n is not None}:
@@ -34,21 +43,22 @@ def may_be_interior(graph: Graph) -> set[str]:
         name
         for node in graph.nodes
         for name in node.outputs
-        if name not in outputs and _inside(graph, name, node, readers.get(name, []))
+        if name not in outputs and _is_inside_unit(graph, name, node, readers.get(name, []))
     }
 
 
-def _inside(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
+def _is_inside_unit(graph: Graph, name: str, maker: Node, readers: list[Node]) -> bool:
     spec = graph.spec(name)
     if spec.dtype == "float32":
         return maker.op == "dequantize" or (bool(readers) and all(n.op == "quantize" for n in readers))
-    shown = [n.name for n in readers if n.op == "lookup" and not graph.spec(n.name).interior]
-    return not spec.integer_reference and len(readers) == 1 and name in [f"{n}/preactivation" for n in shown]
+    lookups = [n.name for n in readers if n.op == "lookup" and not graph.spec(n.name).interior]
+    return not spec.integer_reference and len(readers) == 1 and name in [f"{n}/preactivation" for n in lookups]
 
 
 def units(graph: Graph) -> list[Unit]:
-    """Returns one Unit per node with an observable output, in running order. Interior producers (a DequantizeLinear, a
-    float that only a QuantizeLinear reads) belong to every unit that reads them."""
+    """Returns one Unit per node with an observable output, in running order. Nodes that compute interior tensors (a
+    DequantizeLinear, or a float tensor that only a QuantizeLinear reads) belong to every unit that reads these
+    tensors."""
     made_by, order = graph.producers(), {node.name: i for i, node in enumerate(graph.nodes)}
     all_units = []
     for last in graph.nodes:

@@ -17,18 +17,18 @@ from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
 WORDS = ("swap", "act_min", "act_max")
-AT_ONCE = 64  # rows of a table
-LEFT_SHIFT = 20  # before the operands are scaled one by one
-FEW = 4096  # elements that are computed faster than a table of 65536
+ROWS_AT_ONCE = 64  # rows of a table that are computed at once, so that their float64 values fit the cache
+LEFT_SHIFT = 20  # of operands that are scaled one by one
+FEW = 4096  # largest number of elements that are computed faster than a table of 65536
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
-    return table_of(formula, node, graph)
+    return make_table(formula, node, graph)
 
 
-def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
-    """Returns for 8-bit operands the whole function as a table [65536], indexed by the two operands' bytes; else
-    None, also for outputs of FEW elements."""
+def make_table(function: Callable[[Node, Graph, Array, Array], Array], node: Node, graph: Graph) -> Array | None:
+    """Returns the function of two 8-bit operands as a table [65536], indexed by the bytes of both operands. Returns
+    None for wider operands, and for an output with at most FEW elements."""
     y = graph.spec(node.outputs[0])
     if y.elements <= FEW:
         return None
@@ -37,7 +37,7 @@ def table_of(function: Callable[[Node, Graph, Array, Array], Array], node: Node,
         return None
     every = np.arange(256, dtype=np.uint8)
     first, second, table = every.view(a.dtype)[:, None], every.view(b.dtype), np.empty((256, 256), y.numpy_dtype)
-    for rows in (slice(at, at + AT_ONCE) for at in range(0, 256, AT_ONCE)):  # whose float64 values stay in the cache
+    for rows in (slice(at, at + ROWS_AT_ONCE) for at in range(0, 256, ROWS_AT_ONCE)):
         table[rows] = function(node, graph, first[rows], second)
     return table.reshape(-1)
 
@@ -55,15 +55,15 @@ def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
     if rq.dtype == np.float64:
         result = np.rint(real_a * rq[0] + real_b * rq[1])
     elif rq.ndim == 2:
-        lifted = (_scaled(real << LEFT_SHIFT, rq[:, k]) for k, real in enumerate((real_a, real_b)))
-        result = _scaled(sum(lifted), rq[:, 2])
+        lifted = (_scale(real << LEFT_SHIFT, rq[:, k]) for k, real in enumerate((real_a, real_b)))
+        result = _scale(sum(lifted), rq[:, 2])
     else:
         result = _shift(real_a * np.int64(rq[0]) + real_b * np.int64(rq[1]), np.int64(rq[2]), graph.rounding)
     return np.clip(result + zero, low, high).astype(y.dtype)
 
 
-def _scaled(value: Any, rq: Array) -> Array:
-    """Returns value times one multiplier as in gemmlowp; the sign of the multiplier is that of the result."""
+def _scale(value: Any, rq: Array) -> Array:
+    """Returns value times one multiplier as gemmlowp computes it. The product has the sign of the multiplier."""
     multiplier, shift = rq[:1].astype(np.int64), rq[1:].astype(np.int64)
     return np.sign(multiplier) * shifted(value, np.abs(multiplier), shift, "gemmlowp", False)
 
@@ -74,7 +74,7 @@ def _shift(acc: Array, shift: Any, rounding: str) -> Array:
     return half_away(acc, shift) if rounding in ("gemmlowp", "pow2-half-away") else half_up(acc, shift)
 
 
-def by_table(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
+def look_up_pairs(table: Array, first: Array, second: Array, y: TensorSpec) -> Array:
     """Returns table[first byte * 256 + second byte], broadcast."""
     index = np.multiply(first.view(np.uint8), 256, dtype=np.uint16) + second.view(np.uint8)
     return look_up(table, index).reshape(y.shape)
@@ -84,5 +84,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array 
     first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
     assert first is not None and second is not None
     if state is not None:
-        return (by_table(state, first, second, y),)
+        return (look_up_pairs(state, first, second, y),)
     return (formula(node, graph, *np.broadcast_arrays(first, second)),)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.linear import is_wide
-from qverify.arithmetic.requantize import rounding_of, shifted
+from qverify.arithmetic.requantize import choose_rounding, shifted
 from qverify.arithmetic.windows import WINDOW_WORDS, Window, as_planes, plane_shape, taps_counted, window_of
 from qverify.model_bin.graph import Graph, Node
 
@@ -43,15 +43,15 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         if rq.dtype == np.float64:
             value = np.rint((acc.astype(np.float64) * rq[0]) / divisor) + zero
         elif rq.ndim == 1:
-            value = _quotient(acc + np.int64(rq[0]) * divisor, divisor) - np.int64(rq[0]) + zero
+            value = _divide(acc + np.int64(rq[0]) * divisor, divisor) - np.int64(rq[0]) + zero
         else:
             multiplier, shift = (row.astype(np.int64)[divisor - 1] for row in rq[:2])
-            mode = rounding_of(rq, graph.rounding)
+            mode = choose_rounding(rq, graph.rounding)
             value = shifted(acc, multiplier, shift, mode, is_wide(spec.dtype, y.dtype)) + zero
     value = np.where(count == 0, zero, value)
     return (np.clip(value, low, high).astype(y.dtype).reshape(y.shape),)
 
 
-def _quotient(total: Array, count: Array) -> Array:
+def _divide(total: Array, count: Array) -> Array:
     """Returns total / count, halves rounded away from zero."""
     return np.sign(total) * ((np.abs(total) + count // 2) // count)

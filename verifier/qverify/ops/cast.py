@@ -21,5 +21,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     limits = np.iinfo("int64" if y.dtype == "int64" else "int32")
     whole = np.trunc(x.astype(np.float64))
     inside = (whole >= float(limits.min)) & (whole < -float(limits.min))
-    made = np.where(inside, np.where(inside, whole, 0).astype(limits.dtype), limits.min)
-    return (made.astype(y.dtype).reshape(y.shape),)  # of 8 and 16 bits the low ones
+    whole_numbers = np.where(inside, np.where(inside, whole, 0).astype(limits.dtype), limits.min)
+    return (whole_numbers.astype(y.dtype).reshape(y.shape),)  # types of 8 and 16 bits keep the low bits

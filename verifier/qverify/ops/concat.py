@@ -1,4 +1,5 @@
-"""y = the inputs along axis; one whose scale or zero point differs from y's is dequantized and quantized again."""
+"""y = the inputs, concatenated along axis. An input with another scale or zero point than y is dequantized and
+quantized again."""
 
 from __future__ import annotations
 

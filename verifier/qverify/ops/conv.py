@@ -10,36 +10,44 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import Terms, centred, narrow_type, widened
-from qverify.arithmetic.linear import Output, along_axis
+from qverify.arithmetic.exact_matmul import ExactSumPlan, centred, narrow_type, widen
+from qverify.arithmetic.linear import Requantization, along_axis
 from qverify.arithmetic.planes import Planes, planes_of
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Cut, Window, as_planes, plane_shape, window_of
-from qverify.arithmetic.workers import core_count, run_blocks, runs
+from qverify.arithmetic.workers import core_count, run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import exact_terms_of, output_of, whole_bias
+from qverify.model_bin.linear_nodes import plan_node_sums, read_requantization, whole_bias
 
 Array = npt.NDArray[Any]
-DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements that stay in a second-level cache, measured
-PRODUCTS_BLOCK = 1 << 22  # multiplications that are worth a block
+DEPTHWISE_BLOCK, COLUMNS_BLOCK = 1 << 16, 1 << 20  # elements of a block that stay in a second-level cache (measured)
+PRODUCTS_BLOCK = 1 << 22  # smallest number of multiplications of a block
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS, "group", "act_min", "act_max")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """Prepared constants. weight: centred, [group, O/group, I/group * kh * kw], if large in its narrow type; terms: how
-    they are summed; bias: [O] or None. image: of x, what window reads: its kernel lacks the taps that read padding
-    only."""
+class PreparedConv:
+    """The prepared constants of a conv node.
+
+    Attributes:
+        window: the window, without the taps that read only padding.
+        group: number of groups.
+        weight: centred weights, [group, O/group, I/group * kh * kw]. Many weights have their narrow type.
+        terms: plan by which the sums are exact.
+        bias: [O], or None.
+        requantization: the requantization of the sums.
+        image: index of the part of x that the window reads.
+    """
 
     window: Window
     group: int
     weight: Array
-    terms: Terms
+    terms: ExactSumPlan
     bias: Array | None
-    output: Output
+    requantization: Requantization
     image: Cut
 
 
-def prepare(node: Node, graph: Graph) -> Prepared:
+def prepare(node: Node, graph: Graph) -> PreparedConv:
     w = graph.spec(node.inputs[1] or "")
     window, group = window_of(node.words), node.words[10]
     stored = centred(graph.constants[w.name], along_axis(w.zero_point, 4, w.channel_axis), narrow_type(w.dtype))
@@ -49,43 +57,43 @@ def prepare(node: Node, graph: Graph) -> Prepared:
     window, taps, kept = window.cropped(plane_shape(x.shape), plane_shape(y.shape))
     flat = stored[taps].reshape(w.shape[0], -1)
     bias = whole_bias(node, graph)
-    terms = exact_terms_of(node, graph, flat, bias)
-    return Prepared(
+    terms = plan_node_sums(node, graph, flat, bias)
+    return PreparedConv(
         window,
         group,
-        widened(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
+        widen(flat, terms.dtype).reshape(group, w.shape[0] // group, -1),
         terms,
         None if bias is None else bias.astype(terms.whole),
-        output_of(node, graph),
+        read_requantization(node, graph),
         kept,
     )
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Prepared) -> tuple[Array, ...]:
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: PreparedConv) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
     zeros, out = graph.spec(node.inputs[0] or "").zero_point, plane_shape(spec.shape)
     zero = along_axis(zeros, 3, 0) if len(zeros) > 1 else zeros[0]
     y = np.empty((len(x), state.weight.shape[0] * state.weight.shape[1], *out), spec.dtype)
     one_channel = state.weight.shape[2] == state.window.kernel[0] * state.window.kernel[1]
-    blocks_of = _depthwise if one_channel and state.group > 1 else _grouped
+    blocks_of = _convolve_depthwise if one_channel and state.group > 1 else _convolve_grouped
     for image, result in zip(as_planes(x)[state.image], y, strict=True):
         run_blocks(blocks_of(planes_of(image, state.window, out, zero, state.terms.dtype), state, result))
     return (y.reshape(spec.shape),)
 
 
-def _requantized(acc: Array, outputs: slice, state: Prepared, y: Array) -> None:
+def _requantize_into(acc: Array, outputs: slice, state: PreparedConv, y: Array) -> None:
     """Requantizes acc [outputs, rows * width] into y [outputs, rows, columns]."""
     if state.bias is not None:
         acc += state.bias[outputs, None]
-    output, planes = state.output.part(outputs), acc.reshape(len(y), y.shape[1], -1)
+    requantization, planes = state.requantization.select(outputs), acc.reshape(len(y), y.shape[1], -1)
     if planes.shape == y.shape:
-        output.into(planes, y)
+        requantization.apply_into(planes, y)
     else:
-        y[...] = output.of(planes)[:, :, : y.shape[2]]
+        y[...] = requantization.apply(planes)[:, :, : y.shape[2]]
 
 
-def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
+def _convolve_depthwise(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes groups of one input channel: a sum over taps, each a contiguous multiply-add over whole planes."""
     per_group, rows = state.weight.shape[1], y.shape[1]
     weight = state.weight.reshape(len(y), -1).astype(state.terms.whole, copy=False)
@@ -98,12 +106,14 @@ def _depthwise(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], N
             tap = planes.tap(k, channels, 0, rows)
             np.multiply(tap if per_group == 1 else np.repeat(tap, per_group, 0), weight[outputs, k, None], out=product)
             acc += product
-        _requantized(acc, outputs, state, y[outputs])
+        _requantize_into(acc, outputs, state, y[outputs])
 
-    return [partial(block, run) for run in runs(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))]
+    return [
+        partial(block, run) for run in split_range(state.group, DEPTHWISE_BLOCK // (rows * planes.width * per_group))
+    ]
 
 
-def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], None]]:
+def _convolve_grouped(planes: Planes, state: PreparedConv, y: Array) -> list[Callable[[], None]]:
     """Computes one matrix product for each group and run of rows whose patches fit the cache; for one run of rows, one
     product for each run of outputs."""
     channels, per_group, height = len(planes.flat) // state.group, state.weight.shape[1], y.shape[1]
@@ -111,15 +121,15 @@ def _grouped(planes: Planes, state: Prepared, y: Array) -> list[Callable[[], Non
     def product(g: int, patch: Array, of_group: slice, rows: slice) -> None:
         outputs = slice(g * per_group + of_group.start, g * per_group + of_group.stop)
         weight = state.weight[g, of_group].astype(state.terms.dtype, copy=False)
-        _requantized(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
+        _requantize_into(state.terms.product(weight, patch), outputs, state, y[outputs, rows])
 
     def block(g: int, rows: slice) -> None:
         patch = planes.columns(slice(g * channels, (g + 1) * channels), rows.start, rows.stop - rows.start)
         product(g, patch, slice(0, per_group), rows)
 
-    strips = runs(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
+    strips = split_range(height, COLUMNS_BLOCK // (state.weight.shape[2] * planes.width))
     if state.group * len(strips) != 1:
         return [partial(block, g, rows) for g in range(state.group) for rows in strips]
     patch = planes.columns(slice(0, channels), 0, height)
     most = max(PRODUCTS_BLOCK // max(1, patch.size), -(-per_group // core_count()))
-    return [partial(product, 0, patch, part, strips[0]) for part in runs(per_group, most)]
+    return [partial(product, 0, patch, part, strips[0]) for part in split_range(per_group, most)]

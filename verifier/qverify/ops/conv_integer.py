@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.float_convolution import convolve
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, as_planes, plane_shape, window_of
 from qverify.model_bin.graph import Graph, Node
@@ -29,4 +29,4 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     out = plane_shape(shape)
     window, taps, kept = window_of(node.words).cropped(plane_shape(x.shape), out)
     acc = convolve(planes[kept], weights[taps], window, node.words[10], out)
-    return (wrapped_int32(acc).reshape(shape),)  # exact in float64: 2^37 products fit
+    return (wrap_int32(acc).reshape(shape),)  # exact in float64: 2^37 products fit

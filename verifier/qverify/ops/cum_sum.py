@@ -17,12 +17,14 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, (axis, exclusive, reverse) = inputs[0], node.words
     assert x is not None
     with np.errstate(all="ignore"):
-        made = running(x.astype(np.float64) if x.dtype.kind == "f" else x, axis, bool(exclusive), bool(reverse))
-        return (made.astype(x.dtype),)
+        sums = compute_running_sums(
+            x.astype(np.float64) if x.dtype.kind == "f" else x, axis, bool(exclusive), bool(reverse)
+        )
+        return (sums.astype(x.dtype),)
 
 
-def running(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Returns the running sums in x's own dtype."""
+def compute_running_sums(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    """Returns the running sums, in the dtype of x."""
     lines = np.flip(np.moveaxis(x, axis, 0), 0) if reverse else np.moveaxis(x, axis, 0)
     sums = np.add.accumulate(lines, 0, dtype=x.dtype)
     if exclusive:

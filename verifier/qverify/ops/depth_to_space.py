@@ -1,4 +1,4 @@
-"""channels to block x block pixels; mode 0 DCR, 1 CRD."""
+"""y = x with channels moved to block x block pixels; mode 0: DCR, mode 1: CRD."""
 
 from __future__ import annotations
 

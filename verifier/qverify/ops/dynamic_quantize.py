@@ -20,5 +20,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     scale, zero = float32.dynamic_parameters(x)
     with np.errstate(all="ignore"):
         y = float32.quantize(x, scale.reshape(1), np.full(1, zero), "uint8")
-    made: tuple[Array, ...] = (y, scale, np.array(zero, np.uint8))
-    return tuple(value.reshape(graph.spec(name).shape) for value, name in zip(made, node.outputs, strict=True))
+    outputs: tuple[Array, ...] = (y, scale, np.array(zero, np.uint8))
+    return tuple(value.reshape(graph.spec(name).shape) for value, name in zip(outputs, node.outputs, strict=True))

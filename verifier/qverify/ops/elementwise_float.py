@@ -39,9 +39,9 @@ def _power(x: Array, exponent: float, unused: float) -> Array:
     size, whole = x.astype(np.float64), exponent == np.rint(exponent)
     if exponent == 0:
         return np.ones_like(x)
-    made = exp64(exponent * log64(np.abs(size) if whole else size))
+    power = exp64(exponent * log64(np.abs(size) if whole else size))
     odd = whole and abs(exponent) < 2**24 and exponent % 2 == 1
-    return (np.where(size < 0, -made, made) if odd else made).astype(np.float32)
+    return (np.where(size < 0, -power, power) if odd else power).astype(np.float32)
 
 
 def _hard_sigmoid(x: Array, p: float, q: float) -> Array:
@@ -68,7 +68,7 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "min": lambda a, b: np.where(np.isnan(a) | (a < b), a, b),  # of zeros of both signs the second
+    "min": lambda a, b: np.where(np.isnan(a) | (a < b), a, b),  # of two zeros with different signs the second
     "max": lambda a, b: np.where(np.isnan(a) | (a > b), a, b),
     "prelu": lambda x, slope: np.where(x < 0, slope * x, x),
 }
@@ -117,7 +117,8 @@ IN_FLOAT32: dict[str, Callable[[Array, float, float], Array]] = {"pow": _power, 
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that float_functions.py does not have."""
+    """Computes the function with the number words[0]. Raises BadFileError for a number that float_functions.py does not
+    have."""
     name, (p, q) = NAMES.get(node.words[0], ""), (float(float_word(w)) for w in node.words[1:])
     x = inputs[0]
     assert x is not None
@@ -133,5 +134,6 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
-    """Returns the magnitude of what a sigmoid rounds: a library computes it in terms of 1, however small it is."""
+    """Returns the magnitude to which the error of a sigmoid is relative: a library computes it with an error relative
+    to 1, however small the value is."""
     return 1.0 if NAMES.get(node.words[0]) == "sigmoid" else 0.0

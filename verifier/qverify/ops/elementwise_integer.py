@@ -1,4 +1,4 @@
-"""Arithmetic on integers that wraps, comparisons of integers and floats, and logic (NUMERICS.md, elementwise_integer)."""
+"""Integer arithmetic that wraps, comparisons of integers and floats, and logic (NUMERICS.md, elementwise_integer)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 WORDS = ("function",)
 
 
-def _quotient(a: Array, b: Array) -> Array:
+def _divide(a: Array, b: Array) -> Array:
     """Returns a/b truncated toward 0. Raises ValueError for a divisor of 0."""
     if (b == 0).any():
         raise ValueError("a divisor is 0")
@@ -37,7 +37,7 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
-    "div": _quotient,
+    "div": _divide,
     "min": np.minimum,
     "max": np.maximum,
     "bitwise_and": np.bitwise_and,
@@ -55,22 +55,23 @@ TWO: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that integer_functions.py does not have."""
+    """Computes the function with the number words[0]. Raises BadFileError for a number that integer_functions.py does
+    not have."""
     name, y, x = NAMES.get(node.words[0], ""), graph.spec(node.outputs[0]), inputs[0]
     assert x is not None
     with np.errstate(all="ignore"):
         if name in TWO:
             assert inputs[1] is not None and inputs[1].dtype == x.dtype
-            made = TWO[name](x, inputs[1])
+            y_values = TWO[name](x, inputs[1])
         elif name in ONE:
-            made = ONE[name](x)
+            y_values = ONE[name](x)
         elif name == "clip":
-            made = _clip(x, *inputs[1:])
+            y_values = _clip(x, *inputs[1:])
         else:
             raise BadFileError(
                 f"{node.name} (elementwise_integer): unknown function {node.words[0]}; it needs a newer qverify"
             )
-    return (np.asarray(made).astype(y.dtype, copy=False).reshape(y.shape),)
+    return (np.asarray(y_values).astype(y.dtype, copy=False).reshape(y.shape),)
 
 
 def _clip(x: Array, low: Array | None, high: Array | None) -> Array:

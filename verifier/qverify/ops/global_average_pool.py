@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.linear import Output
+from qverify.arithmetic.linear import Requantization
 from qverify.model_bin.graph import Graph, Node
-from qverify.model_bin.linear_nodes import output_of
+from qverify.model_bin.linear_nodes import read_requantization
 
 Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
-def prepare(node: Node, graph: Graph) -> Output:
-    return output_of(node, graph)
+def prepare(node: Node, graph: Graph) -> Requantization:
+    return read_requantization(node, graph)
 
 
-def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Output) -> tuple[Array, ...]:
+def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Requantization) -> tuple[Array, ...]:
     x, spec = inputs[0], graph.spec(node.inputs[0] or "")
     assert x is not None
     axes = tuple(range(2, x.ndim))
     count = int(np.prod(x.shape[2:]))
     acc = x.sum(axes, dtype=np.int64, keepdims=True) - np.int64(spec.zero_point[0]) * count
-    return (state.of(acc).reshape(graph.spec(node.outputs[0]).shape),)
+    return (state.apply(acc).reshape(graph.spec(node.outputs[0]).shape),)

@@ -1,4 +1,5 @@
-"""lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md, lstm_integer)."""
+"""lstm with weights of 8 bits: x, and h before each step, are quantized by their own range (NUMERICS.md,
+lstm_integer)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.recurrences import integer_operands, integer_weights, lstm_units, rounded, settings_of, walk
+from qverify.arithmetic.recurrences import (
+    compute_lstm_step,
+    read_integer_operands,
+    read_integer_weights,
+    read_settings,
+    round_to_float32,
+    run_steps,
+)
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -20,17 +28,19 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
 
 
 def simulate_steps(node: Node, inputs: list[Array | None], graph: Graph, recorded: Array | None) -> tuple[Array, ...]:
-    """The same, where each step begins with the h of a recorded y."""
-    settings = settings_of(node.words, 3, True)
-    of_x, of_h = integer_weights(inputs, len(settings.reverse))
-    given = integer_operands(inputs, node.name)
+    """Returns the outputs of simulate(). If a y is recorded, each step starts from its h."""
+    settings = read_settings(node.words, 3, True)
+    of_x, of_h = read_integer_weights(inputs, len(settings.reverse))
+    operands = read_integer_operands(inputs, node.name)
 
     def sums_of_x(d: int) -> Array:
-        return of_x[d].product(given.x.reshape(len(given.x), -1)).reshape(len(given.x), 1, -1)
+        return of_x[d].product(operands.x.reshape(len(operands.x), -1)).reshape(len(operands.x), 1, -1)
 
     def cell(d: int, sums: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        bias = rounded(np.add(*given.biases(d))).astype(np.float32)
-        gates = rounded((sums + of_h[d].product(h)) + bias)
-        return lstm_units(settings.gates[d], settings.flag, None if inputs[7] is None else given.p[d], gates, c)
+        bias = round_to_float32(np.add(*operands.biases(d))).astype(np.float32)
+        gates = round_to_float32((sums + of_h[d].product(h)) + bias)
+        return compute_lstm_step(
+            settings.gates[d], settings.flag, None if inputs[7] is None else operands.p[d], gates, c
+        )
 
-    return walk(given, settings.reverse, sums_of_x, cell, recorded)
+    return run_steps(operands, settings.reverse, sums_of_x, cell, recorded)

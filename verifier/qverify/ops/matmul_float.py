@@ -1,5 +1,5 @@
-"""y = fl32(beta*c + sum a*b), the exact sum rounded once; with an alpha, fl32(alpha*fl32(sum a*b) + beta*c). Leading dims
-broadcast."""
+"""y = fl32(beta*c + sum a*b), the exact sum rounded once; with an alpha, fl32(alpha*fl32(sum a*b) + beta*c). Leading
+dims broadcast."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def matrices(a: Array, b: Array, node: Node) -> tuple[Array, Array]:
 
 
 def magnitude(node: Node, inputs: list[Array | None], graph: Graph) -> float:
-    """Returns at least the largest sum of magnitudes of an output's terms."""
+    """Returns an upper bound of the sums of the magnitudes of an output's terms."""
     assert inputs[0] is not None and inputs[1] is not None
     alpha, beta = (abs(float(float_word(w))) for w in node.words[2:])
     added = 0.0 if inputs[2] is None else float(np.abs(inputs[2]).max())

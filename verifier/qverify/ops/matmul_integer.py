@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import exact_dtype, wrapped_int32
+from qverify.arithmetic.exact_matmul import exact_dtype, wrap_int32
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert a is not None and b is not None
     dtype = exact_dtype(255 * 255 * a.shape[-1])
     acc = np.matmul(centred(a, zero_a, dtype), centred(b, zero_b, dtype))
-    return (wrapped_int32(acc).reshape(graph.spec(node.outputs[0]).shape),)
+    return (wrap_int32(acc).reshape(graph.spec(node.outputs[0]).shape),)
 
 
 def centred(values: Array, zero: Array | None, dtype: np.dtype[Any]) -> Array:

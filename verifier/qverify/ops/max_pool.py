@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic.windows import DILATION_WORDS, WINDOW_WORDS, Window, as_planes, plane_shape, window_of
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 16  # elements that stay in a second-level cache
+BLOCK = 1 << 16  # elements of a block that stay in a second-level cache
 WORDS = (*WINDOW_WORDS, *DILATION_WORDS)
 
 
@@ -33,10 +33,13 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Window
         for tap in state.reads(x[:, channels], out, lowest):
             if x.dtype.kind != "f":
                 np.maximum(part, tap, out=part)
-            else:  # of equal ones, as zeros of both signs are, the first
+            else:  # the first of equal elements, such as zeros with different signs
                 np.copyto(part, tap, where=(tap > part) | (tap != tap))
 
     run_blocks(
-        [partial(block, channels) for channels in runs(x.shape[1], BLOCK // max(1, x.size // max(1, x.shape[1])))]
+        [
+            partial(block, channels)
+            for channels in split_range(x.shape[1], BLOCK // max(1, x.size // max(1, x.shape[1])))
+        ]
     )
     return (best.reshape(y.shape),)

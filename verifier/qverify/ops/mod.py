@@ -18,5 +18,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert a is not None and b is not None
     if (b == 0).any():
         raise ValueError(f"{node.name}: a divisor is 0")
-    with np.errstate(all="ignore"):  # of the lowest integer and -1
+    with np.errstate(all="ignore"):  # the lowest integer modulo -1 overflows
         return (np.remainder(a, b).astype(y.dtype).reshape(y.shape),)

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from qverify.arithmetic.linear import is_wide
 from qverify.arithmetic.requantize import requantize
 from qverify.model_bin.graph import Graph, Node
-from qverify.ops.add import by_table, table_of
+from qverify.ops.add import look_up_pairs, make_table
 
 Array = npt.NDArray[Any]
 WORDS = ("act_min", "act_max")
 
 
 def prepare(node: Node, graph: Graph) -> Array | None:
-    return table_of(formula, node, graph)
+    return make_table(formula, node, graph)
 
 
 def formula(node: Node, graph: Graph, first: Array, second: Array) -> Array:
@@ -35,5 +35,5 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: Array 
     first, second, y = inputs[0], inputs[1], graph.spec(node.outputs[0])
     assert first is not None and second is not None
     if state is not None:
-        return (by_table(state, first, second, y),)
+        return (look_up_pairs(state, first, second, y),)
     return (formula(node, graph, *np.broadcast_arrays(first, second)),)

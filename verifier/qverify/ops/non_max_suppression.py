@@ -21,7 +21,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     y, rows = np.full(graph.spec(node.outputs[0]).shape, -1, np.int64), 0
     with np.errstate(all="ignore"):
         for image, of_image in enumerate(scores):
-            low, high = _corners(boxes[image], bool(centred))
+            low, high = _find_corners(boxes[image], bool(centred))
             for kind, of_class in enumerate(of_image):
                 chosen = of_class > float_word(score) if scored else of_class == of_class
                 kept = _keep(low, high, of_class, np.flatnonzero(chosen), most, float_word(iou))
@@ -30,25 +30,25 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     return (y,)
 
 
-def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
-    """Returns the lower and upper corners, [boxes, 2]."""
+def _find_corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
+    """Returns the lower and the upper corners of the boxes, [boxes, 2] each."""
     if centred:
         half = boxes[:, 2:] / np.float32(2)
         return boxes[:, :2] - half, boxes[:, :2] + half
-    one, other = boxes[:, :2], boxes[:, 2:]
-    return np.where(one > other, other, one), np.where(one > other, one, other)
+    corner_a, corner_b = boxes[:, :2], boxes[:, 2:]
+    return np.where(corner_a > corner_b, corner_b, corner_a), np.where(corner_a > corner_b, corner_a, corner_b)
 
 
-def _keep(low: Array, high: Array, scores: Array, left: Array, most: int, limit: Any) -> list[int]:
-    """Returns the boxes that are kept, best first. left: the candidates."""
-    left = left[np.argsort(-scores[left], kind="stable")]
+def _keep(low: Array, high: Array, scores: Array, candidates: Array, most: int, limit: Any) -> list[int]:
+    """Returns the indices of the boxes that are kept, the best first."""
+    candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
     area, kept = (high[:, 0] - low[:, 0]) * (high[:, 1] - low[:, 1]), list[int]()
-    while len(left) and len(kept) < most:
-        best, left = int(left[0]), left[1:]
+    while len(candidates) and len(kept) < most:
+        best, candidates = int(candidates[0]), candidates[1:]
         kept.append(best)
-        first, last = np.maximum(low[left], low[best]), np.minimum(high[left], high[best])
+        first, last = np.maximum(low[candidates], low[best]), np.minimum(high[candidates], high[best])
         shared = (last[:, 0] - first[:, 0]) * (last[:, 1] - first[:, 1])
-        both = (area[best] + area[left]) - shared
-        proper = (last > first).all(1) & (shared > 0) & (area[best] > 0) & (area[left] > 0) & (both > 0)
-        left = left[~(proper & (shared / both > limit))]
+        both = (area[best] + area[candidates]) - shared
+        proper = (last > first).all(1) & (shared > 0) & (area[best] > 0) & (area[candidates] > 0) & (both > 0)
+        candidates = candidates[~(proper & (shared / both > limit))]
     return kept

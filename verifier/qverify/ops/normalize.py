@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-LARGEST = 2.0**60  # nothing overflows, so no NaN is made
+LARGEST = 2.0**60  # magnitude of mean and scale; with smaller ones nothing overflows, so that there is no NaN
 WORDS = ("mean_f32[C]", "scale_f32[C]")
 
 

@@ -1,4 +1,4 @@
-"""y = clip(RNE(fl32(x/s)) + z), per tensor or per channel; NaN gives the type's minimum."""
+"""y = clip(RNE(fl32(x/s)) + z), per tensor or per channel. NaN becomes the minimum of the type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS: tuple[str, ...] = ()
 
 
 def parameters(spec: TensorSpec) -> tuple[Array, Array]:
-    """Returns scale (float32) and zero point of a tensor, shaped to broadcast."""
+    """Returns scale (float32) and zero point of a tensor, shaped to broadcast against it."""
     axis = max(spec.channel_axis, 0)
     return along_axis(spec.scale, len(spec.shape), axis).astype(np.float32), along_axis(
         spec.zero_point, len(spec.shape), axis
@@ -25,7 +25,8 @@ def parameters(spec: TensorSpec) -> tuple[Array, Array]:
 
 
 def as_quantized(x: Array, spec: TensorSpec, y: TensorSpec) -> Array:
-    """Returns x as y stores it: a copy if scale and zero point are equal, else dequantized and quantized again."""
+    """Returns x with the quantization of y: unchanged if scale and zero point are equal, else dequantized and quantized
+    again."""
     if not y.scale or (spec.scale, spec.zero_point, spec.dtype) == (y.scale, y.zero_point, y.dtype):
         return x
     return float32.quantize(float32.dequantize(x, *parameters(spec)), *parameters(y), y.dtype)

@@ -43,11 +43,11 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that no function has."""
+    """Computes the function with the number words[0]. Raises BadFileError for an unknown number."""
     x, (function, mask) = inputs[0], node.words
     assert x is not None
     if not 0 <= function < len(REDUCTIONS):
         raise BadFileError(f"{node.name} (reduce_float): unknown function {function}; it needs a newer qverify")
     with np.errstate(all="ignore"):
-        made = FUNCTIONS[REDUCTIONS[function]](reduced_rows(x.astype(np.float64), mask))
-        return (made.astype(np.float32).reshape(graph.spec(node.outputs[0]).shape),)
+        reduced = FUNCTIONS[REDUCTIONS[function]](reduced_rows(x.astype(np.float64), mask))
+        return (reduced.astype(np.float32).reshape(graph.spec(node.outputs[0]).shape),)

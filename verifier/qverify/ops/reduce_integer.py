@@ -17,11 +17,11 @@ FUNCTIONS = (np.add, np.maximum, np.minimum, np.multiply)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that no function has."""
+    """Computes the function with the number words[0]. Raises BadFileError for an unknown number."""
     x, (function, mask) = inputs[0], node.words
     assert x is not None
     if not 0 <= function < len(FUNCTIONS):
         raise BadFileError(f"{node.name} (reduce_integer): unknown function {function}; it needs a newer qverify")
     with np.errstate(all="ignore"):
-        made = FUNCTIONS[function].reduce(reduced_rows(x, mask), axis=-1, dtype=x.dtype)
-    return (np.asarray(made).reshape(graph.spec(node.outputs[0]).shape),)
+        reduced = FUNCTIONS[function].reduce(reduced_rows(x, mask), axis=-1, dtype=x.dtype)
+    return (np.asarray(reduced).reshape(graph.spec(node.outputs[0]).shape),)

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from qverify.arithmetic import float32
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 from qverify.ops.quantize import parameters
 from qverify.tensors.spec import TensorSpec
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 16  # elements that stay in a second-level cache
-FIXED_POINT = 2  # of truncate: weights are integers, 1024 of them make 1
-HALF_UP = 3
-HALF = 1 << 19  # of the product of two weights
+BLOCK = 1 << 16  # elements of a block that stay in a second-level cache
+FIXED_POINT = 2  # value of the word `truncate`: weights are integers, in units of 1/1024
+HALF_UP = 3  # value of the word `truncate`
+HALF = 1 << 19  # stands for 1/2 in the product of two such weights
 WORDS = ("truncate",)
 
 
@@ -49,14 +49,14 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
         value = weights[0] * corners[0]
         for weight, corner in zip(weights[1:], corners[1:], strict=True):
             value += weight * corner
-        result[planes] = _stored(value, node.words[0], y)
+        result[planes] = _convert(value, node.words[0], y)
 
-    run_blocks([partial(block, planes) for planes in runs(len(left), BLOCK // (rows * columns))])
+    run_blocks([partial(block, planes) for planes in split_range(len(left), BLOCK // (rows * columns))])
     return (result.reshape(y.shape),)
 
 
 def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Array], y: TensorSpec) -> Array:
-    """corners: of the upper row left and right, then of the lower one."""
+    """Returns the weighted sums rounded half up. corners: left and right of the upper row, then of the lower row."""
     limits = np.iinfo(y.dtype)
     with np.errstate(all="ignore"):
         upper_left, lower_left, upper_right, lower_right = (
@@ -67,7 +67,7 @@ def _half_up(corners: list[Array], dy: tuple[Array, Array], dx: tuple[Array, Arr
     return np.trunc(np.clip(value, limits.min, limits.max)).astype(y.dtype)
 
 
-def _stored(value: Array, truncate: int, y: TensorSpec) -> Array:
+def _convert(value: Array, truncate: int, y: TensorSpec) -> Array:
     if y.dtype == "float32":
         return value
     if truncate == FIXED_POINT:

@@ -17,7 +17,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, index, weight = inputs
     assert x is not None and index is not None and weight is not None
     shape = graph.spec(node.outputs[0]).shape
-    (rows, wy), (columns, wx) = _tables(node, index, weight, shape)
+    (rows, wy), (columns, wx) = _split_tables(node, index, weight, shape)
     with np.errstate(all="ignore"):
         lines = np.zeros((*x.shape[:-1], shape[-1]))
         for at, by in zip(columns.T, wx.T, strict=True):
@@ -30,10 +30,10 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     return (y,)
 
 
-def _tables(
+def _split_tables(
     node: Node, index: Array, weight: Array, shape: tuple[int, ...]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Returns index and float64 weight, [output rows, taps_y], of the rows, and those of the columns."""
+    """Returns the indices and float64 weights of the rows, [output rows, taps_y], and those of the columns."""
     cut, taps = node.words[0] * shape[-2], node.words
     parts = [(index[:cut], weight[:cut]), (index[cut:], weight[cut:])]
     both = [(i.reshape(-1, t), w.astype(np.float64).reshape(-1, t)) for (i, w), t in zip(parts, taps, strict=True)]

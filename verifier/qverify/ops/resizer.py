@@ -1,4 +1,5 @@
-"""y = the part x0 y0 w h of x, bilinear in 11-bit weights from pixel centres; the part comes with every run."""
+"""y = the part x0 y0 w h of x, resized bilinearly with 11-bit weights, relative to pixel centres. The part is an input
+of every run."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
 WORDS: tuple[str, ...] = ()
-ONE = 2048
+ONE = 2048  # stands for a weight of 1
 
 
 def samples(to: int, size: int) -> tuple[Array, Array, Array]:
-    """Returns for each of `to` outputs its two neighbours among `size` pixels, and the second one's weight, of 2048."""
+    """Returns, for each of `to` outputs, its two neighbours among `size` pixels, and the weight of the second one as a
+    part of ONE."""
     place = np.maximum((2 * np.arange(to, dtype=np.int64) + 1) * size * (ONE // 2) // to - ONE // 2, 0)
     first = place // ONE
     return first, np.minimum(first + 1, size - 1), place % ONE

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from qverify.arithmetic.float32 import sequential_sum
 from qverify.arithmetic.tables import look_up
-from qverify.arithmetic.workers import run_blocks, runs
+from qverify.arithmetic.workers import run_blocks, split_range
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 17  # elements that stay in a second-level cache
+BLOCK = 1 << 17  # elements of a block that stay in a second-level cache
 WORDS = ("outer", "depth", "inner", "ys_f32")
 
 
@@ -32,7 +32,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
 
     def block(some: slice) -> None:
         below = rows[some].view(np.uint8) - rows[some].max(1, keepdims=True).view(np.uint8)
-        e = look_up(table, below + np.uint8(255))  # at most 0, so that what wraps in 8 bits comes back
+        e = look_up(table, below + np.uint8(255))  # differences are at most 0, and the sum wraps back into 8 bits
         total = sequential_sum(e, 1)
         e *= state
         e /= total
@@ -41,5 +41,7 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: np.flo
         np.clip(e, limits.min, limits.max, out=e)
         result[some] = e.astype(y.dtype)
 
-    run_blocks([partial(block, some) for some in runs(len(rows), BLOCK // max(1, rows.shape[1] * rows.shape[2]))])
+    run_blocks(
+        [partial(block, some) for some in split_range(len(rows), BLOCK // max(1, rows.shape[1] * rows.shape[2]))]
+    )
     return (result.reshape(y.shape),)

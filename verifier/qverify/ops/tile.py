@@ -16,11 +16,11 @@ WORDS: tuple[str, ...] = ()
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
     x, y = inputs[0], graph.spec(node.outputs[0])
     assert x is not None
-    return (tiled(x, y.shape),)
+    return (tile(x, y.shape),)
 
 
-def tiled(x: Array, shape: tuple[int, ...]) -> Array:
-    """Returns x repeated to this shape. Raises ValueError where a dim is no multiple of x's."""
+def tile(x: Array, shape: tuple[int, ...]) -> Array:
+    """Returns x repeated to this shape. Raises ValueError if a dim is no multiple of x's."""
     dims = (1,) * (len(shape) - x.ndim) + x.shape
     if len(dims) != len(shape) or any(out % n for out, n in zip(shape, dims, strict=True)):
         raise ValueError(f"{list(shape)} are no multiples of {list(dims)}")

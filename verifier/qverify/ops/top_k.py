@@ -17,11 +17,12 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     x, (axis, largest) = inputs[0], node.words
     assert x is not None
     kept = graph.spec(node.outputs[0]).shape[axis]
-    index = order(x, axis, bool(largest)).take(range(kept), axis)
+    index = sort_indices(x, axis, bool(largest)).take(range(kept), axis)
     return np.take_along_axis(x, index, axis), index
 
 
-def order(x: Array, axis: int, largest: bool) -> Array:
-    """Returns the indices of the elements in order: of equal ones the first comes first, NaN after every number."""
+def sort_indices(x: Array, axis: int, largest: bool) -> Array:
+    """Returns the indices of the elements in order. Equal elements keep their order, and NaN comes after all
+    numbers."""
     key = x if not largest else -x if x.dtype.kind == "f" else ~x
     return np.argsort(key, axis, kind="stable")

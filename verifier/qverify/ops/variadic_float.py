@@ -16,7 +16,7 @@ WORDS = ("function",)
 
 
 def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) -> tuple[Array, ...]:
-    """Computes the function of words[0]. Raises BadFileError for a number that no function has."""
+    """Computes the function with the number words[0]. Raises BadFileError for an unknown number."""
     function, shape = node.words[0], graph.spec(node.outputs[0]).shape
     if not 0 <= function < len(VARIADIC):
         raise BadFileError(f"{node.name} (variadic_float): unknown function {function}; it needs a newer qverify")
@@ -24,11 +24,12 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     name = VARIADIC[function]
     with np.errstate(all="ignore"):
         for x in others:
-            first = first + x if name in ("sum", "mean") else _chosen(first, x, name == "max")
+            first = first + x if name in ("sum", "mean") else _choose(first, x, name == "max")
         return ((first / len(inputs) if name == "mean" else first).astype(np.float32),)
 
 
-def _chosen(a: Array, b: Array, larger: bool) -> Array:
-    """Returns the larger or smaller element, the first of equal ones (zeros of both signs), NaN where there is one."""
+def _choose(a: Array, b: Array, larger: bool) -> Array:
+    """Returns the larger or the smaller element: the first if both are equal (zeros with different signs), NaN if one
+    is NaN."""
     better = b > a if larger else b < a
     return np.where(better | (np.isnan(b) & ~np.isnan(a)), b, a)

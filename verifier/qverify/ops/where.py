@@ -1,4 +1,4 @@
-"""y = cond ? a : b, each requantized to y where its scale or zero point differs."""
+"""y = cond ? a : b. An operand with another scale or zero point than y is requantized."""
 
 from __future__ import annotations
 

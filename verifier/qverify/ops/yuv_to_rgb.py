@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from qverify.arithmetic.colour import converted
+from qverify.arithmetic.colour import convert_yuv
 from qverify.model_bin.graph import Graph, Node
 
 Array = npt.NDArray[Any]
@@ -18,4 +18,4 @@ def simulate(node: Node, inputs: list[Array | None], graph: Graph, state: None) 
     assert x is not None
     if x.ndim != 4 or x.shape[1] != 3 or x.dtype.itemsize != 1:
         raise ValueError(f"{node.name}: wanted (N, 3, H, W) of 8 bits")
-    return (converted(x, node.words),)
+    return (convert_yuv(x, node.words),)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from qverify.inputs.difference import Difference, MistakeExplanation
+from qverify.inputs.difference import InputDifference, MistakeExplanation
 from qverify.inputs.residual import Residual
 from qverify.plural import count
 
 SCHEMA = "qverify.inputs_diff/1"
 
 
-def verdict(found: Difference) -> str:
+def verdict(found: InputDifference) -> str:
     """Returns the first line."""
     if found.equal:
         return f"EQUAL: all {count(found.size_bytes, 'byte')}"
@@ -24,7 +24,7 @@ def verdict(found: Difference) -> str:
     return f"DIFFERENT: {none} reproduces them; {_describe_nearest(found)}"
 
 
-def _describe_nearest(found: Difference) -> str:
+def _describe_nearest(found: InputDifference) -> str:
     if found.nearest is None:
         return f"nothing tried gives {count(found.size_bytes, 'byte')}; the intended input has {found.intended_bytes}"
     one, rest = found.nearest
@@ -40,7 +40,7 @@ def _describe_residual(rest: Residual, size_bytes: int) -> str:
     return f"mean {rest.mean_abs:.4g}, max {rest.max_abs:.4g}, {differing}, first at {first}"
 
 
-def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list[str]:
+def details(found: InputDifference, fix: Callable[[MistakeExplanation], str]) -> list[str]:
     """Returns the lines below the first."""
     lines = []
     for at, group in enumerate(found.exact):
@@ -54,7 +54,7 @@ def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list
     return lines + [f"not searched: {what}" for what in found.not_searched]
 
 
-def to_json(found: Difference) -> dict[str, Any]:
+def to_json(found: InputDifference) -> dict[str, Any]:
     """Returns one frame of the document as plain values."""
     return {
         "verdict": "EQUAL" if found.equal else "DIFFERENT",

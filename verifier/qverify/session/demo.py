@@ -60,7 +60,7 @@ class DemoRun:
 
 
 def demo_runs() -> list[DemoRun]:
-    """Returns the runs that this machine can do. That on the emulated board is included if its find_emulator is
+    """Returns the runs that this machine can do. That on the emulated board is included if its emulator is
     installed."""
     arm = [DemoRun(EMULATED, "verify it on an emulated board, 64-bit ARM")] if find_emulator("aarch64") else []
     return [

@@ -10,7 +10,7 @@ from qverify.compare.forced import Located
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.inputs.described_inputs import described_inputs
-from qverify.inputs.description_keys import unverified
+from qverify.inputs.description_keys import describe_unverified
 from qverify.inputs.likely_mistakes import find_likely_mistakes
 from qverify.model_bin.units import units
 from qverify.plural import count
@@ -81,7 +81,7 @@ def _complete(report: Report, models: Models, prepared: PreparedInputs, ran: Sid
         {"node": n.name, "op": n.op, "why": n.why} for island in models.graph.islands for n in island.nodes
     ]
     for item in described_inputs(models.graph).values():
-        if item.description is not None and (doubt := unverified(item.description)):
+        if item.description is not None and (doubt := describe_unverified(item.description)):
             report.notes.append(
                 f"input {item.name}: {doubt} follows published facts, but was never compared with a vendor's tool"
             )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from qverify.compare.options import Options
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.printable import printable

@@ -32,7 +32,7 @@ class RunEvidence:
             if item.spec.name == name:
                 return np.asarray(item.array()), ""
         values = board_values(self.results.recordings, self.pull)
-        if values is None or (values.held(name) is None and (self.pull is None or values.digest(name) is None)):
+        if values is None or (values.get_local(name) is None and (self.pull is None or values.digest(name) is None)):
             return None, ""
         value = values.get(name)
         return (None, values.failed[name]) if value is None else (np.asarray(value), "")

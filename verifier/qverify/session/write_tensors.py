@@ -54,7 +54,7 @@ def _tensor_loaders(side: Recording, evidence: RunEvidence) -> Iterable[tuple[st
         if name in side.missing:
             yield name, None
         elif values is not None:
-            yield name, partial(values.get, name) if values.held(name) is not None else None  # type: ignore[misc]
+            yield name, partial(values.get, name) if values.get_local(name) is not None else None  # type: ignore[misc]
         else:
             yield name, partial(side.tensors.__getitem__, name) if name in side.tensors else None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from qverify_agents.errors import AgentError, LinkError
 
 from qverify.errors import BadFileError
-from qverify.model_bin.cut_graph import needed
+from qverify.model_bin.cut_graph import find_needed_nodes
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.units import Unit
 from qverify.sides.host_islands import HostIslands, made_from
@@ -83,7 +83,7 @@ class BoardIslands:
 
 def _part(graph: Graph, names: list[str], known: Mapping[str, Array]) -> Unit:
     """Returns the nodes that compute these tensors, as one unit. Raises LinkError where they are too many."""
-    nodes = needed(graph, names, known)
+    nodes = find_needed_nodes(graph, names, known)
     if len(nodes) > MOST_NODES:
         raise LinkError(f"{len(nodes)} nodes come before a host island; a board runs at most {MOST_NODES} at a time")
     read = dict.fromkeys(n for node in nodes for n in node.inputs if n is not None and n in known)

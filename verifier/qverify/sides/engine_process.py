@@ -25,7 +25,7 @@ from qverify_agents.signals_held import signals_held
 
 from qverify.errors import QVerifyError, UsageError
 from qverify.files import parse_json, read_regular
-from qverify.inputs.arrays import npy_array
+from qverify.inputs.arrays import read_npy
 from qverify.onnx_model import engine
 from qverify.sides.reference_variants.other_interpreter import OURS, bytes_in, last_output
 from qverify.tensors.recording import Array
@@ -214,6 +214,6 @@ def _arrays(archive: zipfile.ZipFile, names: list[str]) -> dict[str, Array]:
     arrays = {}
     for at, name in enumerate(names):
         with archive.open(f"{at}.npy") as file:
-            value = npy_array(file, sizes[at], name)
+            value = read_npy(file, sizes[at], name)
         arrays[name] = value.astype(value.dtype.newbyteorder("="), copy=False)
     return arrays

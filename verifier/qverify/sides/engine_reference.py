@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from qverify.errors import UsageError
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.graph import Graph, Node
 from qverify.onnx_model.opaque_model import OpaqueModel, OpaqueNode
 from qverify.sides.engine_process import Answer, EngineChoice, run_engine

@@ -1,4 +1,5 @@
-"""Memory that was freed, which the C library keeps for the process: a large model's parts come and go in turn."""
+"""Returns memory to the system that was freed but that the C library keeps for the process. A large model's parts are
+allocated and freed in turn."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import ctypes
 
 
 def return_free_memory() -> None:
-    """Gives freed memory back to the system, where the C library can (glibc); elsewhere nothing is done."""
+    """Returns freed memory to the system if the C library supports it (glibc), else does nothing."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, TypeError, AttributeError):  # another C library

@@ -13,8 +13,14 @@ from qverify.tensors.spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class PreparedInput:
-    """One model input. spec: that of the input. data: aligned bytes (spec.size_bytes). source: a path, or `random`.
-    seed: of random inputs, else None."""
+    """One prepared model input.
+
+    Attributes:
+        spec: spec of the input.
+        data: the aligned bytes (spec.size_bytes).
+        source: a path, or `random`.
+        seed: seed of a random input, else None.
+    """
 
     spec: TensorSpec
     data: bytes
@@ -32,7 +38,7 @@ class PreparedInput:
 
 @dataclass(frozen=True, slots=True)
 class PreparedInputs:
-    """The inputs of one run, in the graph's order. sha256: over the names and the hashes of all."""
+    """The inputs of one run, in the graph's order. sha256: hash over the names and hashes of all inputs."""
 
     inputs: tuple[PreparedInput, ...]
 

@@ -16,7 +16,7 @@ State = Literal["complete", "partial", "did not run"]
 
 
 class Tensors(Mapping[str, Array]):
-    """Named tensors that are loaded on access, so that a Recording does not keep all of them in memory."""
+    """Named tensors that are loaded whenever they are read, so that a Recording does not keep all of them in memory."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Array]]):
         self._loaders = loaders
@@ -36,14 +36,34 @@ class Tensors(Mapping[str, Array]):
 
 @dataclass(slots=True)
 class Recording:
-    """What one side produced. side: float, reference, simulator, board, dump. specs: tensors this side offers. tensors:
-    valid elements (shape = spec.shape) of those on this host; may be fewer than digests (a board's are pulled on
-    demand). digests: tensor name to xxh64 (16 hex digits) of the valid bytes in stored axis order.
-    missing: for each offered tensor that is not available, the reason. capabilities: among finals, per_node, inject,
-    digests. runtime: what executed the model; set by the side that ran it, never read from a file: our own (qvrt) must
-    give equal bytes. kernels: which documented kernels that runtime has (a key of compare/documented_rounding.NAMES), "" for
-    kernels of which nothing is known, such as a delegate's; set as runtime is. node_seconds: what each node took in this very run, by its name, as the board measured it; empty
-    where it told none."""
+    """The results of one side for one set of inputs.
+
+    Attributes:
+        side: float, reference, simulator, board or dump.
+        engine, version: the program that computed the tensors, and its version.
+        settings: settings of the run, for the report.
+        host: name of the host or board.
+        duration_s: duration of the run in seconds.
+        specs: specs of the tensors that the side offers.
+        finals: names of the final outputs.
+        tensors: valid elements (shape = spec.shape) of the tensors that are on this host. There may be fewer of them
+            than digests, because a board's tensors are pulled on demand.
+        digests: xxh64 (16 hex digits) of the valid bytes in stored axis order, by tensor.
+        missing: offered tensors that are not available, with the reason.
+        capabilities: a subset of finals, per_node, inject, digests.
+        model_sha256, inputs_sha256: hashes of the model and of the inputs.
+        state: whether the run is complete.
+        why: the reason why it is partial or did not run.
+        link: counters of the link: bytes_sent, bytes_received, cached_bytes.
+        notes: notes for the report.
+        runtime: the runtime that executed the model. It is set by the side that ran it and never read from a file,
+            because qvrt must produce equal bytes.
+        kernels: the documented kernels of that runtime (a key of compare/documented_rounding.NAMES), or "" for kernels
+            of which nothing is known, such as a delegate's. It is set like `runtime`.
+        node_seconds: duration of each node in this run, by name, as the board measured it; empty if it sent none.
+        borrowed: tensors that were taken from another side with the same digest.
+        pulled: tensors that compare/values.py has pulled and checked against their digests.
+    """
 
     side: str
     engine: str
@@ -60,11 +80,11 @@ class Recording:
     model_sha256: str = ""
     inputs_sha256: str = ""
     state: State = "complete"
-    why: str = ""  # why it is partial or did not run
-    link: dict[str, int] = field(default_factory=dict)  # bytes_sent, bytes_received, cached_bytes
+    why: str = ""
+    link: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     runtime: str = "qvrt"
     kernels: str = ""
     node_seconds: dict[str, float] = field(default_factory=dict)
-    borrowed: frozenset[str] = frozenset()  # tensors taken from another side with the same digest
-    pulled: dict[str, Array] = field(default_factory=dict)  # by compare/values.py: checked against their digests
+    borrowed: frozenset[str] = frozenset()
+    pulled: dict[str, Array] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""TensorSpec: name, dtype, shape, quantization and stored layout of one tensor; the only description of padding."""
+"""TensorSpec: name, dtype, shape, quantization and stored layout of one tensor. Padding is described nowhere else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ LAYOUTS = ("", "NCHW", "NHWC", "NCW", "NC")
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One named tensor.
+    """The description of one named tensor.
 
-    shape: valid shape in elements. aligned_shape: stored shape, every dim >= shape. strides_bytes: row-major over
-    aligned_shape. scale: float32, real value per LSB, () when not quantized, else one, or one per channel.
-    zero_point: LSB, as many as scale. channel_axis: -1 when per tensor.
-    interior: inside a float region or made by the compiler; never compared.
+    Attributes:
+        name: name of the tensor.
+        dtype: element type, as numpy names it.
+        shape: shape of the valid elements.
+        aligned_shape: shape of the stored elements. Every dim is at least that of shape.
+        scale: real value of one LSB, float32: () if not quantized, else one for the tensor or one per channel.
+        zero_point: zero points in LSB, as many as scales.
+        channel_axis: axis of the channels, or -1 if there is one scale for the tensor.
+        layout: one of LAYOUTS.
+        interior: whether the tensor is never compared, because it is inside a float region or was added by the
+            compiler.
+        integer_reference: whether the reference computes the tensor in integers.
+        strides_bytes: row-major strides over aligned_shape, in bytes.
     """
 
     name: str
@@ -51,7 +60,7 @@ class TensorSpec:
 
     @property
     def size_bytes(self) -> int:
-        """Returns the size of the aligned buffer in bytes."""
+        """The size of the aligned buffer in bytes."""
         return prod(self.aligned_shape) * self.numpy_dtype.itemsize
 
     @property
@@ -63,12 +72,13 @@ class TensorSpec:
         return bool(self.scale)
 
     def same_meaning(self, other: TensorSpec) -> bool:
-        """Tells whether equal bytes are equal real values under both specs."""
+        """Returns whether equal bytes stand for equal real values under both specs."""
         axes = self.channel_axis == other.channel_axis or len(self.scale) <= 1
         return axes and (self.dtype, self.scale, self.zero_point) == (other.dtype, other.scale, other.zero_point)
 
     def valid_view(self, aligned: bytes | memoryview) -> npt.NDArray[np.generic]:
-        """Returns the valid elements (a view of shape `shape`) of aligned bytes. Raises ValueError for another size."""
+        """Returns the valid elements of aligned bytes, as a view of shape `shape`. Raises ValueError for bytes of
+        another size."""
         if len(aligned) != self.size_bytes:
             raise ValueError(f"{self.name}: {len(aligned)} bytes, wanted {self.size_bytes}")
         whole = np.frombuffer(aligned, self.numpy_dtype).reshape(self.aligned_shape)
@@ -81,8 +91,8 @@ class TensorSpec:
         return whole.tobytes()
 
     def dequantized(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis; floats are
-        unchanged."""
+        """Returns real values in float64: (q - zero_point) * scale, per channel along channel_axis. Floats are not
+        changed."""
         with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
             real = values.astype(np.float64)
         if not self.scale:

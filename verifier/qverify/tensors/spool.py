@@ -1,4 +1,5 @@
-"""Keeps tensors in an unnamed file instead of memory: the third copy of a dump, when every side has its own bytes."""
+"""Keeps tensors in an unnamed file instead of memory. This is used for the third copy of a dump, if all sides have
+different bytes."""
 
 from __future__ import annotations
 
@@ -9,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-SMALL = 1 << 16  # bytes; less stays in memory
+SMALL = 1 << 16  # bytes; smaller arrays stay in memory
 
 
 class Spool:
-    """An unnamed file of arrays. They stay readable after close(), which only closes the descriptor. keep() raises
-    OSError (disk full)."""
+    """An unnamed file of arrays. They stay readable after close(), which only closes the descriptor."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
 
     def keep(self, value: Array) -> Array:
-        """Returns the same elements, read-only, in the file (small arrays unchanged)."""
+        """Writes the array to the file and returns it as a read-only view of the file. Small arrays are returned
+        unchanged. Raises OSError if the file cannot be written, for example because the disk is full."""
         if value.nbytes < SMALL:
             return value
         if self._file is None:

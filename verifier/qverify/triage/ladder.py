@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qverify.compare.criteria import MOST_DIGITS
-from qverify.compare.metrics import Context, Measure, measures
+from qverify.compare.criteria import MAX_DIGITS
+from qverify.compare.metrics import Context, Measure, make_measures
 from qverify.compare.paired_values import PairedValues
 from qverify.errors import UsageError
 from qverify.plural import count
@@ -79,12 +79,12 @@ def parse_gate(text: str) -> tuple[str, RungGate]:
         number = math.nan
     valid = {
         "exact": not limit,
-        "decimals": number in range(MOST_DIGITS + 1) and bool(limit),
+        "decimals": number in range(MAX_DIGITS + 1) and bool(limit),
         "cosine": -1 <= number <= 1,
     }
     if not equals or "~" not in rung or not valid.get(kind) or (kind == "cosine" and not limit):
         raise UsageError(
-            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MOST_DIGITS}) or A~B=cosine:X (-1 to 1), where A and B are neighbouring stages"
+            f"--gate {text}: wanted A~B=exact, A~B=decimals:N (0 to {MAX_DIGITS}) or A~B=cosine:X (-1 to 1), where A and B are neighbouring stages"
         )
     return "~".join(part.strip() for part in rung.split("~")), RungGate(kind, number)
 
@@ -106,7 +106,7 @@ class Distance:
         if a.shape != b.shape:
             raise ValueError(f"shape {list(a.shape)} and {list(b.shape)}")
         if not self._measures:
-            all_measures = measures(Context("half", 5, 0, False))
+            all_measures = make_measures(Context("half", 5, 0, False))
             self._measures = {name: all_measures[name] for name in ("max_abs", "cosine", "sqnr_db")}
         values = PairedValues(a, b, spec_a, spec_b)
         for block in values.blocks():

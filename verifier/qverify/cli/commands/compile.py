@@ -72,7 +72,7 @@ def command(
     from qverify.cli.live_progress import progress_bars
     from qverify.compiler.compile_model import CompilerOptions
     from qverify.errors import UsageError
-    from qverify.inputs.description_tables import parsed, tables
+    from qverify.inputs.description_tables import parse_inputs, read_tables
     from qverify.session.compile_file import CompileJob, compile_file
     from qverify.session.models import parse_shapes
 
@@ -87,7 +87,7 @@ def command(
         strip_io_quant,
         parse_shapes(shapes),
         os.path.dirname(os.path.abspath(model)),
-        _merge(tables(description), parsed(inputs)),
+        _merge(read_tables(description), parse_inputs(inputs)),
         not no_host,
     )
     if output is None or only_list:

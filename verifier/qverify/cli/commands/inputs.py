@@ -67,12 +67,12 @@ def random(output: str, seed: int, count: int, description: Description | None, 
 
 def _describe(description: Description) -> str:
     """Returns size and format of the described bytes as text."""
-    from qverify.inputs.description_keys import unverified
+    from qverify.inputs.description_keys import describe_unverified
 
     width, height = description.frame
     text = f"{description.size_bytes} bytes each ({description.format} {width}x{height}, {description.layout}, mode {description.colour.mode})"
-    doubt = unverified(description)
-    return text + (f"; unverified: {doubt}" if doubt else "")
+    doubt = describe_unverified(description)
+    return text + (f"; describe_unverified: {doubt}" if doubt else "")
 
 
 @command.command(

@@ -1,46 +1,56 @@
-"""Draws the prepared inputs: the picture they are, where they are one, and their values."""
+"""Computes the drawings of the prepared inputs: a picture if the input can be shown as one, and a histogram of
+values."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from qverify.compare.drawings.draw_tensor import BINS, Span, clipped_at_ends, known_blocks, quantized_range
+from qverify.compare.drawings.draw_tensor import (
+    BINS,
+    Span,
+    compute_quantized_range,
+    count_at_ends,
+    iterate_known_blocks,
+)
 from qverify.compare.paired_values import PairedValues
 from qverify.report.drawings import InputDrawing, ValueHistogram
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
-SIDE, SMALLEST, MOST = 224, 8, 8  # pixels of a drawn picture's longer side; of a plane that is a picture; inputs
+# Largest side of a drawn picture, smallest side of a plane that is drawn as a picture (pixels), largest number of
+# inputs
+SIDE, SMALLEST, MAX_INPUTS = 224, 8, 8
 CHANNELS = (1, 3)
 
 
 def draw_inputs(prepared: PreparedInputs) -> list[InputDrawing]:
-    """Returns the drawings of the first inputs."""
-    return [_draw(one) for one in prepared.inputs[:MOST]]
+    """Returns the drawings of the first MAX_INPUTS inputs."""
+    return [_draw_input(prepared_input) for prepared_input in prepared.inputs[:MAX_INPUTS]]
 
 
-def _draw(one: PreparedInput) -> InputDrawing:
-    value, spec = one.array(), one.spec
-    picture, shown = _picture(value, spec)
-    return InputDrawing(spec.name, spec.dtype, spec.shape, picture, _histogram(value, spec), shown)
+def _draw_input(prepared_input: PreparedInput) -> InputDrawing:
+    value, spec = prepared_input.array(), prepared_input.spec
+    picture, description = _make_picture(value, spec)
+    return InputDrawing(spec.name, spec.dtype, spec.shape, picture, _make_histogram(value, spec), description)
 
 
-def _histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
+def _make_histogram(value: Array, spec: TensorSpec) -> ValueHistogram | None:
     values, span, counts = PairedValues(value, value, spec, spec), Span(), np.zeros(BINS, np.int64)
-    for block in known_blocks(values):
+    for block in iterate_known_blocks(values):
         span.add(block.a)
     if not span.known:
         return None
-    for block in known_blocks(values):
+    for block in iterate_known_blocks(values):
         counts += np.bincount(span.bins(block.a, BINS), block.count, BINS).astype(np.int64)
-    limits = quantized_range(spec)
-    return ValueHistogram(span.low, span.high, counts, None, limits, clipped_at_ends(value) if limits else None, None)
+    limits = compute_quantized_range(spec)
+    return ValueHistogram(span.low, span.high, counts, None, limits, count_at_ends(value) if limits else None, None)
 
 
-def _picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:
-    """Returns (height, width, 3) and what it is; None where the input is no plane or planes of 1 or 3 channels."""
+def _make_picture(value: Array, spec: TensorSpec) -> tuple[npt.NDArray[np.uint8] | None, str]:
+    """Returns a picture (height, width, 3) and its description, or None and "" if the input does not have 1 or 3
+    channels."""
     if value.ndim not in (3, 4) or value.dtype.kind not in "iuf" or not value.size:
         return None, ""
     first = value[0] if value.ndim == 4 else value

@@ -1,4 +1,4 @@
-"""Evaluates a whole unit in float64 from the inputs that one side recorded, and carries the error bound from node to
+"""Evaluates a whole unit in float64 from the inputs that one side recorded. The error bound is carried from node to
 node (NUMERICS.md section 4)."""
 
 from __future__ import annotations
@@ -7,13 +7,21 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from qverify.compare.error_bounds import float_sums, functions, movement, recurrences, reductions, rows, sums
-from qverify.compare.error_bounds.bounded_values import Array, Held, NoBound, Real, Whole, held, inputs_of
-from qverify.compare.error_bounds.carried import Page, carried
+from qverify.compare.error_bounds import float_sums, functions, integer_sums, movement, recurrences, reductions, rows
+from qverify.compare.error_bounds.bounded_values import (
+    Array,
+    BoundedValue,
+    NoBound,
+    Real,
+    Whole,
+    bound_exactly,
+    read_inputs,
+)
+from qverify.compare.error_bounds.carry_through import BoundFunction, carry_through
 from qverify.model_bin.graph import Graph, Node
 from qverify.model_bin.units import Unit
 
-PAGES: dict[str, Page] = {
+PAGES: dict[str, BoundFunction] = {
     "elementwise_float": functions.elementwise_float,
     "half_float": functions.half_float,
     "conv_float": float_sums.conv_float,
@@ -56,14 +64,14 @@ PAGES: dict[str, Page] = {
         )
     },
 }
-STEPS: dict[str, recurrences.Page] = {
+STEPS: dict[str, recurrences.StepBoundFunction] = {
     f.__name__: f for f in (recurrences.lstm, recurrences.lstm_integer, recurrences.gru, recurrences.rnn)
 }
-Part = tuple[Array, Held]  # flat positions of the output, and their bounded values
+Part = tuple[Array, BoundedValue]  # flat positions in the output, and the bounded values there
 
 
-def missing(unit: Unit, graph: Graph) -> str:
-    """Returns why this unit has no float64 evaluation; "" where it has one."""
+def explain_missing_evaluation(unit: Unit, graph: Graph) -> str:
+    """Returns the reason why this unit has no float64 evaluation, or "" if it has one."""
     first, *others = unit.nodes
     if sums_integers(first, graph):
         rq = graph.constants.get(next(n for n in reversed(first.inputs) if n is not None))
@@ -71,24 +79,25 @@ def missing(unit: Unit, graph: Graph) -> str:
             return f"no float64 evaluation of {first.op} with {graph.rounding}'s multipliers"
         lacking = [n.op for n in others if n.op != "lookup"]
     else:
-        known = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
+        in_place = [n for n in unit.nodes if n.op not in STEPS or n.outputs == unit.outputs]
         lacking = [
-            n.op for n in unit.nodes if n not in known or n.op not in {**PAGES, **STEPS} or sums_integers(n, graph)
+            n.op for n in unit.nodes if n not in in_place or n.op not in {**PAGES, **STEPS} or sums_integers(n, graph)
         ]
     return f"no float64 evaluation of {lacking[0]}" + (" here" if lacking[0] in PAGES else "") if lacking else ""
 
 
 def sums_integers(node: Node, graph: Graph) -> bool:
-    """Returns whether the node sums integers (reduce_mean may sum floats)."""
-    return node.op in sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
+    """Returns whether the node sums integers. (A reduce_mean may sum floats.)"""
+    return node.op in integer_sums.SUMS and graph.spec(node.inputs[0] or "").numpy_dtype.kind != "f"
 
 
 def is_stepwise(unit: Unit) -> bool:
-    """Returns whether the unit's value depends on what a side itself recorded: each step of a recurrence on the last."""
+    """Returns whether the value of the unit depends on outputs that a side recorded, which is so for a recurrence: each
+    of its steps depends on the one before."""
     return unit.nodes[-1].op in STEPS
 
 
-def evaluated(
+def evaluate_unit(
     unit: Unit,
     output: str,
     graph: Graph,
@@ -96,22 +105,31 @@ def evaluated(
     at: Array,
     made: Mapping[str, Array] | None = None,
 ) -> Iterator[Part]:
-    """Yields the bounded values at these flat positions of one output, in parts; the caller may stop early. made: all
-    outputs of one side, for a unit that is_stepwise; the values are then those of this side. NoBound for an op without
-    an evaluation; ValueError and IndexError for inputs that do not fit."""
+    """Yields the bounded values at some flat positions of one output, in parts. Raises NoBound for an op without an
+    evaluation, and ValueError or IndexError for inputs that do not fit.
+
+    Args:
+        unit: the unit.
+        output: name of the output.
+        graph: the graph of the unit.
+        given: the recorded inputs of the unit.
+        at: the flat positions.
+        made: all outputs of one side, for a unit that is_stepwise(). The values are then those of this side.
+    """
     with np.errstate(all="ignore"):
         if sums_integers(unit.nodes[0], graph):
             yield from _evaluate_sums(unit, graph, given, at)
             return
-        values: dict[str, Held] = {name: held(given[name]) for name in unit.inputs}
+        values: dict[str, BoundedValue] = {name: bound_exactly(given[name]) for name in unit.inputs}
         for node in unit.nodes:
-            at_node = carried(_page(node, made or {}), node, inputs_of(node, graph, values), graph)
-            values |= zip(node.outputs, at_node, strict=True)
+            bound_function = _find_bound_function(node, made or {})
+            outputs = carry_through(bound_function, node, read_inputs(node, graph, values), graph)
+            values |= zip(node.outputs, outputs, strict=True)
         yield at, take(values[output], at)
 
 
-def _page(node: Node, made: Mapping[str, Array]) -> Page:
-    """Returns the evaluation of the node. made: as in evaluated."""
+def _find_bound_function(node: Node, made: Mapping[str, Array]) -> BoundFunction:
+    """Returns the bound function of the node. made: as in evaluate_unit()."""
     if node.op not in STEPS:
         return PAGES[node.op]
     step = STEPS[node.op]
@@ -120,11 +138,11 @@ def _page(node: Node, made: Mapping[str, Array]) -> Page:
 
 def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array) -> Iterator[Part]:
     first, *others = unit.nodes
-    operands = sums.Operands(first, graph, dict(given))
-    step = max(1, sums.TERMS_AT_ONCE // sums.terms_of(operands))
+    operands = integer_sums.SumOperands(first, graph, dict(given))
+    step = max(1, integer_sums.TERMS_AT_ONCE // integer_sums.terms_of(operands))
     for start in range(0, len(at), step):
         part = at[start : start + step]
-        whole = sums.elements(operands, part)
+        whole = integer_sums.bound_elements(operands, part)
         for node in others:
             assert isinstance(whole, Whole)  # a lookup reads integers
             whole = look_up(whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype)
@@ -132,8 +150,8 @@ def _evaluate_sums(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Arr
 
 
 def look_up(whole: Whole, table: Array, dtype: str) -> Whole:
-    """Returns the interval after a lookup (an activation of its own). NoBound for an interval through a table that is
-    not monotone."""
+    """Returns the interval after a lookup in a table. Raises NoBound if the table is not monotone and the integers are
+    not certain."""
     steps = np.diff(table.astype(np.int64))
     if (steps < 0).any() and (steps > 0).any() and (whole.low != whole.high).any():
         raise NoBound("a table that rises and falls")
@@ -145,8 +163,8 @@ def look_up(whole: Whole, table: Array, dtype: str) -> Whole:
     return Whole(*through(whole.low, whole.high), whole.error, None if whole.ours is None else through(*whole.ours))
 
 
-def take(value: Held, at: Array) -> Held:
-    """Returns the value at these flat positions."""
+def take(value: BoundedValue, at: Array) -> BoundedValue:
+    """Returns the bounded values at these flat positions."""
 
     def flat(of: Array) -> Array:
         return np.broadcast_to(of, shape).reshape(-1)[at]

@@ -1,4 +1,5 @@
-"""Elementwise functions: their float64 values, and how far float32 libraries may be off (NUMERICS.md section 4)."""
+"""Values of elementwise functions in float64, and the errors that float32 libraries may have (NUMERICS.md section
+4)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from qverify.arithmetic.float32 import erf64
 from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
-    Held,
+    BoundedValue,
     NoBound,
     Real,
     Reals,
     float_word,
-    real,
+    require_real,
 )
 from qverify.model_bin.float_functions import NAMES
 from qverify.model_bin.graph import Graph, Node
@@ -24,16 +25,22 @@ from qverify.model_bin.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An elementwise function. of: of x, p0, p1 in float64. off(x, y, p0, p1): largest error of a float32 library, in
-    roundoffs, besides the rounding of y itself; None: exact. slope: the largest |dy/dx| where `of` is not monotone; 0
-    where it is."""
+    """An elementwise function.
 
-    of: Callable[[Reals, float, float], Reals]
-    off: Callable[[Reals, Reals, float, float], Reals] | None
+    Attributes:
+        compute: returns y for x and the parameters p0 and p1, in float64.
+        roundoffs: returns, for x, y, p0 and p1, the largest error of a float32 library besides the rounding of y, in
+            roundoffs; None if the function is exact.
+        slope: the largest |dy/dx| if the function is not monotone, else 0.
+    """
+
+    compute: Callable[[Reals, float, float], Reals]
+    roundoffs: Callable[[Reals, Reals, float, float], Reals] | None
     slope: float = 0.0
 
 
 def _relative(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
+    """Returns an error function: `times` roundoffs relative to the value."""
     return lambda x, y, p, q: times * np.abs(y)
 
 
@@ -45,7 +52,8 @@ def _gelu(x: Reals, p: float, q: float) -> Reals:
     return 0.5 * x * (1.0 + erf64(x * 0.7071067811865476))
 
 
-def _of_argument(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
+def _relative_to_argument(times: float) -> Callable[[Reals, Reals, float, float], Reals]:
+    """Returns an error function: `times` roundoffs relative to the argument."""
     return lambda x, y, p, q: times * np.abs(x)
 
 
@@ -77,7 +85,7 @@ FUNCTIONS = {
     "hard_sigmoid": Function(
         lambda x, p, q: np.clip(p * x + q, 0.0, 1.0), lambda x, y, p, q: 2 * np.abs(p * x) * (y < 1) + 1.0 * y
     ),
-    "hard_swish": Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), _of_argument(4), 1.5),
+    "hard_swish": Function(lambda x, p, q: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0), _relative_to_argument(4), 1.5),
     "leaky_relu": Function(lambda x, p, q: np.where(x < 0, p * x, x), _relative(1)),
     "neg": Function(lambda x, p, q: -x, None),
     "abs": Function(lambda x, p, q: np.abs(x), None, 1.0),
@@ -88,7 +96,7 @@ FUNCTIONS = {
         lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p), 1.0 * np.abs(y)),
     ),
     "softplus": Function(_softplus, lambda x, y, p, q: 4.0 + 2.0 * np.abs(y)),
-    "gelu": Function(_gelu, _of_argument(4), 1.13),
+    "gelu": Function(_gelu, _relative_to_argument(4), 1.13),
     "selu": Function(
         lambda x, p, q: np.where(x > 0, q * x, q * p * np.expm1(np.minimum(x, 0))),
         lambda x, y, p, q: np.where(x < 0, 4.0 * abs(p * q), 1.0 * np.abs(y)),
@@ -99,10 +107,10 @@ FUNCTIONS = {
     ),
     "thresholded_relu": Function(lambda x, p, q: np.where(x <= p, 0.0, x), None),
     "shrink": Function(_shrink, _relative(1)),
-    "mish": Function(_mish, _of_argument(10), 1.1),
+    "mish": Function(_mish, _relative_to_argument(10), 1.1),
     "softsign": Function(lambda x, p, q: x / (1.0 + np.abs(x)), _relative(5)),
-    "swish": Function(lambda x, p, q: x / (1.0 + np.exp(-p * x)), _of_argument(7), 1.1),
-    "gelu_tanh": Function(_gelu_tanh, _of_argument(7), 1.13),
+    "swish": Function(lambda x, p, q: x / (1.0 + np.exp(-p * x)), _relative_to_argument(7), 1.1),
+    "gelu_tanh": Function(_gelu_tanh, _relative_to_argument(7), 1.13),
     "floor": Function(lambda x, p, q: np.floor(x), None),
     "ceil": Function(lambda x, p, q: np.ceil(x), None),
     "round": Function(lambda x, p, q: np.rint(x), None),
@@ -121,7 +129,8 @@ FUNCTIONS = {
 }
 
 
-# In a library the error of these is of such a size, however small the value is; qverify's own is a share of it.
+# Functions that a library computes with an error relative to this size, however small the value is. The error of
+# qverify's own arithmetic is OWN_SHARE of it.
 CANCELLING: dict[str, Callable[[Reals, float, float], Reals | float]] = {
     "sigmoid": lambda x, p, q: 0.0,
     "elu": lambda x, p, q: abs(p),
@@ -133,17 +142,17 @@ CANCELLING: dict[str, Callable[[Reals, float, float], Reals | float]] = {
 }
 OWN_SHARE = 2.0**-46
 PERIODIC = ("sin", "cos", "tan")
-FARTHEST = 2.0**20  # beyond this argument of theirs qverify's own sides give NaN, kernels a number
+FARTHEST = 2.0**20  # largest argument of periodic functions; beyond it qverify's own sides return NaN, kernels a number
 
 
-def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the output of an elementwise_float node. NoBound for a function that has no bound here."""
+def elementwise_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the bounded output of an elementwise_float node. Raises NoBound for a function without a bound."""
     name, p, q = NAMES.get(node.words[0], ""), float_word(node.words[1]), float_word(node.words[2])
     if name in TWO:
-        return [TWO[name](real(inputs[0]), real(inputs[1]))]
+        return [TWO[name](require_real(inputs[0]), require_real(inputs[1]))]
     if name not in FUNCTIONS:
         raise NoBound(f"elementwise function {name or node.words[0]}")
-    x = real(inputs[0])
+    x = require_real(inputs[0])
     power = name == "pow" and p >= 0 and p.is_integer()
     if name == "pow" and not power and (x.value - x.error < 0).any():
         raise NoBound("a power of negative numbers")
@@ -156,12 +165,13 @@ def elementwise_float(node: Node, inputs: list[Held | None], graph: Graph) -> li
     if name not in PERIODIC:
         return [y]
     far, near = np.abs(x.value) - x.error > FARTHEST, np.abs(x.value) + x.error <= FARTHEST
-    return [Real(np.where(far, np.nan, y.value), y.error).losing(~near & np.isfinite(x.value))]
+    return [Real(np.where(far, np.nan, y.value), y.error).mark_lost(~near & np.isfinite(x.value))]
 
 
-def half_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the value rounded to float16, and how far that moves while the value moves by its error."""
-    x = real(inputs[0])
+def half_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the value rounded to float16, with the largest change of the result while the value changes by its
+    error."""
+    x = require_real(inputs[0])
     y, low, high = ((x.value + by).astype(np.float16).astype(np.float64) for by in (0.0, -x.error, x.error))
     if not x.error.any():
         return [Real(y, np.zeros_like(y))]
@@ -169,13 +179,14 @@ def half_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
 
 
 def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -> Real:
-    """Returns the function's value with its error: that of x carried through, plus what a float32 library adds at the
-    worst of the values reached; and with qverify's own for a function of exact floats that is CANCELLING."""
-    y = function.of(x.value, p, q)
+    """Returns the function's value with its error: the error of x carried through the function, plus the largest error
+    of a float32 library. A function in CANCELLING has a smaller error of qverify's own arithmetic, if x is exact. even:
+    whether the function is a power with an even exponent."""
+    y = function.compute(x.value, p, q)
     moved = _carry_error(function, x, y, p, q, even) if x.error.any() else np.zeros_like(y)
-    if function.off is None:
+    if function.roundoffs is None:
         return Real(y, moved)
-    roundoffs = function.off(x.value, y, p, q) + np.abs(y) + 10 * moved
+    roundoffs = function.roundoffs(x.value, y, p, q) + np.abs(y) + 10 * moved
     error = moved + ROUNDOFF * roundoffs + TINY
     size = next((of(x.value, p, q) for name, of in CANCELLING.items() if function is FUNCTIONS[name]), None)
     if size is None or moved.any():
@@ -184,12 +195,12 @@ def apply(function: Function, x: Real, p: float, q: float, even: bool = False) -
 
 
 def _carry_error(function: Function, x: Real, y: Reals, p: float, q: float, even: bool) -> Reals:
-    """Returns how far y moves while x moves by its error."""
+    """Returns the largest change of y while x changes by its error."""
     if even:
-        return function.of(np.abs(x.value) + x.error, p, q) - y
+        return function.compute(np.abs(x.value) + x.error, p, q) - y
     if function.slope:
         return function.slope * x.error
-    ends = [np.abs(function.of(x.value + s * x.error, p, q) - y) for s in (-1, 1)]
+    ends = [np.abs(function.compute(x.value + s * x.error, p, q) - y) for s in (-1, 1)]
     around_zero = np.abs(x.value) <= x.error
     return np.where(around_zero & (function is FUNCTIONS["reciprocal"]), np.inf, np.maximum(*ends))
 

@@ -6,20 +6,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, Held, Real, Reals, real
+from qverify.compare.error_bounds.bounded_values import ROUNDOFF, TINY, BoundedValue, Real, Reals, require_real
 
-DOUBLE = 2.0**-52
+DOUBLE = 2.0**-52  # twice the roundoff of float64
 
 
-def with_own(y: Real, inputs: list[Held | None], rows: Reals, value: Reals, least: Reals, scale: Reals) -> Real:
-    """Returns y, with the error of qverify's own sides where the inputs are exact. y: the output, in x's shape. rows,
-    value: x and (x - mean) / s, [rows, D]. least: of s, [rows, 1]. scale: |gamma| of each element, in x's shape."""
-    if any(real(v).error.any() for v in inputs if v is not None):
+def add_own_error(
+    y: Real, inputs: list[BoundedValue | None], rows: Reals, value: Reals, least: Reals, scale: Reals
+) -> Real:
+    """Returns y with the error of qverify's own sides, if the inputs are exact.
+
+    Args:
+        y: the output, in x's shape.
+        inputs: the inputs of the node.
+        rows: x, [rows, D].
+        value: (x - mean) / s, [rows, D], s being the deviation of each row.
+        least: the smallest possible s, [rows, 1].
+        scale: |gamma| of each element, in x's shape.
+    """
+    if any(require_real(v).error.any() for v in inputs if v is not None):
         return y
     size = np.abs(rows) + np.abs(rows).mean(1, keepdims=True)
     depth = DOUBLE * (rows.shape[1] + 8)
-    reach = size * (1 + np.abs(value)) / np.maximum(least, 0.0)  # no number where s may be 0: then y.error is the limit
+    reach = size * (1 + np.abs(value)) / np.maximum(least, 0.0)  # NaN if s may be 0; y.error is the limit then
     moved = depth * (reach + np.abs(value))
     before = (moved + DOUBLE * np.abs(value)).reshape(y.value.shape) * scale
-    own = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
-    return replace(y, ours=np.fmin(own + DOUBLE * np.abs(y.value), y.error))
+    own_error = before + (ROUNDOFF + DOUBLE) * np.abs(y.value) + TINY
+    return replace(y, ours=np.fmin(own_error + DOUBLE * np.abs(y.value), y.error))

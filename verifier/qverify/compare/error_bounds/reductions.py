@@ -1,8 +1,8 @@
-"""Reductions of float tensors: sums, products, norms, extrema over some axes, or over several tensors (NUMERICS.md
-section 4).
+"""Error bounds of reductions of float tensors: sums, products, norms and extrema over some axes, or over several
+tensors (NUMERICS.md section 4).
 
-Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
-there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
+It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from qverify.compare.error_bounds.bounded_values import (
     OVERFLOW,
     ROUNDOFF,
     TINY,
-    Held,
+    BoundedValue,
     NoBound,
     Real,
     gamma,
-    real,
+    require_real,
 )
 from qverify.model_bin.float_functions import REDUCTIONS, VARIADIC
 from qverify.model_bin.graph import Graph, Node
@@ -28,18 +28,19 @@ from qverify.model_bin.graph import Graph, Node
 def _sum(x: Real) -> Real:
     moved, size = x.error.sum(-1), np.abs(x.value).sum(-1)
     y = Real(x.value.sum(-1), moved + gamma(x.value.shape[-1] + 1) * (size + moved) + TINY)
-    return y.losing_large(size + moved)
+    return y.mark_lost_if_large(size + moved)
 
 
 def _squares(x: Real) -> Real:
     moved = (2 * np.abs(x.value) * x.error + x.error**2).sum(-1)
     value = (x.value**2).sum(-1)
     y = Real(value, moved + gamma(x.value.shape[-1] + 2) * (value + moved) + x.value.shape[-1] * TINY)
-    return y.losing_large(value + moved)
+    return y.mark_lost_if_large(value + moved)
 
 
 def _largest(x: Real) -> Real:
-    """Returns the maximum, which falls at most by the error of the largest element, and rises at least by as much."""
+    """Returns the maximum. Its error is the difference to the largest upper end, which is at least the error of the
+    largest element, by which the maximum can fall."""
     value = x.value.max(-1)
     return Real(value, (x.value + x.error).max(-1) - value)
 
@@ -56,7 +57,7 @@ def _product(x: Real) -> Real:
     large = np.maximum(np.abs(x.value) + x.error, 1.0).prod(-1)  # of a partial product, in any order
     least = np.abs(x.value) - x.error
     small = np.where(least > 0, np.minimum(least, 1.0), 1.0).prod(-1)
-    return y.losing(large >= OVERFLOW, (small < TINY) & (large > 1.0))
+    return y.mark_lost(large >= OVERFLOW, (small < TINY) & (large > 1.0))
 
 
 def _root(x: Real) -> Real:
@@ -72,7 +73,7 @@ def _log(x: Real) -> Real:
 
 
 def _log_sum_exp(x: Real) -> Real:
-    """Returns max + log(sum exp(x - max)): every logarithm of a term is off by its own error, the rounding of the
+    """Returns max + log(sum exp(x - max)). The logarithm of every term has its own error, that of rounding the
     difference, and that of the exponential."""
     largest = x.value.max(-1, keepdims=True)
     below, most = x.value - largest, x.error.max(-1)
@@ -96,8 +97,8 @@ REDUCED: dict[str, Callable[[Real], Real]] = {
 }
 
 
-def reduce_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x, (function, mask) = real(inputs[0]), node.words
+def reduce_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x, (function, mask) = require_real(inputs[0]), node.words
     if not 0 <= function < len(REDUCTIONS):
         raise NoBound(f"reduction {function}")
     y = REDUCED[REDUCTIONS[function]](Real(reduced_rows(x.value, mask), reduced_rows(x.error, mask)))
@@ -105,12 +106,12 @@ def reduce_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[He
     return [y.shaped(shape)]
 
 
-def variadic_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the tensors' sum, mean or extremum: a reduction of them along one last axis."""
+def variadic_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the sum, mean or extremum of the tensors, which are stacked along a last axis and reduced."""
     shape, function = graph.spec(node.outputs[0]).shape, node.words[0]
     if not 0 <= function < len(VARIADIC):
         raise NoBound(f"variadic function {function}")
-    parts = [real(x) for x in inputs]
+    parts = [require_real(x) for x in inputs]
     values, errors = (
         np.stack([np.broadcast_to(v, shape) for v in of], -1)
         for of in ([p.value for p in parts], [p.error for p in parts])

@@ -1,8 +1,8 @@
-"""Ops that sum float rows: layer_norm, softmax_float, softmax, reduce_mean, lrn, resize_linear, normalize (NUMERICS.md
+"""Error bounds of ops that sum rows of floats: norms, softmax, means, lrn, linear resizes and others (NUMERICS.md
 section 4).
 
-Each function named after an op takes its node, bounded inputs and graph, and returns the bounded outputs; NoBound where
-there is no bound."""
+Each function that is named after an op takes a node, its bounded inputs and the graph, and returns the bounded outputs.
+It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from qverify.compare.error_bounds.bounded_values import (
     ROUNDOFF,
     TINY,
     Array,
-    Held,
+    BoundedValue,
     NoBound,
     Real,
     Reals,
     Whole,
-    certain,
     exact,
     float_word,
     gamma,
-    integers,
-    real,
+    require_certain,
+    require_real,
+    round_interval,
 )
-from qverify.compare.error_bounds.own_norms import with_own
+from qverify.compare.error_bounds.own_norms import add_own_error
 from qverify.model_bin.graph import Graph, Node
 
-EXPONENTIAL = 4.0  # roundoffs of a float32 library's exp, relative
+EXPONENTIAL = 4.0  # relative error of a float32 library's exp, in roundoffs
 
 
-def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
+def layer_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x, depth, epsilon = require_real(inputs[0]), node.words[0], float_word(node.words[1])
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
     mean, mean_error = _average(rows)
     centred = rows.value - mean
@@ -46,27 +46,27 @@ def layer_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     above = rows.error + mean_error + 3 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = centred / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y, scale = Real(value, error).losing(lost).rounded(2), np.ones(1)
+    y, scale = Real(value, error).mark_lost(lost).rounded(2), np.ones(1)
     if inputs[1] is not None:
-        factor = real(inputs[1]).value.reshape(-1)
+        factor = require_real(inputs[1]).value.reshape(-1)
         y, scale = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded(), np.abs(factor)
     if inputs[2] is not None:
-        offset = real(inputs[2]).value.reshape(-1)
+        offset = require_real(inputs[2]).value.reshape(-1)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + ROUNDOFF * largest + TINY, None, y.lost)
-    return [with_own(y, inputs, rows.value, value, least, scale).shaped(x.value.shape)]
+    return [add_own_error(y, inputs, rows.value, value, least, scale).shaped(x.value.shape)]
 
 
 def _average(rows: Real) -> tuple[Reals, Reals]:
-    """Returns the mean of each row, and its error: gamma(D + 1) * mean |x| plus the mean of the terms' own errors."""
+    """Returns the mean of each row and its error: gamma(D + 1) * mean |x| plus the mean of the errors of the terms."""
     moved = rows.error.mean(1, keepdims=True)
     size = np.abs(rows.value).mean(1, keepdims=True) + moved
     return rows.value.mean(1, keepdims=True), moved + gamma(rows.value.shape[1] + 1) * size
 
 
 def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float) -> tuple[Reals, Reals, Array]:
-    """Returns sqrt(var + eps), its error, with var as mean((x - mean)^2) or as mean(x^2) - mean^2, whichever is worse,
-    and where it is lost."""
+    """Returns sqrt(var + eps), its error, and the mask of the lost rows. The error is the larger of those of the two
+    formulas for var: mean((x - mean)^2), and mean(x^2) - mean^2."""
     depth = rows.value.shape[1]
     centred, moved = rows.value - mean, rows.error + rows.error.mean(1, keepdims=True)
     variance = (centred**2).mean(1, keepdims=True)
@@ -82,8 +82,14 @@ def _bound_deviation(rows: Real, mean: Reals, mean_error: Reals, epsilon: float)
 
 
 def _bound_root(radicand: Reals, off: Reals, flushed: float) -> tuple[Reals, Reals, Array]:
-    """Returns the root of a sum of squares, its error, and where only the underflow of squares could make it 0: there
-    the error is without that underflow, which qverify's own sides do not have. off: the radicand's error besides it."""
+    """Returns the root of a sum of squares, its error, and the mask of the lost roots: those that could be 0 only
+    because squares underflow. Their error does not include that underflow, which does not occur on qverify's own sides.
+
+    Args:
+        radicand: the sums of squares.
+        off: the error of the radicand without underflow.
+        flushed: the error that underflow adds to the radicand.
+    """
     root = np.sqrt(radicand)
 
     def reach(by: Reals) -> Reals:
@@ -95,8 +101,8 @@ def _bound_root(radicand: Reals, off: Reals, flushed: float) -> tuple[Reals, Rea
     return root, np.where(lost, without, whole), lost
 
 
-def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x, depth, epsilon = real(inputs[0]), node.words[0], float_word(node.words[1])
+def rms_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x, depth, epsilon = require_real(inputs[0]), node.words[0], float_word(node.words[1])
     rows = Real(x.value.reshape(-1, depth), x.error.reshape(-1, depth))
     square = (rows.value**2).mean(1, keepdims=True)
     most = ((np.abs(rows.value) + rows.error) ** 2).mean(1, keepdims=True)
@@ -104,17 +110,17 @@ def rms_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     root, root_error, lost = _bound_root(square + epsilon, off, TINY)
     least, value = root - root_error, rows.value / root
     error = np.where(least > 0, (rows.error + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).losing(lost, depth * most >= OVERFLOW).rounded(2)
+    y = Real(value, error).mark_lost(lost, depth * most >= OVERFLOW).rounded(2)
     if inputs[1] is not None:
-        factor = real(inputs[1]).value.reshape(-1)
+        factor = require_real(inputs[1]).value.reshape(-1)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
     return [y.shaped(x.value.shape)]
 
 
-def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the normalization over groups of channels. A kernel may fold it into one factor and one summand per
-    channel: x * (gamma/s) + (beta - mean * (gamma/s))."""
-    x, epsilon = real(inputs[0]), float_word(node.words[1])
+def group_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the normalization over groups of channels. A kernel may compute it with one factor and one summand per
+    channel, as x * (gamma/s) + (beta - mean * (gamma/s))."""
+    x, epsilon = require_real(inputs[0]), float_word(node.words[1])
     rows = Real(*(v.reshape(len(v) * node.words[0], -1) for v in (x.value, x.error)))
     mean, mean_error = _average(rows)
     root, root_error, lost = _bound_deviation(rows, mean, mean_error, epsilon)
@@ -122,29 +128,29 @@ def group_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     above = rows.error + mean_error + 6 * ROUNDOFF * (np.abs(rows.value) + rows.error + np.abs(mean) + mean_error)
     value = (rows.value - mean) / root
     error = np.where(least > 0, (above + np.abs(value) * root_error) / least, np.inf)
-    y = Real(value, error).losing(lost).shaped(x.value.shape).rounded(2)
+    y = Real(value, error).mark_lost(lost).shaped(x.value.shape).rounded(2)
     scale, along = np.ones(1), (-1, *[1] * (x.value.ndim - 2))
     if inputs[1] is not None:
-        factor = real(inputs[1]).value.reshape(along)
+        factor = require_real(inputs[1]).value.reshape(along)
         scale = np.abs(factor)
         y = Real(y.value * factor, y.error * np.abs(factor), None, y.lost).rounded()
         folded = np.maximum(np.maximum(np.abs(rows.value), np.abs(mean)), 1.0) / np.where(least > 0, least, np.inf)
-        y = y.losing_large(folded.reshape(x.value.shape) * factor)
+        y = y.mark_lost_if_large(folded.reshape(x.value.shape) * factor)
     if inputs[2] is not None:
-        offset = real(inputs[2]).value.reshape(along)
+        offset = require_real(inputs[2]).value.reshape(along)
         largest = np.abs(offset) + np.abs(y.value) + y.error
         y = Real(y.value + offset, y.error + 2 * ROUNDOFF * largest + TINY, None, y.lost)
-    return [with_own(y, inputs, rows.value, value, least, scale)]
+    return [add_own_error(y, inputs, rows.value, value, least, scale)]
 
 
 def _masked(below: Reals, logs: Reals) -> Reals:
-    """Returns the largest exponential of an element so far below the maximum that it is 0 on every side: 0, unless its
-    error is as large."""
+    """Returns the largest possible exponential of each element, for elements so far below the maximum that the
+    exponential is 0: it is 0 for -inf, and depends on the error of the logarithm for others."""
     return np.where(np.isneginf(below), 0.0, np.exp(below + logs))
 
 
-def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x = real(inputs[0])
+def softmax_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x = require_real(inputs[0])
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
     below = value - value.max(1, keepdims=True)
     logs = error + ROUNDOFF * (np.abs(below) + 2 * error.max(1, keepdims=True)) + EXPONENTIAL * ROUNDOFF
@@ -158,9 +164,10 @@ def softmax_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
     return [Real(y.reshape(shape), (apart + node.words[1] * TINY).reshape(shape))]
 
 
-def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns (x - max) - log(sum exp(x - max)): a difference, minus a logarithm as softmax_float's sum has it."""
-    x = real(inputs[0])
+def log_softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns (x - max) - log(sum exp(x - max)): a difference, minus the logarithm of the sum that softmax_float
+    computes."""
+    x = require_real(inputs[0])
     value, error = x.value.reshape(node.words), x.error.reshape(node.words)
     below, most = value - value.max(1, keepdims=True), error.max(1, keepdims=True)
     logs = error + ROUNDOFF * (np.abs(below) + 2 * most) + EXPONENTIAL * ROUNDOFF
@@ -177,8 +184,8 @@ def log_softmax(node: Node, inputs: list[Held | None], graph: Graph) -> list[Hel
     return [Real(y.value.reshape(shape), y.error.reshape(shape))]
 
 
-def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x = real(inputs[0])
+def lp_norm(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x = require_real(inputs[0])
     value, error = x.value.reshape(node.words[:3]), x.error.reshape(node.words[:3])
     size, largest = np.abs(value), np.abs(value) + error
     if node.words[3] == 1:
@@ -193,14 +200,14 @@ def lp_norm(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     least = norm - off
     y = np.where(norm > 0, value / norm, 0.0)
     moved = np.where(least > 0, (error + np.abs(y) * off) / least, np.where(most > 0, np.inf, 0.0))
-    made = Real(y, moved).rounded(2).losing(lost, large >= OVERFLOW)
-    return [made.shaped(graph.spec(node.outputs[0]).shape)]
+    normalized = Real(y, moved).rounded(2).mark_lost(lost, large >= OVERFLOW)
+    return [normalized.shaped(graph.spec(node.outputs[0]).shape)]
 
 
-def softmax(node: Node, inputs: list[Held | None], graph: Graph, more: float = 0.0) -> list[Held]:
-    """Returns the softmax of integers: T_i * ys / sum T_j in LSB, with float32 exponentials from a table, summed in the
-    kernel's own order. more: a further relative error, of kernels in fixed point."""
-    x, table = certain(inputs[0]).reshape(node.words[:3]), real(inputs[1]).value
+def softmax(node: Node, inputs: list[BoundedValue | None], graph: Graph, more: float = 0.0) -> list[BoundedValue]:
+    """Returns the softmax of integers, T_i * ys / sum T_j in LSB, with float32 exponentials from a table, which each
+    kernel sums in its own order. more: additional relative error, for kernels in fixed point."""
+    x, table = require_certain(inputs[0]).reshape(node.words[:3]), require_real(inputs[1]).value
     y = graph.spec(node.outputs[0])
     e = table[x - x.max(1, keepdims=True) + 255]
     steps = e * float_word(node.words[3])  # every side computes it in float32, where it may overflow
@@ -208,23 +215,23 @@ def softmax(node: Node, inputs: list[Held | None], graph: Graph, more: float = 0
     value = np.where(over, np.inf, steps / e.sum(1, keepdims=True))
     error = np.where(over, 0.0, value * (gamma(node.words[1] + 3 + 2 * EXPONENTIAL) + more) + node.words[1] * TINY)
     limits = np.iinfo(y.dtype)
-    whole = integers(value, error, y.zero_point[0], (int(limits.min), int(limits.max)))
+    whole = round_interval(value, error, y.zero_point[0], (int(limits.min), int(limits.max)))
     lost = over.reshape(y.shape) if over.any() else None
     return [Whole(whole.low.reshape(y.shape), whole.high.reshape(y.shape), error.reshape(y.shape), None, lost)]
 
 
-def reduce_mean(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x = real(inputs[0])
+def reduce_mean(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x = require_real(inputs[0])
     axes = tuple(i for i in range(x.value.ndim) if node.words[0] >> i & 1)
     count = prod(x.value.shape[i] for i in axes)
     moved = x.error.mean(axes)
     size = np.abs(x.value).mean(axes) + moved
-    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).losing_large(count * size)
+    y = Real(x.value.mean(axes), moved + gamma(count + 2) * size + TINY).mark_lost_if_large(count * size)
     return [y.shaped(graph.spec(node.outputs[0]).shape)]
 
 
-def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x, y = real(inputs[0]), graph.spec(node.outputs[0])
+def average_pool_float(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x, y = require_real(inputs[0]), graph.spec(node.outputs[0])
     window, out = window_of(node.words), plane_shape(y.shape)
     count = np.maximum(taps_counted(window, plane_shape(x.value.shape), out, bool(node.words[10])), 1)
 
@@ -234,14 +241,14 @@ def average_pool_float(node: Node, inputs: list[Held | None], graph: Graph) -> l
 
     moved = mean(x.error)
     size = mean(np.abs(x.value)) + moved
-    made = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
-    return [made.losing_large(prod(window.kernel) * size)]
+    pooled = Real(mean(x.value), moved + gamma(prod(window.kernel) + 2) * size + TINY)
+    return [pooled.mark_lost_if_large(prod(window.kernel) * size)]
 
 
-def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the local response normalization. A kernel may carry the window's sum from channel to channel, adding and
-    subtracting, so the error is that of all channels' squares."""
-    x, size = real(inputs[0]), node.words[0]
+def lrn(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the local response normalization. A kernel may update the sum of the window from channel to channel by
+    adding and subtracting squares, so the error is that of a sum over the squares of all channels."""
+    x, size = require_real(inputs[0]), node.words[0]
     if x.error.any():
         raise NoBound("lrn of inexact floats")
     alpha, beta, bias = (float_word(w) for w in node.words[1:])
@@ -260,17 +267,22 @@ def lrn(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
     ends = [np.abs(x.value / (base + s * off) ** beta - value) for s in (-1, 1)]
     powers, sizes = np.abs(base) ** beta, (squares.sum(1, keepdims=True), base + off)
     own = 2.0**-46 * np.abs(beta * np.log(base)) + 2.0**-47 * abs(beta) * (np.abs(base) + 2 * abs(bias)) / base
-    y = Real(value, np.maximum(*ends)).losing(powers >= OVERFLOW, powers <= TINY).losing_large(*sizes).rounded(8)
+    y = (
+        Real(value, np.maximum(*ends))
+        .mark_lost(powers >= OVERFLOW, powers <= TINY)
+        .mark_lost_if_large(*sizes)
+        .rounded(8)
+    )
     return [replace(y, ours=(ROUNDOFF + own) * np.abs(value) + TINY)]
 
 
-def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the linear resize of floats. The reference makes four products in float32, of at most 5 roundings
+def resize_linear(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the linear resize of floats. The reference computes four products in float32, with at most 5 roundings
     each."""
     if node.words[0]:
         raise NoBound("resize_linear on integers")
-    x, y = real(inputs[0]), graph.spec(node.outputs[0])
-    index, weight = certain(inputs[1]), real(inputs[2]).value
+    x, y = require_real(inputs[0]), graph.spec(node.outputs[0])
+    index, weight = require_certain(inputs[1]), require_real(inputs[2]).value
     rows, columns = y.shape[-2:]
     cuts = [rows, 2 * rows, 2 * rows + columns]
     (row1, row2, column1, column2), (dy2, dy1, dx2, dx1) = np.split(index, cuts), np.split(weight, cuts)
@@ -281,15 +293,18 @@ def resize_linear(node: Node, inputs: list[Held | None], graph: Graph) -> list[H
             taken = x.value[..., row, :][..., column]
             value, size = value + part * taken, size + np.abs(part * taken)
             moved = moved + np.abs(part) * x.error[..., row, :][..., column]
-    return [Real(value, moved + gamma(6) * (size + moved) + TINY).losing_large(size + moved)]
+    return [Real(value, moved + gamma(6) * (size + moved) + TINY).mark_lost_if_large(size + moved)]
 
 
-def resize_weighted(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    """Returns the sums of rows and columns. The reference makes a product of each tap in float32 and adds them up."""
-    x, shape = real(inputs[0]), graph.spec(node.outputs[0]).shape
+def resize_weighted(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    """Returns the weighted sums over rows and columns. The reference computes a product for each tap in float32 and
+    adds the products."""
+    x, shape = require_real(inputs[0]), graph.spec(node.outputs[0]).shape
     cut = [node.words[0] * shape[-2]]
-    rows, columns = (t.reshape(-1, n) for t, n in zip(np.split(certain(inputs[1]), cut), node.words, strict=True))
-    wy, wx = (t.reshape(-1, n) for t, n in zip(np.split(real(inputs[2]).value, cut), node.words, strict=True))
+    rows, columns = (
+        t.reshape(-1, n) for t, n in zip(np.split(require_certain(inputs[1]), cut), node.words, strict=True)
+    )
+    wy, wx = (t.reshape(-1, n) for t, n in zip(np.split(require_real(inputs[2]).value, cut), node.words, strict=True))
 
     def summed(values: Reals, by_row: Reals, by_column: Reals) -> Reals:
         lines = sum(by * values[..., at] for at, by in zip(columns.T, by_column.T, strict=True))
@@ -299,14 +314,14 @@ def resize_weighted(node: Node, inputs: list[Held | None], graph: Graph) -> list
     return [Real(summed(x.value, wy, wx), moved + gamma(sum(node.words) + 8) * (size + moved) + TINY)]
 
 
-def normalize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
-    x = certain(inputs[0]).astype(np.float64)
+def normalize(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
+    x = require_certain(inputs[0]).astype(np.float64)
     mean, scale = np.array(node.words, np.int32).view(np.float32).astype(np.float64).reshape(2, 1, -1, 1, 1)
     value = (x - mean) * scale
     return [exact(value).rounded(3)]
 
 
-def dequantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def dequantize(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     from qverify.compare.error_bounds import bounded_values
 
     x = inputs[0]
@@ -315,7 +330,7 @@ def dequantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held
     return [bounded_values.dequantize(x, graph.spec(node.inputs[0] or ""))]
 
 
-def quantize(node: Node, inputs: list[Held | None], graph: Graph) -> list[Held]:
+def quantize(node: Node, inputs: list[BoundedValue | None], graph: Graph) -> list[BoundedValue]:
     from qverify.compare.error_bounds import bounded_values
 
-    return [bounded_values.quantize(real(inputs[0]), graph.spec(node.outputs[0]))]
+    return [bounded_values.quantize(require_real(inputs[0]), graph.spec(node.outputs[0]))]

@@ -1,4 +1,5 @@
-"""One page per metric: NAME (its key in a report's row) and Measure(context) with add(block) and result()."""
+"""The metrics, one page each: NAME, its key in a row of the report, and Measure(context), a class with add(block) and
+result()."""
 
 from __future__ import annotations
 
@@ -13,8 +14,13 @@ from qverify.report.document import Metric
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The tensor that a metric measures. rule, digits: of the decimals. elements: how many it has. integers: both sides
-    have the same integer type."""
+    """The tensor that is measured.
+
+    Attributes:
+        rule, digits: the decimals rule and the number of places of the comparison.
+        elements: number of elements.
+        integers: whether both sides have the same integer type.
+    """
 
     rule: str
     digits: int
@@ -23,26 +29,28 @@ class Context:
 
 
 class Measure(Protocol):
+    """A metric in the course of being measured, block by block."""
+
     def add(self, block: Block) -> None: ...
     def result(self) -> Metric: ...
 
 
 @cache
-def _pages() -> tuple[tuple[str, type], ...]:
+def _load_pages() -> tuple[tuple[str, type], ...]:
     """Returns NAME and Measure of every page of this folder."""
     return tuple((page.NAME, page.Measure) for page in load_pages(__name__, ("NAME", "Measure")))
 
 
-def measures(context: Context) -> dict[str, Measure]:
+def make_measures(context: Context) -> dict[str, Measure]:
     """Returns a new Measure of every metric, by name."""
-    return {name: kind(context) for name, kind in _pages()}
+    return {name: kind(context) for name, kind in _load_pages()}
 
 
-def metrics_of_equal(context: Context) -> dict[str, Metric]:
-    """Returns what every metric gives for two tensors of equal bytes, by name."""
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in _of_equal(context)}
+def measure_equal(context: Context) -> dict[str, Metric]:
+    """Returns the result of every metric for two tensors with equal bytes, by name."""
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in _measure_equal(context)}
 
 
 @lru_cache(maxsize=1024)
-def _of_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
-    return tuple((name, measure.result()) for name, measure in measures(context).items())
+def _measure_equal(context: Context) -> tuple[tuple[str, Metric], ...]:
+    return tuple((name, measure.result()) for name, measure in make_measures(context).items())

@@ -1,4 +1,4 @@
-"""Cosine of the angle between the two tensors as vectors; 1 when both are all zero, 0 when only one is."""
+"""Cosine of the angle between the two tensors as vectors; 1 if both are zero, 0 if only one is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number of elements with b - a = 0, 1, -1, ... LSB; those beyond 255 are counted together."""
+"""Number of elements with b - a = 0, 1, -1, ... LSB. Differences beyond 255 are counted together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Measure:
     def add(self, block: Block) -> None:
         if block.steps is None:
             return
-        places = np.clip(block.steps, -REACH, REACH) + REACH
-        self.counts += np.bincount(places, block.count, 2 * REACH + 1).astype(np.int64)  # exact below 2^53 elements
+        bins = np.clip(block.steps, -REACH, REACH) + REACH
+        self.counts += np.bincount(bins, block.count, 2 * REACH + 1).astype(np.int64)  # exact below 2^53 elements
 
     def result(self) -> dict[str, int] | None:
         if not self.context.integers:

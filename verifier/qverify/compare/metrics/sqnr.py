@@ -1,4 +1,4 @@
-"""Signal to quantization-noise ratio: 10 log10(sum a^2 / sum (a-b)^2); inf when equal."""
+"""Signal-to-quantization-noise ratio: 10 log10(sum a^2 / sum (a-b)^2); infinite if both are equal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Known mistakes in preparing inputs, one family per file: NAME, a docstring that states it, variants(recipe), and FIX,
-what to do at the board, where options of a description are not enough."""
+"""Known mistakes in preparing inputs, one family per file. A file has NAME, a docstring that states the mistake,
+variants(recipe), and, if options of a description are not sufficient, FIX, what to do at the board."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from qverify.inputs.recipe import Recipe
 from qverify.pages import load_pages
 
 
-class Page(Protocol):
-    """A family of mistakes. variants: yields the exact cause as text, and the recipe with it; nothing where it does not
-    apply."""
+class InputHypothesisPage(Protocol):
+    """A family of mistakes. variants: yields the exact mistake as text and the recipe with it, or nothing if the
+    mistake is not possible."""
 
     NAME: str
     __doc__: str
@@ -22,11 +22,11 @@ class Page(Protocol):
 
 
 @cache
-def pages() -> tuple[Page, ...]:
+def pages() -> tuple[InputHypothesisPage, ...]:
     """Returns the families, sorted by file name."""
-    return tuple(cast(Page, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
+    return tuple(cast(InputHypothesisPage, page) for page in load_pages(__name__, ("NAME", "__doc__", "variants")))
 
 
-def fix(name: str) -> str:
-    """Returns the family's advice, or ""."""
+def find_fix(name: str) -> str:
+    """Returns the FIX of the family with this name, or "" if it has none."""
     return next((str(getattr(page, "FIX", "")) for page in pages() if name == page.NAME), "")

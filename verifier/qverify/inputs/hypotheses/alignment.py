@@ -20,12 +20,12 @@ NONE = {"stride": 0, **dict.fromkeys(MULTIPLES, 1)}
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields alignments that change a plane or the size, also several with the same result."""
+    """Yields alignments that change a plane or the size. Some of them may have the same result."""
     own = _shape(recipe.wanted)
     for cause, changes in _changes():
-        for one in recipe.described(**changes):
-            if _shape(one.wanted) != own:
-                yield f"alignment: {cause}", one
+        for changed in recipe.with_changes(**changes):
+            if _shape(changed.wanted) != own:
+                yield f"alignment: {cause}", changed
     yield from _by_size(recipe)
     if _bare_bytes(recipe) < recipe.wanted.size_bytes:
         yield "alignment: rows without their stride, the rest at the end", recipe.with_step("bytes", _ROWS_TOGETHER)
@@ -33,19 +33,20 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _bare_bytes(recipe: Recipe) -> int:
     """Returns the size of the buffer without any alignment."""
-    return next(recipe.described(**NONE), recipe).wanted.size_bytes
+    return next(recipe.with_changes(**NONE), recipe).wanted.size_bytes
 
 
 def _by_size(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields a row length or a number of rows that follows from the captured size, but from no usual multiple."""
-    seen, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
+    """Yields recipes with a row length or a number of rows that follows from the captured size, but is no usual
+    multiple."""
+    captured, valid = recipe.evidence.size_bytes, _bare_bytes(recipe)
     for side, name, unit in ((0, "width_align", "elements wide"), (1, "height_align", "rows high")):
         own = recipe.wanted.frame[side]
-        side_length = own * seen // valid
+        side_length = own * captured // valid
         if side_length > own and all(-(-own // m) * m != side_length for m in MULTIPLES[name]):
-            for one in recipe.described(**{**NONE, name: side_length}):
-                if one.wanted.size_bytes == seen:
-                    yield f"alignment: stored {side_length} {unit}", one
+            for changed in recipe.with_changes(**{**NONE, name: side_length}):
+                if changed.wanted.size_bytes == captured:
+                    yield f"alignment: stored {side_length} {unit}", changed
 
 
 def _changes() -> Iterator[tuple[str, dict[str, int]]]:
@@ -65,7 +66,7 @@ def _shape(wanted: Description) -> tuple[Any, ...]:
 def _together(data: bytes, recipe: Recipe) -> bytes:
     if len(data) != recipe.wanted.size_bytes:  # another mistake changed it before
         return data
-    valid = b"".join(plane.tobytes() for plane in buffers.stored(data, recipe.wanted))
+    valid = b"".join(plane.tobytes() for plane in buffers.unpack(data, recipe.wanted))
     return valid.ljust(len(data), b"\0")
 
 

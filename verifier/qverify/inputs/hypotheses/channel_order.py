@@ -1,4 +1,4 @@
-"""Red and blue are exchanged, or alpha stands first."""
+"""Red and blue are exchanged, or alpha comes first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if wanted.gray:
         return
     if wanted.format in OTHER:
-        yield from recipe.choices("format", [OTHER[wanted.format]], "channel order")
+        yield from recipe.vary_field("format", [OTHER[wanted.format]], "channel order")
     if wanted.format in ("rgba", "bgra"):
         cause = f"channel order: a{wanted.format[:3]} instead of {wanted.format}"
         yield cause, recipe.with_step("elements", RecipeStep("alpha first", _alpha_first))

@@ -15,12 +15,12 @@ FIX = "exchange U and V"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     format_ = recipe.wanted.format
     if format_ in YUV420:
-        yield from recipe.choices("format", YUV420, "chroma order")
-        planar = [recipe] if format_ == "i420" else recipe.described(format="i420")
-        for one in planar:
+        yield from recipe.vary_field("format", YUV420, "chroma order")
+        planar = [recipe] if format_ == "i420" else recipe.with_changes(format="i420")
+        for variant in planar:
             yield (
                 f"chroma order: yv12 instead of {format_}",
-                one.with_step("elements", RecipeStep("V before U", _planes)),
+                variant.with_step("elements", RecipeStep("V before U", _planes)),
             )
     elif format_.startswith("yuv444"):
         cause = f"chroma order: {format_.replace('yuv', 'yvu')} instead of {format_}"

@@ -15,8 +15,8 @@ NAME = "chroma-siting"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     if recipe.wanted.format not in YUV420:
         return
-    own = recipe.wanted.colour.written_out(True)
+    own = recipe.wanted.colour.without_preset(True)
     for siting in SITINGS:
         if siting != own.siting:
-            for one in recipe.described(colour=replace(own, siting=siting)):
-                yield f"chroma siting: {siting} instead of {own.siting}", one
+            for variant in recipe.with_changes(colour=replace(own, siting=siting)):
+                yield f"chroma siting: {siting} instead of {own.siting}", variant

@@ -1,4 +1,4 @@
-"""Elements of another type, or pixels where normalized values are meant."""
+"""Elements have another type, or are pixels instead of normalized values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = wanted.dtype
     if wanted.format in REAL:
         pixels = "gray" if wanted.gray else "bgr" if wanted.train == "bgr" else "rgb"
-        for one in recipe.described(format=pixels, mean=(0.0,), scale=(1.0,), quantize=None):
-            yield f"element type: pixels as uint8 instead of {wanted.format}", one
-        for one in recipe.described(quantize=None) if own != "float32" else ():
-            yield "element type: float32, not quantized", one
+        for variant in recipe.with_changes(format=pixels, mean=(0.0,), scale=(1.0,), quantize=None):
+            yield f"element type: pixels as uint8 instead of {wanted.format}", variant
+        for variant in recipe.with_changes(quantize=None) if own != "float32" else ():
+            yield "element type: float32, not quantized", variant
         if wanted.format == "featuremap" and own != "float32":
-            yield from recipe.choices("quantize_dtype", ("int8", "uint8"), "element type")
+            yield from recipe.vary_field("quantize_dtype", ("int8", "uint8"), "element type")
     for name in TYPES:
         if np.dtype(name).itemsize != np.dtype(own).itemsize:
             yield f"element type: {name} instead of {own}", recipe.with_step("bytes", _cast(own, name))

@@ -1,4 +1,4 @@
-"""The bytes of every element, or of every word, stand in the other order."""
+"""The bytes of every element, or of every word, are in the reverse order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitted to the size another way: stretched, cropped, letterboxed, at another place, on another colour."""
+"""The picture is fitted to the size in another way: stretched, cropped, letterboxed, elsewhere, on another colour."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FILLS = (0, 114, 127, 128, 255)
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = recipe.wanted.fit
     boxed = own.startswith("letterbox")
-    yield from recipe.choices("fit", ("stretch", "crop"), "fit")
+    yield from recipe.vary_field("fit", ("stretch", "crop"), "fit")
     if boxed:
-        yield from recipe.choices("fill", FILLS, "fill of the letterbox")
-        yield from recipe.choices("fit", BOXES, "fit")
+        yield from recipe.vary_field("fill", FILLS, "fill of the letterbox")
+        yield from recipe.vary_field("fit", BOXES, "fit")
     for fit, fill in product(BOXES, FILLS) if not boxed else ():
-        for one in recipe.described(fit=fit, fill=fill):
-            yield f"fit: {fit} filled with {fill} instead of {own}", one
+        for variant in recipe.with_changes(fit=fit, fill=fill):
+            yield f"fit: {fit} filled with {fill} instead of {own}", variant
     if recipe.wanted.roi is None:
         cause = "fit: short side resized to 8/7 of the size, then the centre cropped"
         yield cause, recipe.with_step("picture", RecipeStep("resized, then cropped", _resized_then_cropped))
@@ -32,7 +32,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _stretched(pixels: Any, width: int, height: int, recipe: Recipe) -> Any:
     size = {"size": (width, height), "source": None}
-    return resize.fitted(pixels, replace(recipe.wanted, fit="stretch", format="rgb", train="", **size))  # type: ignore[arg-type]
+    return resize.fit_picture(pixels, replace(recipe.wanted, fit="stretch", format="rgb", train="", **size))  # type: ignore[arg-type]
 
 
 def _resized_then_cropped(pixels: Any, recipe: Recipe) -> Any:

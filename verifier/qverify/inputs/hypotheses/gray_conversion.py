@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qverify.extras import import_extra
-from qverify.inputs.picture import gray_of
+from qverify.inputs.picture import convert_to_gray
 from qverify.inputs.recipe import Recipe, RecipeStep
 
 NAME = "gray-conversion"
@@ -40,7 +40,7 @@ def _mean(rgb: Any) -> Any:
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "OpenCV's rounding instead of Pillow's": _by_opencv,
-    "red and blue exchanged": lambda rgb: gray_of(rgb[..., ::-1]),
+    "red and blue exchanged": lambda rgb: convert_to_gray(rgb[..., ::-1]),
     "red and blue exchanged, OpenCV's rounding": lambda rgb: _by_opencv(rgb[..., ::-1]),
     "green alone": lambda rgb: rgb[..., 1],
     "the mean of red, green and blue": _mean,

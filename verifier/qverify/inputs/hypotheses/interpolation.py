@@ -1,4 +1,4 @@
-"""Resized by another interpolation."""
+"""The picture is resized with another interpolation."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ NAME = "interpolation"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("interpolation", INTERPOLATIONS, "interpolation")
+    yield from recipe.vary_field("interpolation", INTERPOLATIONS, "interpolation")

@@ -17,7 +17,7 @@ FIX = "store rows one after another"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format not in YUV420 and wanted.channels > 1:
-        yield from recipe.choices("layout", LAYOUTS, "layout")
+        yield from recipe.vary_field("layout", LAYOUTS, "layout")
     name = "HW" if wanted.format in YUV420 or wanted.channels == 1 else wanted.layout[1:]
     other = name.replace("HW", "WH")
     yield (

@@ -1,19 +1,20 @@
-"""The capture ends early, or goes on behind the buffer."""
+"""The capture ends early, or continues beyond the buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from qverify.inputs.recipe import Recipe, RecipeStep
-from qverify.inputs.reproduction import size_bytes
+from qverify.inputs.reproduction import compute_size
 
 NAME = "length"
 FIX = "capture the whole buffer"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields a capture of at least half and at most twice the buffer: anything else would be no evidence."""
-    made_bytes, captured = size_bytes(recipe), recipe.evidence.size_bytes
+    """Yields a truncated or extended buffer, if the capture is at least half and at most twice as large as the buffer.
+    Any other size would be no evidence."""
+    made_bytes, captured = compute_size(recipe), recipe.evidence.size_bytes
     if made_bytes // 2 <= captured < made_bytes:
         step = RecipeStep(
             f"cut after {captured} bytes", lambda data, _: data[:captured], lambda size: min(size, captured)

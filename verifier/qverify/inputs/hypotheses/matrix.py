@@ -1,4 +1,4 @@
-"""YUV by another matrix, or by another source's recipe as a whole."""
+"""YUV is computed with another matrix, or with another mode as a whole."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     coarse = wanted.format in YUV420
     if not coarse and not wanted.format.startswith("yuv444"):
         return
-    own = wanted.colour.written_out(coarse)
+    own = wanted.colour.without_preset(coarse)
     same = "bt601" if own.mode == "horizon" or (coarse and wanted.colour.mode == "opencv") else wanted.colour.mode
     for mode in MATRICES:
         if mode != same:
-            for one in recipe.described(colour=replace(own, mode=mode)):
-                yield f"matrix: {mode} instead of {same}, the rest as described", one
+            for variant in recipe.with_changes(colour=replace(own, mode=mode)):
+                yield f"matrix: {mode} instead of {same}, the rest as described", variant
     for mode in PRESETS:
         if mode != wanted.colour.mode:
-            for one in recipe.described(colour=Colour.preset(mode)):
-                yield f"matrix: mode {mode} instead of {wanted.colour.mode}, with its range, siting and rounding", one
+            for variant in recipe.with_changes(colour=Colour.preset(mode)):
+                yield (
+                    f"matrix: mode {mode} instead of {wanted.colour.mode}, with its range, siting and rounding",
+                    variant,
+                )

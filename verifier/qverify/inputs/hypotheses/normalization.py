@@ -34,8 +34,8 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     cause = "normalization: pixels divided by 255 before mean and scale"
     yield cause, recipe.with_step("fitted", RecipeStep("pixels / 255", _by_255))
     for name, (mean, scale) in USUAL.items():
-        for one in recipe.described(mean=mean, scale=scale):
-            yield f"normalization: {name} instead of the described one", one
+        for variant in recipe.with_changes(mean=mean, scale=scale):
+            yield f"normalization: {name} instead of the described one", variant
 
 
 def _mean_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
@@ -46,9 +46,9 @@ def _mean_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         ("mean of 0..1 subtracted from pixels of 0..255", tuple(m / 255 for m in mean)),
         ("the first channel's mean for all", mean[:1]),
     ):
-        for one in recipe.described(mean=changed):
+        for variant in recipe.with_changes(mean=changed):
             if len({*mean}) > 1 or changed != mean[:1]:
-                yield f"normalization: {cause}", one
+                yield f"normalization: {cause}", variant
     yield "normalization: mean subtracted twice", recipe.with_step("fitted", RecipeStep("pixels - mean", _less_mean))
 
 
@@ -59,23 +59,23 @@ def _scale_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         ("scale 255 times as large", tuple(s * 255 for s in scale)),
         ("the first channel's scale for all", scale[:1]),
     ):
-        for one in recipe.described(scale=changed):
+        for variant in recipe.with_changes(scale=changed):
             if len({*scale}) > 1 or changed != scale[:1]:
-                yield f"normalization: {cause}", one
+                yield f"normalization: {cause}", variant
     yield "normalization: scale applied twice", recipe.with_step("normalized", RecipeStep("x * scale", _times_scale))
-    for one in recipe.described(scale=(1.0,)):
+    for variant in recipe.with_changes(scale=(1.0,)):
         step = RecipeStep(f"x / {scale}", lambda x, _: x / np.array(scale, np.float32))
-        yield "normalization: divided by scale, not multiplied", one.with_step("normalized", step)
+        yield "normalization: divided by scale, not multiplied", variant.with_step("normalized", step)
 
 
 def _combined_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     mean = recipe.wanted.mean
-    for one in recipe.described(mean=(0.0,), scale=(1.0,)):
-        yield "normalization: left out", one
+    for variant in recipe.with_changes(mean=(0.0,), scale=(1.0,)):
+        yield "normalization: left out", variant
     yield "normalization: mean and scale applied twice", recipe.with_step("normalized", RecipeStep("again", _again))
-    for one in recipe.described(mean=(0.0,)):
+    for variant in recipe.with_changes(mean=(0.0,)):
         step = RecipeStep(f"x - {mean}", lambda x, _: x - np.array(mean, np.float32))
-        yield "normalization: scale first, then mean", one.with_step("normalized", step)
+        yield "normalization: scale first, then mean", variant.with_step("normalized", step)
 
 
 def _on_bytes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

@@ -22,8 +22,8 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         cause = "-128: subtracted from the pixels before mean and scale"
         yield cause, recipe.with_step("fitted", RecipeStep("pixels - 128", _pixels))
     elif format_ in SIGNED:
-        for one in recipe.described(format=format_.removesuffix("_128")):
-            yield f"-128: not subtracted, or twice with wrap-around ({format_})", one
+        for variant in recipe.with_changes(format=format_.removesuffix("_128")):
+            yield f"-128: not subtracted, or twice with wrap-around ({format_})", variant
         cause = f"-128: subtracted twice, kept within -128..127 ({format_})"
         yield cause, recipe.with_step("elements", RecipeStep("-128 within the limits", _kept))
     else:
@@ -34,8 +34,8 @@ def _unsigned(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     format_ = recipe.wanted.format
     cause = f"-128: subtracted, though the format is {format_}"
     if f"{format_}_128" in SIGNED:
-        for one in recipe.described(format=f"{format_}_128"):
-            yield cause, one
+        for variant in recipe.with_changes(format=f"{format_}_128"):
+            yield cause, variant
     else:
         yield (
             cause,

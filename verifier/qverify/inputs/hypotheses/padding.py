@@ -28,7 +28,7 @@ def _repeated(data: bytes, recipe: Recipe) -> bytes:
     if len(data) != recipe.wanted.size_bytes:  # another mistake changed it before
         return data
     whole = bytearray(data)
-    for plane, values in zip(recipe.wanted.planes, buffers.stored(data, recipe.wanted), strict=True):
+    for plane, values in zip(recipe.wanted.planes, buffers.unpack(data, recipe.wanted), strict=True):
         sides = [(0, full - n) for n, full in zip(plane.shape, plane.aligned_shape, strict=True)]
         whole[plane.offset : plane.offset + plane.size_bytes] = np.pad(values, sides, "edge").tobytes()
     return bytes(whole)
@@ -38,7 +38,7 @@ def _filled(data: bytes, recipe: Recipe, value: int) -> bytes:
     if len(data) != recipe.wanted.size_bytes:
         return data
     whole = bytearray([value]) * len(data)
-    for plane, values in zip(recipe.wanted.planes, buffers.stored(data, recipe.wanted), strict=True):
+    for plane, values in zip(recipe.wanted.planes, buffers.unpack(data, recipe.wanted), strict=True):
         item = np.dtype(plane.dtype).itemsize
         stored = np.full((*plane.aligned_shape, item), value, np.uint8)
         valid = np.ascontiguousarray(values).view(np.uint8).reshape(*plane.shape, item)

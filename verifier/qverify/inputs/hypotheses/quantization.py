@@ -23,5 +23,5 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
         "scale and zero point left out": (1.0, 0),
     }
     for cause, pair in mistakes.items():
-        for one in recipe.described(quantize=pair):
-            yield f"quantization: {cause}", one
+        for variant in recipe.with_changes(quantize=pair):
+            yield f"quantization: {cause}", variant

@@ -1,4 +1,4 @@
-"""Full range where limited is meant, or the other way round, or compressed twice."""
+"""Values have full range instead of limited range, or the other way round, or are compressed twice."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FIX = "compress or expand once, in one place"
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
-        own = wanted.colour.written_out(wanted.format in YUV420)
+        own = wanted.colour.without_preset(wanted.format in YUV420)
         for name in RANGES:
             if name != own.range:
-                for one in recipe.described(colour=replace(own, range=name)):
-                    yield f"range: {name} instead of {own.range}", one
+                for variant in recipe.with_changes(colour=replace(own, range=name)):
+                    yield f"range: {name} instead of {own.range}", variant
         if wanted.format in YUV420:
             cause = "range: luma and chroma compressed to 16..235, 16..240 once more"
             yield cause, recipe.with_step("elements", RecipeStep("compressed", _compressed_yuv))

@@ -1,4 +1,4 @@
-"""Resized as bytes where float32 is meant, or the other way round."""
+"""The picture is resized as bytes instead of float32, or the other way round."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ NAME = "resize-dtype"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("resize_dtype", ("uint8", "float32"), "resize dtype")
+    yield from recipe.vary_field("resize_dtype", ("uint8", "float32"), "resize dtype")

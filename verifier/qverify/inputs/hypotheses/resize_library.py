@@ -1,4 +1,4 @@
-"""Resized by another library, whose interpolation of the same name gives other values."""
+"""The picture is resized with another library, which computes other values with the interpolation of the same name."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ NAME = "resize-library"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    yield from recipe.choices("library", LIBRARIES, "resize library")
+    yield from recipe.vary_field("library", LIBRARIES, "resize library")

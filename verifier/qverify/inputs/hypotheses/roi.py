@@ -10,5 +10,5 @@ NAME = "roi"
 
 
 def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    for one in recipe.described(roi=None):
-        yield "roi: the whole picture", one
+    for variant in recipe.with_changes(roi=None):
+        yield "roi: the whole picture", variant

@@ -19,7 +19,7 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     wanted = recipe.wanted
     if wanted.format in REAL:
         if wanted.dtype != "float32":
-            yield from recipe.choices("rounding", ROUNDINGS, "rounding of quantizing")
+            yield from recipe.vary_field("rounding", ROUNDINGS, "rounding of quantizing")
         return
     if wanted.format in YUV420 or wanted.format.startswith("yuv444"):
         yield from _colour_mistakes(recipe)
@@ -30,12 +30,12 @@ def variants(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 def _colour_mistakes(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     own = recipe.wanted.colour
-    out = own.written_out(recipe.wanted.format in YUV420)
+    out = own.without_preset(recipe.wanted.format in YUV420)
     name = "OpenCV's fixed point" if out != own else own.rounding
     for rounding in ROUNDINGS:
         if out != own or rounding != own.rounding:
-            for one in recipe.described(colour=replace(out, rounding=rounding)):
-                yield f"rounding of colour: {rounding} instead of {name}", one
+            for variant in recipe.with_changes(colour=replace(out, rounding=rounding)):
+                yield f"rounding of colour: {rounding} instead of {name}", variant
 
 
 def _truncated(pixels: Any, _: Recipe) -> Any:

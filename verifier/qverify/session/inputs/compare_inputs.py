@@ -13,7 +13,7 @@ from qverify.errors import BadFileError, UsageError
 from qverify.files import open_regular
 from qverify.inputs import arrays, difference, picture, reading
 from qverify.inputs.description import Description
-from qverify.inputs.difference import Difference, MistakeExplanation
+from qverify.inputs.difference import InputDifference, MistakeExplanation
 from qverify.inputs.reproduction import Start, from_bytes
 from qverify.session.inputs import prepared_files
 
@@ -44,7 +44,7 @@ class ComparedFrame:
     intended: str
     captured: str
     description: Description | None
-    difference: Difference
+    difference: InputDifference
 
 
 def compare(
@@ -182,7 +182,7 @@ def _read_capture(path: str, limit: int) -> bytes:
     data = _read(path, limit)
     if not path.lower().endswith(".npy"):
         return data
-    array = arrays.npy_of(data, path)
+    array = arrays.parse_npy(data, path)
     if not array.size:
         raise UsageError(f"{path}: contains no elements, nothing to compare")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -7,7 +7,7 @@ from typing import Any
 from qverify.errors import BadFileError, UsageError
 from qverify.inputs.described_inputs import complete_description, described_inputs, layout_of
 from qverify.inputs.description import Description
-from qverify.inputs.description_tables import described, tables
+from qverify.inputs.description_tables import parse_description, read_tables
 from qverify.model_bin.container import MAGIC
 from qverify.model_bin.records import decode
 from qverify.onnx_model.load import read_file
@@ -21,7 +21,7 @@ def merge_descriptions(
     description is None if none of them states anything.
 
     options: keys and values of a description. toml, model: paths, None without one. name: of the input; it may be None
-    if only one input is described. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
+    if only one input is parse_description. Raises UsageError if the input is ambiguous, unknown, or not a picture."""
     table: dict[str, Any] = {}
     if model is not None:
         name, table, spec = _read_model(model, name)
@@ -32,16 +32,16 @@ def merge_descriptions(
     if not table:
         return None, name or "input"
     where = model or toml or "options"
-    description = described(table, where) if model is None else complete_description(table, spec)
+    description = parse_description(table, where) if model is None else complete_description(table, spec)
     if description is None:
-        raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not described")
+        raise UsageError(f"{where}: input {name!r} is not a picture; its bytes are not parse_description")
     return description, name or "input"
 
 
 def _read_toml(path: str, name: str | None) -> tuple[str, dict[str, Any]]:
     """Returns an input's name and its table [inputs.NAME]; the only table if no name is given. Raises UsageError if
-    there is no such table, or no name and several tables."""
-    by_name = tables(path)
+    there is no such table, or no name and several read_tables."""
+    by_name = read_tables(path)
     chosen = next(iter(by_name)) if name is None and len(by_name) == 1 else name
     if chosen not in by_name:
         raise UsageError(f"{path}: {_missing_name(chosen)}; it describes {', '.join(by_name)}; give --name")

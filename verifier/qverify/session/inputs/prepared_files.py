@@ -21,8 +21,8 @@ from qverify.files import parse_json, read_regular, write_bytes, write_text
 from qverify.inputs import buffers, reading
 from qverify.inputs.colour import PRESETS
 from qverify.inputs.description import Description
-from qverify.inputs.description_keys import differences, fitting_key, unverified, values_key
-from qverify.inputs.description_tables import described
+from qverify.inputs.description_keys import describe_differences, describe_unverified, make_fitting_key, make_values_key
+from qverify.inputs.description_tables import parse_description
 from qverify.printable import printable
 from qverify.session.inputs.file_lists import is_list, lines
 
@@ -59,7 +59,7 @@ def prepare(
     output, failed = _OutputFolder(folder), list[dict[str, str]]()
     for at, path in enumerate(paths):
         try:
-            output.add(reading.bytes_of(path, description, name), os.path.basename(path))
+            output.add(reading.read_bytes(path, description, name), os.path.basename(path))
         except QVerifyError as error:
             failed.append({"source": printable(os.path.basename(path)), "why": " ".join(str(error).split())})
         if progress is not None:
@@ -122,7 +122,7 @@ def _write_manifest(
         "qverify": __version__,
         "name": name,
         "description": to_table(description),
-        "unverified": unverified(description),
+        "unverified": describe_unverified(description),
         **_layout(description),
         "files": files,
         "failed": failed,
@@ -138,7 +138,7 @@ def _layout(description: Description) -> dict[str, Any]:
 
 
 def to_table(description: Description) -> dict[str, Any]:
-    """Returns the description as a flat table of keys and values, which described() reads."""
+    """Returns the description as a flat table of keys and values, which parse_description() reads."""
     table = asdict(description)
     colour = table.pop("colour")
     table["mode"] = colour["mode"]
@@ -161,7 +161,7 @@ def read_manifest(folder: str) -> tuple[Description, list[dict[str, str]], dict[
         if wrong_names := [row["file"] for row in files if not FILE_NAME.fullmatch(row["file"])]:
             raise BadFileError(f"{path}: file {wrong_names[0]!r}, wanted names like 0000.bin")
         content["failed"] = [{k: printable(str(row[k])) for k in ("source", "why")} for row in content["failed"]]
-        stated = described(content["description"], path)
+        stated = parse_description(content["description"], path)
         for key, expected in json.loads(json.dumps(_layout(stated))).items():
             if content[key] != expected:
                 raise BadFileError(
@@ -196,10 +196,10 @@ def find_fault(data: bytes, description: Description) -> str:
     """Returns why these bytes cannot be a buffer of this description; "" if they can."""
     if len(data) != description.size_bytes:
         more = "more than " if len(data) > description.size_bytes else ""
-        return f"{more}{min(len(data), description.size_bytes)} bytes, wanted {reading.wanted_sizes(description)}"
+        return f"{more}{min(len(data), description.size_bytes)} bytes, wanted {reading.describe_sizes(description)}"
     if not buffers.padding_is_zero(data, description):
         return "its padding is not zero"
-    values = buffers.stored(data, description)
+    values = buffers.unpack(data, description)
     if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in values):
         return "it contains NaN or infinite values"
     if description.format == "raw_s16" and any((v == -32768).any() for v in values):
@@ -212,7 +212,7 @@ def check_files(path: str, description: Description | None) -> Iterator[tuple[st
     against its manifest, and the manifest against `description`; a single file is checked against `description`."""
     if os.path.isdir(path):
         stated, files, _ = read_manifest(path)
-        differing = [] if description is None else differences(_comparison_key(stated), _comparison_key(description))
+        differing = [] if description is None else describe_differences(_comparison_key(stated), _comparison_key(description))
         for row, _, wrong in read_files(path):
             yield os.path.join(path, row["file"]), f"its manifest says {'; '.join(differing)}" if differing else wrong
         listed = {row["file"] for row in files}
@@ -226,7 +226,7 @@ def check_files(path: str, description: Description | None) -> Iterator[tuple[st
 
 def _comparison_key(description: Description) -> dict[str, Any]:
     """Returns the values in which two descriptions of the same input must agree."""
-    return {**values_key(description), "train": description.train, **fitting_key(description)}
+    return {**make_values_key(description), "train": description.train, **make_fitting_key(description)}
 
 
 def show(path: str, output: str, description: Description | None = None) -> list[dict[str, Any]]:
@@ -248,7 +248,7 @@ def _show_file(row: dict[str, str], data: bytes, wrong: str, description: Descri
     result: dict[str, Any] = {"file": row["file"], "source": row["source"], "wrong": wrong}
     if len(data) != description.size_bytes:
         return result
-    image = buffers.shown(data, description)
+    image = buffers.make_picture(data, description)
     target = os.path.join(output, os.path.splitext(os.path.basename(row["file"]))[0] + ".png")
     temporary = f"{target}.part"
     pixels = np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)
@@ -259,7 +259,7 @@ def _show_file(row: dict[str, str], data: bytes, wrong: str, description: Descri
 
 def _statistics(data: bytes, description: Description) -> dict[str, str]:
     texts = {}
-    for plane, values in zip(description.planes, buffers.stored(data, description), strict=True):
+    for plane, values in zip(description.planes, buffers.unpack(data, description), strict=True):
         low, high, mean = values.min(), values.max(), values.mean(dtype=np.float64)
         texts[plane.name] = f"{low:g}..{high:g}, mean {mean:.3f}"
     valid = sum(int(np.prod(p.shape)) * np.dtype(p.dtype).itemsize for p in description.planes)

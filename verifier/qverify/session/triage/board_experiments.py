@@ -10,7 +10,7 @@ from math import inf
 from qverify_agents.errors import AgentError, LinkClosed, LinkError, LinkTimeout
 from qverify_agents.link_estimates import estimate_rate
 
-from qverify.inputs.prepare import random_inputs
+from qverify.inputs.random_inputs import random_inputs
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import Unit
 from qverify.sides.board import Board

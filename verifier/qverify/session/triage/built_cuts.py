@@ -17,7 +17,7 @@ from qverify_agents.errors import LinkError
 from qverify.compare.options import Options
 from qverify.compare.verdict import judge_all
 from qverify.errors import QVerifyError
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.cut_written import WrittenModel
 from qverify.onnx_model.load import read_model
@@ -65,7 +65,7 @@ class BuiltCuts:
         for that of the main job. open_board: connects a board that has a runner."""
         self._written, self._graph, self._prepared, self._reference = written, graph, prepared, reference
         self._build, self._gate, self._open_board = shlex.split(build), gate, open_board
-        needed_names = {n for node in needed(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
+        needed_names = {n for node in find_needed_nodes(graph, graph.outputs, set(graph.inputs)) for n in node.outputs}
         self.places = [n for n in graph.observable() if n in needed_names and n in written.computed]
         self._results: dict[str, CutResult] = {}
         self._models: dict[str, str] = {}  # hash of a built model: last tensor of the cut from which it was first built
@@ -75,7 +75,7 @@ class BuiltCuts:
         """Returns the outputs of the cut after this place: the tensors up to it that later nodes read, and the final
         outputs among them."""
         before = set(self.places[: place + 1])
-        later = needed(self._graph, self._graph.outputs, {*before, *self._graph.inputs})
+        later = find_needed_nodes(self._graph, self._graph.outputs, {*before, *self._graph.inputs})
         read = {n for node in later for n in node.inputs if n is not None} | set(self._graph.outputs)
         return tuple(n for n in self.places[: place + 1] if n in read)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from qverify.compare.drawings.choose import ORDER
+from qverify.compare.drawings.add_drawings import ORDER
 from qverify.compare.forced import Located
 from qverify.errors import BadFileError, UsageError
 from qverify.model_bin.graph import Graph

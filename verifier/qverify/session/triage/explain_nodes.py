@@ -222,4 +222,4 @@ def board_tensors(evidence: NodeEvidence) -> tuple[Find, Find]:
         fits = spec is not None and value is not None and (value.shape, value.dtype) == (spec.shape, spec.numpy_dtype)
         return value if fits else None
 
-    return partial(find, get=values.get), partial(find, get=values.held)
+    return partial(find, get=values.get), partial(find, get=values.get_local)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from qverify.compare.blame import first_divergence
+from qverify.compare.blame import find_first_divergence
 from qverify.report.triage_document import Rung, Stage
 from qverify.session.triage.float_stages import FloatStage, Values, feed_network
 from qverify.tensors.recording import Array
@@ -86,7 +86,7 @@ def _locate_divergence(rung: Rung, a: FloatStage, b: FloatStage, feed: Mapping[s
     agrees = agreeing(tensors, dict(b.file.tensors(feeds[1], common)))
     parts = pieces(b.file.view, agrees)
     forced = forced_pieces(parts, agrees, tensors | feeds[1], b.file.alone)
-    first = first_divergence(parts, lambda name: agrees.get(name, True))
+    first = find_first_divergence(parts, lambda name: agrees.get(name, True))
     failed = [name for name, verdict in forced.items() if verdict.verdict == "FAILED"]
     names = [*([first.node, *first.also] if first is not None else [])]
     rung.first_divergence = first_of(parts, names)

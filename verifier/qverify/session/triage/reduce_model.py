@@ -1,4 +1,4 @@
-"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything needed
+"""Finds the smallest part of a model that still differs on the board, and writes it to a folder with everything find_needed_nodes
 to repeat the difference (TRIAGE.md, reduction)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qverify.compiler.compile_model import CompilerOptions, compile_model
 from qverify.compiler.preprocessing import OPS as PREPROCESSING_OPS
 from qverify.errors import BadFileError, QVerifyError, UsageError
 from qverify.inputs.sources import InputRequest
-from qverify.model_bin.cut_graph import cut, needed
+from qverify.model_bin.cut_graph import cut, find_needed_nodes
 from qverify.model_bin.graph import Graph
 from qverify.model_bin.records import encode
 from qverify.model_bin.units import units
@@ -327,6 +327,6 @@ def _tensors_read(graph: Graph, outputs: tuple[str, ...], inputs: set[str]) -> s
     """Returns the names of the tensors that the nodes between `inputs` and `outputs` read. Raises BadFileError if an
     output cannot be computed from the inputs."""
     try:
-        return {n for node in needed(graph, outputs, inputs) for n in node.inputs if n is not None}
+        return {n for node in find_needed_nodes(graph, outputs, inputs) for n in node.inputs if n is not None}
     except KeyError as error:
         raise BadFileError(f"no node computes {error} from the given tensors") from error

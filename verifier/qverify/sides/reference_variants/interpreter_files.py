@@ -16,7 +16,7 @@ from qverify_agents.printable import one_line
 
 from qverify.errors import QVerifyError
 from qverify.files import read_regular, writing
-from qverify.inputs.arrays import npy_array
+from qverify.inputs.arrays import read_npy
 from qverify.plural import count
 from qverify.report.spread import SpreadRun
 from qverify.tensors.recording import Array
@@ -91,7 +91,7 @@ def _array(archive: zipfile.ZipFile, member: str, name: str, like: Array) -> Arr
     if size > like.nbytes + HEADER:
         raise ResultRejected(f"{name} is {size} bytes, the reference's {like.nbytes}")
     with archive.open(member) as file:
-        value = npy_array(file, size, name)
+        value = read_npy(file, size, name)
     value = value.astype(value.dtype.newbyteorder("="), copy=False)
     if value.dtype != like.dtype or value.shape != like.shape:
         ours = f"{like.dtype}{list(like.shape)}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.arithmetic.float_sums import round_once, sum_bound
 from qverify.triage.altered_kernels.inner_node import finished, inner_case
 from qverify.triage.altered_kernels.product_layouts import (
@@ -100,7 +100,7 @@ class ProductTerms:
     def scaled(self, acc: Array, c: Array | None = None) -> Array:
         """Returns an integer node's elements computed from their sums."""
         acc = acc.astype(np.int64) + (0 if self.whole is None else self.whole)
-        acc = acc if self.scale is not None and is_wide_product(self.case) else wrapped_int32(acc)
+        acc = acc if self.scale is not None and is_wide_product(self.case) else wrap_int32(acc)
         if self.scale is not None:
             value = acc.astype(np.float64) * self.scale
             return (value if c is None else value + c).astype(F)

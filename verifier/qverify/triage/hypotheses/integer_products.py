@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from qverify.arithmetic.exact_matmul import wrapped_int32
+from qverify.arithmetic.exact_matmul import wrap_int32
 from qverify.triage.altered_kernels.narrow_floats import Narrow
 from qverify.triage.altered_kernels.product_layouts import INTEGERS, QUANTIZED, operand
 from qverify.triage.altered_kernels.product_terms import Array, ProductTerms, fault_variant, product_case
@@ -251,7 +251,7 @@ _SCALED: dict[str, Scaled] = {
 
 
 def _parts(terms: ProductTerms) -> tuple[Array, Array, Array, Array]:
-    acc = wrapped_int32(terms.products.sum(1))
+    acc = wrap_int32(terms.products.sum(1))
     scales = [operand(terms.case, i) for i in (4, 5)]
     columns = terms.outputs[-1:]
     a, b = (np.broadcast_to(s.reshape(-1), columns)[terms.places[-1]] for s in scales if s is not None)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qverify.compare.error_bounds.bounded_values import BEYOND, Held, NoBound, Real, Whole, gamma
-from qverify.compare.error_bounds.carried import SHARE, carried
+from qverify.compare.error_bounds.bounded_values import BEYOND, BoundedValue, NoBound, Real, Whole, gamma
+from qverify.compare.error_bounds.carry_through import SHARE, carry_through
 from qverify.compare.error_bounds.chain import PAGES
 from qverify.model_bin.graph import Graph, Node
 from qverify.tensors.spec import TensorSpec
@@ -19,15 +19,15 @@ ADD, SIGMOID = (0, 0, 0), (18, 0, 0)
 INT8 = TensorSpec("y", "int8", (2,), scale=(0.5,), zero_point=(0,))
 
 
-def through(op: str, words: tuple[int, ...], *inputs: Held | None, y: TensorSpec | None = None) -> Any:
-    """The output of one node of the op on these inputs, through `carried`."""
+def through(op: str, words: tuple[int, ...], *inputs: BoundedValue | None, y: TensorSpec | None = None) -> Any:
+    """The output of one node of the op on these inputs, through `carry_through`."""
     names = "abc"[: len(inputs)]
     tensors = {
         n: replace(INT8, name=n) if isinstance(v, Whole) else _floats(n) for n, v in zip(names, inputs, strict=True)
     }
     graph = Graph([], tensors | {"y": y or _floats("y")}, {}, (), ())
     with np.errstate(all="ignore"):
-        (made,) = carried(PAGES[op], Node("y", op, tuple(names), ("y",), words), [*inputs], graph)
+        (made,) = carry_through(PAGES[op], Node("y", op, tuple(names), ("y",), words), [*inputs], graph)
     return made
 
 
@@ -133,14 +133,14 @@ def test_integers_of_lost_floats_without_an_error_are_all_lost() -> None:
     graph = Graph([], {}, {}, (), ())
     for before in (None, lost(1, 0)):
 
-        def page(node: Node, inputs: list[Held | None], graph: Graph, error: Any = None) -> list[Held]:
+        def page(node: Node, inputs: list[BoundedValue | None], graph: Graph, error: Any = None) -> list[BoundedValue]:
             (of,) = inputs
             assert isinstance(of, Real)
             return [Whole(np.array([1, 1]), np.array([1, 1]), of.error if error else None, None, before)]  # noqa: B023
 
-        (y,) = carried(page, Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
+        (y,) = carry_through(page, Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
         assert y.lost is not None and y.lost.tolist() == [True, True]
-        (y,) = carried(lambda *of: page(*of, error=True), Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
+        (y,) = carry_through(lambda *of: page(*of, error=True), Node("y", "reshape", ("a",), ("y",), ()), [x], graph)
         assert y.lost is not None and y.lost.tolist() == [before is not None, True]
 
 
@@ -179,12 +179,12 @@ def test_roundings_are_counted() -> None:
 
 def test_lost_where_any_says_so() -> None:
     x = real([1.0, 2.0, 3.0])
-    assert x.losing(lost(0, 0, 0)).lost is None and x.losing().lost is None
-    once = x.losing(lost(0, 1, 0), np.array(False))
+    assert x.mark_lost(lost(0, 0, 0)).lost is None and x.mark_lost().lost is None
+    once = x.mark_lost(lost(0, 1, 0), np.array(False))
     assert once.lost is not None and once.lost.tolist() == [False, True, False]
-    twice = once.losing(lost(0, 0, 1)).lost
+    twice = once.mark_lost(lost(0, 0, 1)).lost
     assert twice is not None and twice.tolist() == [False, True, True]
-    large = x.losing_large(np.array([2.0**127, -(2.0**127), 2.0**126])).lost
+    large = x.mark_lost_if_large(np.array([2.0**127, -(2.0**127), 2.0**126])).lost
     assert large is not None and large.tolist() == [True, True, False]
     shaped = replace(once, ours=np.array([1.0, 2.0, 3.0])).shaped((3, 1))
     assert shaped.ours is not None and shaped.lost is not None

@@ -1,4 +1,4 @@
-"""Random PreparedInputs by seed."""
+"""Makes random PreparedInputs from a seed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from qverify.model_bin.integer_functions import FUNCTIONS
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.spec import TensorSpec
 
-INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # that leave an index what it is
-PICKING = ("gather", "gather_elements", "gather_nd")  # of indices, likewise
-INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # by their second input
+INDEX_MOVEMENTS = ("cast", "reshape", "slice", "split", "tile", "transpose")  # ops whose output has the same indices
+PICKING = ("gather", "gather_elements", "gather_nd")  # ops whose output has some of the first input's indices
+INDEXED = (*PICKING, "scatter_elements", "scatter_nd")  # ops that use the second input as indices
 
 
 def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
-    """Returns the integer tensor that a quantize node makes of this float graph input, also through copies; None where
-    there is none, or it is not per tensor."""
-    for node in graph.nodes:  # in order, so one pass follows the copies
+    """Returns the integer tensor to which a quantize node quantizes this float graph input, directly or after reshapes,
+    or None if there is no such node or it does not quantize per tensor."""
+    for node in graph.nodes:  # they are in running order, so one pass is enough to follow reshapes
         if name in node.inputs:
             quantized = graph.spec(node.outputs[0])
             if node.op == "quantize":
@@ -30,22 +30,23 @@ def quantization_of(graph: Graph, name: str) -> TensorSpec | None:
 
 
 def index_range(graph: Graph, name: str) -> int:
-    """Returns the number of different indices, from 0 on, that every gather and scatter takes which reads this graph
-    input as indices, also through movements and casts; 2 where none does: a mask, a flag."""
-    names, least = {name}, None
+    """Returns the number of indices, from 0 on, that are valid for every gather and scatter that uses this graph input
+    as indices, directly or after movements and casts. Returns 2 if there is no such node, because the input may be a
+    mask or a flag."""
+    names, smallest = {name}, None
     for node in graph.nodes:
         source = node.inputs[0]
         if node.op in INDEXED and node.inputs[1] in names and source is not None:
             size = min(_indexed_dims(graph, node, source), default=None)
-            least = size if least is None else least if size is None else min(least, size)
+            smallest = size if smallest is None else smallest if size is None else min(smallest, size)
         if node.op in (*INDEX_MOVEMENTS, *PICKING) and source in names:
             names |= set(node.outputs)
-    return 2 if least is None else least
+    return 2 if smallest is None else smallest
 
 
-def divides(graph: Graph, name: str) -> bool:
-    """Returns whether this graph input is a divisor of integers, also through movements, casts and choices between it and
-    others: a 0 would end the run."""
+def is_divisor(graph: Graph, name: str) -> bool:
+    """Returns whether integers are divided by this graph input, directly or after movements, casts and choices, so that
+    a 0 in it would end the run."""
     names = {name}
     for node in graph.nodes:
         divided = node.op == "mod" or (node.op == "elementwise_integer" and node.words[0] == FUNCTIONS["div"].number)
@@ -59,7 +60,7 @@ def divides(graph: Graph, name: str) -> bool:
 
 
 def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
-    """Returns the sizes of the dims of `source` in which this node's indices lie."""
+    """Returns the sizes of the dims of `source` that this node indexes."""
     shape = graph.spec(source).shape
     if node.op in ("gather_nd", "scatter_nd"):
         first = node.words[0] if node.op == "gather_nd" else 0
@@ -68,8 +69,8 @@ def _indexed_dims(graph: Graph, node: Node, source: str) -> tuple[int, ...]:
 
 
 def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    """Returns random values: uniform over the input's full quantized range, dequantized; floats without one in -1..1;
-    quantized integers in their own range, others in index_range."""
+    """Returns random values for an input, uniformly distributed: floats over the range to which the input is quantized,
+    or over -1..1 if it is not; quantized integers over the range of their type, other integers over index_range()."""
     if spec.dtype == "float32":
         quantized = quantization_of(graph, spec.name)
         if quantized is None:
@@ -82,7 +83,7 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
     if spec.dtype == "float64":
         return generator.uniform(-1, 1, spec.shape)
     limits = np.iinfo(spec.dtype)
-    low = 1 if divides(graph, spec.name) else 0
+    low = 1 if is_divisor(graph, spec.name) else 0
     high = limits.max if spec.quantized else min(int(limits.max), low + index_range(graph, spec.name) - 1)
     return generator.integers(
         limits.min if spec.quantized else low, high, spec.shape, dtype=np.int64, endpoint=True
@@ -90,7 +91,7 @@ def random_values(graph: Graph, spec: TensorSpec, generator: np.random.Generator
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
-    """Returns random inputs from one PCG64 stream over the inputs in order."""
+    """Returns random inputs. One PCG64 stream is used for all inputs, in the order of the graph."""
     generator = np.random.Generator(np.random.PCG64(seed))
     inputs, described = [], described_inputs(graph)
     frames = {f.roi: f.description.frame for f in described.values() if f.roi is not None and f.description is not None}
@@ -98,7 +99,7 @@ def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
         spec = graph.spec(name)
         wanted = described[name].description if name in described else None
         if name in frames:
-            data = _random_part(frames[name], generator)
+            data = _make_random_roi(frames[name], generator)
         elif wanted is not None and not spec.quantized:
             data = random_bytes(wanted, generator)
         else:
@@ -107,8 +108,8 @@ def random_inputs(graph: Graph, seed: int = 0) -> PreparedInputs:
     return PreparedInputs(tuple(inputs))
 
 
-def _random_part(frame: tuple[int, int], generator: np.random.Generator) -> bytes:
-    """Returns a random ROI within the frame: left, top, width, height as int32."""
+def _make_random_roi(frame: tuple[int, int], generator: np.random.Generator) -> bytes:
+    """Returns a random ROI within the frame, as the bytes of int32 left, top, width, height."""
     size = [int(generator.integers(1, side, endpoint=True)) for side in frame]
     start = [int(generator.integers(0, side - n, endpoint=True)) for side, n in zip(frame, size, strict=True)]
     return np.array([*start, *size], "<i4").tobytes()

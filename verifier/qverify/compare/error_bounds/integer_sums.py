@@ -1,8 +1,8 @@
-"""Integer sums that onnxruntime computes in float32 (16-bit and mixed types, conv_transpose): exact value and error
-bound of chosen elements.
+"""Exact values and error bounds of single elements of integer sums that onnxruntime computes in float32 (16-bit and
+mixed types, conv_transpose).
 
-Each function named after an op takes its operands and flat positions of the output, and returns the sums there; NoBound
-where there is no bound."""
+Each function that is named after an op takes its operands and flat positions in the output, and returns the sums at
+these positions. It raises NoBound if there is no bound."""
 
 from __future__ import annotations
 
@@ -24,23 +24,29 @@ from qverify.compare.error_bounds.bounded_values import (
     Reals,
     Whole,
     gamma,
-    integers,
+    round_interval,
 )
 from qverify.model_bin.graph import Graph, Node
 
-EXTRA = 8  # roundings besides the sum: of x, w, alpha, the bias (2), its scale, the division, one to spare
-OURS = (
-    2.0**-30
-)  # of 1 + |value|: qverify's sums are exact and rounded once; this covers the order of two float64 factors
+EXTRA = 8  # roundings besides those of the sum: x, w, alpha, bias (2), its scale, the division, one in reserve
+# Errors of qverify's own sums, which are exact and rounded once. OURS, relative to 1 + |value|, covers the order of two
+# float64 factors.
+OURS = 2.0**-30
 OURS_FLOAT = 2.0**-50  # of sum |terms|: a float output is scaled and offset in float64, then rounded once
-TERMS_AT_ONCE = 1 << 22
+TERMS_AT_ONCE = 1 << 22  # terms that are in memory at the same time
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums of one op. value: before the zero point, in LSB of the output. size: the sum of |terms|, in the same unit.
-    terms: the number of terms of one sum. doubt: error of the bias, LSB. step: what one step of the integer sum is worth, in
-    LSB of the output; 0 where operands are scaled before they are added."""
+class IntegerSums:
+    """Sums of one op, in LSB of the output.
+
+    Attributes:
+        value: the sums before the zero point is added.
+        size: the sums of the magnitudes of the terms.
+        terms: number of terms of one sum.
+        doubt: error of the bias.
+        step: value of one step of the integer sum, or 0 if operands are scaled before they are added.
+    """
 
     value: Reals
     size: Reals
@@ -50,8 +56,8 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
-    """The recorded or constant integers that a node reads."""
+class SumOperands:
+    """The recorded or constant integers that a node reads. given: the recorded ones, by name."""
 
     node: Node
     graph: Graph
@@ -67,7 +73,7 @@ class Operands:
 
     @property
     def rq(self) -> Reals:
-        """The scales, in LSB of the output. NoBound in the integer modes, which use integer multipliers instead."""
+        """The scales, in LSB of the output. Raises NoBound in the integer modes, which use integer multipliers."""
         value = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
         if value.dtype.kind != "f":
             raise NoBound(f"{self.node.op} with the multipliers of {self.graph.rounding}")
@@ -79,13 +85,13 @@ class Operands:
         return rq[channel] if rq.size > 1 else np.broadcast_to(rq.reshape(-1)[:1], channel.shape)
 
     def bias(self, channel: Array) -> Reals | None:
-        """Returns the bias of each of these output channels; None where the node has none."""
+        """Returns the bias of each of these output channels, or None if the node has none."""
         name = self.node.inputs[2]
         return None if name is None else self.graph.constants[name].astype(np.float64).reshape(-1)[channel]
 
     @property
-    def floats(self) -> bool:
-        """Whether the output is float32: scaled, and not requantized."""
+    def has_float_output(self) -> bool:
+        """Whether the output is float32, so that sums are scaled and not requantized."""
         return self.graph.spec(self.node.outputs[0]).numpy_dtype.kind == "f"
 
     @property
@@ -93,24 +99,25 @@ class Operands:
         """The shape of the output."""
         return self.graph.spec(self.node.outputs[0]).shape
 
-    def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> Sums:
-        """Returns the scaled sums of x * w along the last axis. A bias is exact to half a step of the accumulator; one
-        beside a float output is exact, and real unless it is an integer."""
+    def dot(self, x: Reals, w: Reals, channel: Array, bias: Reals | None) -> IntegerSums:
+        """Returns the scaled sums of x * w along the last axis, with the bias. The bias of an integer output has an
+        error of half a step of the accumulator. That of a float output is exact: an integer is added before scaling, a
+        real number after it."""
         scale, products = self.scale(channel), x * w
         value, size = products.sum(-1), np.abs(products).sum(-1)
-        if self.floats:
+        if self.has_float_output:
             whole = bias is None or self.graph.constants[self.node.inputs[2] or ""].dtype.kind == "i"
             inside, outside = (bias, None) if whole else (None, bias)
             inside, outside = (np.zeros(1) if b is None else b for b in (inside, outside))
-            return Sums(
+            return IntegerSums(
                 (value + inside) * scale + outside, (size + np.abs(inside)) * scale + np.abs(outside), x.shape[-1]
             )
         if bias is not None:
             value, size = value + bias, size + np.abs(bias)
-        return Sums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
+        return IntegerSums(value * scale, size * scale, x.shape[-1], 0.0 if bias is None else 0.5 * scale, scale)
 
 
-def conv(o: Operands, at: Array) -> Sums:
+def conv(o: SumOperands, at: Array) -> IntegerSums:
     x, w = as_planes(o.centred(0)), o.centred(1)
     window, out, group = window_of(o.node.words), plane_shape(o.shape), o.node.words[10]
     image, channel, row, column = np.unravel_index(at, (len(x), len(w), *out))
@@ -122,7 +129,7 @@ def conv(o: Operands, at: Array) -> Sums:
     return o.dot(patch.reshape(len(at), -1), w[channel].reshape(len(at), -1), channel, o.bias(channel))
 
 
-def conv_transpose(o: Operands, at: Array) -> Sums:
+def conv_transpose(o: SumOperands, at: Array) -> IntegerSums:
     x, w = as_planes(o.centred(0)), o.centred(1)
     window, group = window_of(o.node.words), o.node.words[10]
     into = w.shape[1] * group
@@ -142,19 +149,20 @@ def conv_transpose(o: Operands, at: Array) -> Sums:
 
 
 def _find_sources(where: Array, pad: int, stride: int, dilation: int, kernel: int, size: int) -> tuple[Array, Array]:
-    """Returns, as [E, kernel], the input that each tap of an output reads, and whether there is one."""
+    """Returns, as [E, kernel], the index of the input element that each tap of an output element reads, and a mask of
+    the taps that read one."""
     far = where[:, None] + pad - np.arange(kernel) * dilation
     index = far // stride
     return np.clip(index, 0, size - 1), (far % stride == 0) & (index >= 0) & (index < size)
 
 
-def fully_connected(o: Operands, at: Array) -> Sums:
+def fully_connected(o: SumOperands, at: Array) -> IntegerSums:
     x, w = o.centred(0), o.centred(1)
     row, column = np.unravel_index(at, (len(x), len(w)))
     return o.dot(x[row], w[column], column, o.bias(column))
 
 
-def matmul(o: Operands, at: Array) -> Sums:
+def matmul(o: SumOperands, at: Array) -> IntegerSums:
     a, b = o.centred(0), o.centred(1)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = (np.broadcast_to(v, (*lead, *v.shape[-2:])) for v in (a, b))
@@ -162,44 +170,44 @@ def matmul(o: Operands, at: Array) -> Sums:
     return o.dot(a[(*outer, row)], np.moveaxis(b, -1, -2)[(*outer, column)], column, None)
 
 
-def _broadcast(o: Operands, at: Array) -> tuple[Reals, Reals]:
+def _broadcast(o: SumOperands, at: Array) -> tuple[Reals, Reals]:
     a, b = np.broadcast_arrays(o.centred(0), o.centred(1))
     return a.reshape(-1)[at], b.reshape(-1)[at]
 
 
-def add(o: Operands, at: Array) -> Sums:
+def add(o: SumOperands, at: Array) -> IntegerSums:
     a, b = _broadcast(o, at)
     if o.rq.size != 2:
         raise NoBound("add in float32")
     a, b = a * o.rq[0], b * o.rq[1]
-    return Sums(a + b, np.abs(a) + np.abs(b), 2)
+    return IntegerSums(a + b, np.abs(a) + np.abs(b), 2)
 
 
-def mul(o: Operands, at: Array) -> Sums:
+def mul(o: SumOperands, at: Array) -> IntegerSums:
     a, b = _broadcast(o, at)
     value = a * b * o.rq.reshape(-1)[0]
-    return Sums(value, np.abs(value), 1, step=float(o.rq.reshape(-1)[0]))
+    return IntegerSums(value, np.abs(value), 1, step=float(o.rq.reshape(-1)[0]))
 
 
-def global_average_pool(o: Operands, at: Array) -> Sums:
+def global_average_pool(o: SumOperands, at: Array) -> IntegerSums:
     x = o.centred(0)
     taken = x.reshape(x.shape[0] * x.shape[1], -1)[at]
     return _average(o, taken)
 
 
-def reduce_mean(o: Operands, at: Array) -> Sums:
+def reduce_mean(o: SumOperands, at: Array) -> IntegerSums:
     x = o.centred(0)
     axes = [i for i in range(x.ndim) if o.node.words[0] >> i & 1]
     count = prod(x.shape[i] for i in axes)
     return _average(o, np.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, count)[at])
 
 
-def _average(o: Operands, taken: Reals) -> Sums:
+def _average(o: SumOperands, taken: Reals) -> IntegerSums:
     scale = o.rq.reshape(-1)[0]
-    return Sums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
+    return IntegerSums(taken.sum(-1) * scale, np.abs(taken).sum(-1) * scale, taken.shape[-1], step=float(scale))
 
 
-def average_pool(o: Operands, at: Array) -> Sums:
+def average_pool(o: SumOperands, at: Array) -> IntegerSums:
     x, (include_pad, *_) = as_planes(o.centred(0)), o.node.words[8:]
     if o.rq.size != 1:
         raise NoBound("average_pool in float32")
@@ -210,21 +218,22 @@ def average_pool(o: Operands, at: Array) -> Sums:
         for axis, where in ((0, row), (1, column))
     )
     index = (image[:, None, None], channel[:, None, None], rows[:, :, None], columns[:, None])
-    padded, there = window.padded(x, out, 0.0), window.padded(np.ones_like(x), out, 0.0)
-    taken, count = padded[index].reshape(len(at), -1), there[index].reshape(len(at), -1).sum(1)
+    padded, inside = window.padded(x, out, 0.0), window.padded(np.ones_like(x), out, 0.0)
+    taken, count = padded[index].reshape(len(at), -1), inside[index].reshape(len(at), -1).sum(1)
     divisor = prod(window.kernel) if include_pad else np.maximum(count, 1)
     scale = o.rq.reshape(-1)[0] / divisor
-    return Sums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
+    return IntegerSums(taken.sum(1) * scale, np.abs(taken).sum(1) * scale, taken.shape[1], step=scale)
 
 
-SUMS: dict[str, Callable[[Operands, Array], Sums]] = {
+SUMS: dict[str, Callable[[SumOperands, Array], IntegerSums]] = {
     f.__name__: f
     for f in (conv, conv_transpose, fully_connected, matmul, add, mul, global_average_pool, reduce_mean, average_pool)
 }
 
 
-def terms_of(o: Operands) -> int:
-    """Returns roughly how many terms one element sums, which decides how many elements are computed at once."""
+def terms_of(o: SumOperands) -> int:
+    """Returns the approximate number of terms of one sum, by which the number of elements is chosen that are computed
+    at once."""
     spec: Any = o.graph.spec(o.node.inputs[0] or "")
     if o.node.op in ("conv", "conv_transpose", "fully_connected") and o.node.inputs[1] is not None:
         weights = o.graph.spec(o.node.inputs[1])
@@ -232,16 +241,16 @@ def terms_of(o: Operands) -> int:
     return int(max(1, spec.shape[-1])) if o.node.op == "matmul" else int(max(1, spec.elements // max(1, prod(o.shape))))
 
 
-def elements(o: Operands, at: Array) -> Whole | Real:
+def bound_elements(o: SumOperands, at: Array) -> Whole | Real:
     """Returns the bounded values at these flat positions of the output."""
     y = o.graph.spec(o.node.outputs[0])
     low, high = o.node.words[-2:]
     sums = SUMS[o.node.op](o, at)
     error = gamma(sums.terms + EXTRA) * sums.size + sums.doubt
-    if o.floats:
-        own = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
-        made = Real(sums.value, error + (sums.terms + 2) * TINY, own)
-        return made.losing_large(sums.size).as_float32()
-    whole = integers(sums.value, error, y.zero_point[0], (low, high))
-    ours = integers(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
+    if o.has_float_output:
+        own_error = ROUNDOFF * np.abs(sums.value) + OURS_FLOAT * sums.size + TINY
+        bounded = Real(sums.value, error + (sums.terms + 2) * TINY, own_error)
+        return bounded.mark_lost_if_large(sums.size).as_float32()
+    whole = round_interval(sums.value, error, y.zero_point[0], (low, high))
+    ours = round_interval(sums.value, OURS * (1 + np.abs(sums.value)), y.zero_point[0], (low, high))
     return replace(whole, ours=(ours.low, ours.high))

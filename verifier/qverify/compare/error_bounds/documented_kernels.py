@@ -1,0 +1,218 @@
+"""Evaluates the integers that a runtime with documented kernels may compute. The kernels of LiteRT and onnxruntime
+round in ways that are known (NUMERICS.md section 4) but different, so that the results of two of them differ only near
+a tie.
+
+Each evaluation takes a unit, the inputs that one side recorded, and flat positions in an output. It yields the values
+at these positions with the largest error of any of these kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from qverify.arithmetic.multipliers import add_parameters
+from qverify.arithmetic.requantize import half_up
+from qverify.compare.error_bounds import chain, integer_sums, rows
+from qverify.compare.error_bounds.bounded_values import (
+    Array,
+    BoundedValue,
+    NoBound,
+    Reals,
+    Whole,
+    bound_exactly,
+    gamma,
+    read_inputs,
+    require_real,
+    round_interval,
+)
+from qverify.model_bin.graph import Graph
+from qverify.model_bin.units import Unit
+
+MAX_TERMS = 1 << 28  # of one tensor, which takes some ten seconds
+# Errors, in LSB of the output unless the comment states otherwise:
+ZERO_INSIDE = 2.0**-16  # of adding the zero point in float32 before the rounding
+MULTIPLIER = 2.0**-29  # of an integer multiplier with 30 bits or more; relative
+ADD_MULTIPLIERS = 510 * 2.0**-21 + 2.0**-17  # of 21-bit multipliers and operands rounded to 2^-19; per larger ratio
+CONVERT = 2.0**-9  # of XNNPACK's change of quantization, by a multiplier with 8 fraction bits; per step of the input
+RESIZE = 255 * 2.0**-11  # of XNNPACK's weights of rows and columns, which have 11 bits
+SOFTMAX = 2.0**-20  # of LiteRT's sums of exponentials with 19 fraction bits; relative, per term
+SCALED_AFTER_SUM = frozenset({"conv", "conv_transpose", "fully_connected", "matmul", "mul"})
+
+
+def evaluate_documented(
+    unit: Unit, output: str, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str
+) -> Iterator[chain.Part]:
+    """Yields the bounded values at these flat positions of one output, in parts. kernels: the kernels of the recorded
+    side, as in Recording.kernels. Raises NoBound if these kernels have no evaluation, TooMany for too many positions,
+    and ValueError or IndexError for inputs that do not fit."""
+    with np.errstate(all="ignore"):
+        first, *others = unit.nodes
+        if chain.sums_integers(first, graph):
+            if any(n.op != "lookup" for n in others):
+                raise NoBound(next(n.op for n in others if n.op != "lookup"))
+            for part, whole in _evaluate_sums(_StatedOperands(first, graph, dict(given)), at, kernels):
+                for node in others:
+                    assert isinstance(whole, Whole)
+                    whole = chain.look_up(
+                        whole, graph.constants[node.inputs[1] or ""], graph.spec(node.inputs[0] or "").dtype
+                    )
+                yield part, whole
+            return
+        page = _PAGES.get(first.op) if not others else None
+        if page is not None:
+            yield page(unit, graph, given, at, kernels)
+            return
+        if why := chain.explain_missing_evaluation(unit, graph):
+            raise NoBound(why.removeprefix("no float64 evaluation of "))
+        for part, value in chain.evaluate_unit(unit, output, graph, given, at):
+            yield part, replace(value, ours=None)
+
+
+class TooMany(Exception):
+    """Raised if more elements differ than are evaluated. The text states their number."""
+
+
+class _StatedOperands(integer_sums.SumOperands):
+    """Operands with the scales that the tensors state, whatever the multipliers in model.bin are."""
+
+    @property
+    def rq(self) -> Reals:
+        stored = self.graph.constants[next(n for n in reversed(self.node.inputs) if n is not None)]
+        if self.node.op == "fully_connected" and stored.dtype.kind == "f":  # its scales include alpha
+            return stored.astype(np.float64)
+        scale = {n: np.asarray(self.graph.spec(n).scale, np.float64) for n in self.node.inputs if n is not None}
+        x, y = scale[self.node.inputs[0] or ""], np.asarray(self.graph.spec(self.node.outputs[0]).scale, np.float64)
+        if self.node.op in SCALED_AFTER_SUM:
+            return x * scale[self.node.inputs[1] or ""] / y
+        if self.node.op == "add":
+            sign = -1.0 if (np.asarray(stored).reshape(-1)[:2] < 0).any() else 1.0
+            return np.array([x[0] / y[0], sign * scale[self.node.inputs[1] or ""][0] / y[0]])
+        part = self.graph.spec(self.node.inputs[0] or "").elements / self.graph.spec(self.node.outputs[0]).elements
+        return x / y / (1.0 if self.node.op == "average_pool" else part)
+
+
+def _evaluate_sums(o: _StatedOperands, at: Array, kernels: str) -> Iterator[tuple[Array, BoundedValue]]:
+    """Yields the bounded values of an op that sums integers, in parts."""
+    terms = integer_sums.terms_of(o)
+    if terms * len(at) > MAX_TERMS:
+        raise TooMany(f"{len(at)} elements differ, more than are evaluated")
+    step = -(-integer_sums.TERMS_AT_ONCE // terms)  # rounded up, so that it is at least 1
+    y = o.graph.spec(o.node.outputs[0])
+    if y.numpy_dtype.itemsize != 1:
+        raise NoBound(f"{o.node.op} with an output of {y.dtype}")
+    for start in range(0, len(at), step):
+        part = at[start : start + step]
+        sums, (low, high) = integer_sums.SUMS[o.node.op](o, part), o.node.words[-2:]
+        yield part, round_interval(sums.value, _error(o, sums, kernels), y.zero_point[0], (low, high))
+
+
+def _error(o: _StatedOperands, sums: integer_sums.IntegerSums, kernels: str) -> Reals:
+    """Returns the largest error of the sums before their last rounding, in LSB."""
+    size = np.abs(sums.value)
+    if o.node.op == "add":
+        return gamma(10) * sums.size + float(np.abs(o.rq).max()) * ADD_MULTIPLIERS + ZERO_INSIDE
+    if o.node.op in SCALED_AFTER_SUM:
+        inexact = gamma(sums.terms + integer_sums.EXTRA) * sums.size + sums.doubt
+        own_error = gamma(integer_sums.EXTRA) * size if o.node.integer_reference else inexact
+        short = _short_multiplier(size, sums.step) if kernels == "litert-xnnpack" and _is_unsigned(o) else 0.0
+        return own_error + MULTIPLIER * size + np.maximum(rounded_twice(sums.step), short) + ZERO_INSIDE
+    mean = gamma(sums.terms + integer_sums.EXTRA) * sums.size + 2 * rounded_twice(sums.step) + ZERO_INSIDE
+    return mean + (_cut_zero_point(o) if kernels in ("litert-optimized", "litert-xnnpack") else 0.0)
+
+
+def is_fixed_point_add(unit: Unit, graph: Graph, given: Mapping[str, Array], recorded: Array) -> bool:
+    """Returns whether the output is equal, bit for bit, to that of onnxruntime's add on aarch64, which uses fixed point
+    with 22 bits."""
+    node = unit.nodes[-1]
+    if len(unit.nodes) > 1 or node.op != "add" or recorded.dtype.itemsize > 1:
+        return False
+    o = _StatedOperands(node, graph, dict(given))
+    try:
+        first, second, shift = add_parameters("mul22", *(float(r) for r in o.rq)).tolist()
+    except ValueError:
+        return False
+    total = o.centred(0).astype(np.int64) * first + o.centred(1).astype(np.int64) * second
+    zero, (low, high) = graph.spec(node.outputs[0]).zero_point[0], node.words[-2:]
+    return bool((np.clip(half_up(total, shift) + zero, low, high) == recorded).all())
+
+
+def rounded_twice(step: Reals | float) -> Reals:
+    """Returns the error of gemmlowp's first rounding, which is to 2^e of an output's step, or 0 if it does not round.
+    step: the multiplier."""
+    exponent = np.frexp(np.asarray(step, np.float64))[1]
+    return np.where(exponent < 0, np.exp2(exponent - 1.0), 0.0)
+
+
+def _is_unsigned(o: _StatedOperands) -> bool:
+    return o.node.op != "mul" and o.graph.spec(o.node.inputs[1] or "").dtype == "uint8"
+
+
+def _short_multiplier(size: Reals, step: Reals | float) -> Reals:
+    """Returns the error of XNNPACK's kernels for uint8 on ARM. With the scale S = q * 2^k, they round the sum to a
+    multiple of 2^-k and then multiply it by q in 16 bits."""
+    return np.asarray(np.frexp(np.asarray(step, np.float64))[0] / 2 + 2.0**-15 * size)
+
+
+def _cut_zero_point(o: _StatedOperands) -> float:
+    """Returns the error of LiteRT's optimised MEAN, which subtracts the input's zero point, in steps of the output, as
+    a whole number."""
+    x, y = o.graph.spec(o.node.inputs[0] or ""), o.graph.spec(o.node.outputs[0])
+    steps = x.zero_point[0] * x.scale[0] / y.scale[0]
+    return 0.0 if o.node.op == "average_pool" else float(abs(steps - np.trunc(steps)))
+
+
+def _requantize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
+    """Evaluates a lookup that changes the quantization of its input. Raises NoBound for the table of a function."""
+    node = unit.nodes[0]
+    x, y, table = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0]), graph.constants[node.inputs[1] or ""]
+    if len(x.scale) != 1 or len(y.scale) != 1:
+        raise NoBound("a table with several scales")
+    limits, scale = np.iinfo(y.dtype), x.scale[0] / y.scale[0]
+    low = int(np.iinfo(x.dtype).min)
+    every = (np.arange(low, low + len(table)) - x.zero_point[0]) * scale + y.zero_point[0]
+    if (np.abs(np.clip(every, int(limits.min), int(limits.max)) - table.astype(np.float64)) > 1).any():
+        raise NoBound("the table of a function")
+    steps = given[unit.inputs[0]].reshape(-1)[at].astype(np.float64) - x.zero_point[0]
+    error = gamma(integer_sums.EXTRA) * np.abs(steps * scale) + rounded_twice(scale) + ZERO_INSIDE
+    error = error + (CONVERT * np.abs(steps) if kernels == "litert-xnnpack" else 0.0)
+    return at, round_interval(steps * scale, error, y.zero_point[0], (int(limits.min), int(limits.max)))
+
+
+def _softmax(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
+    node = unit.nodes[0]
+    more = SOFTMAX * (node.words[1] + 8) if kernels.startswith("litert") else 0.0
+    inputs = read_inputs(node, graph, {n: bound_exactly(given[n]) for n in unit.inputs})
+    return at, chain.take(rows.softmax(node, inputs, graph, more)[0], at)
+
+
+def _resize(unit: Unit, graph: Graph, given: Mapping[str, Array], at: Array, kernels: str) -> chain.Part:
+    """Evaluates a linear resize of integers, which some kernels truncate and others round. Raises NoBound for LiteRT's
+    resize of int8, which computes places in fixed point."""
+    node = unit.nodes[0]
+    x, y = graph.spec(unit.inputs[0]), graph.spec(node.outputs[0])
+    index, weight = (graph.constants[n or ""] for n in node.inputs[1:])
+    if weight.dtype.kind != "f" or x.dtype != y.dtype or (x.dtype == "int8" and kernels.startswith("litert")):
+        raise NoBound("resize_linear in fixed point")
+    exact = replace(node, words=(0,))
+    inputs: list[BoundedValue | None] = [
+        bound_exactly(given[unit.inputs[0]].astype(np.float64)),
+        bound_exactly(index),
+        bound_exactly(weight),
+    ]
+    resized = chain.take(rows.resize_linear(exact, inputs, graph)[0], at)
+    value, error = (
+        require_real(resized).value,
+        require_real(resized).error + (RESIZE if kernels == "litert-xnnpack" else 0.0),
+    )
+    nearest = round_interval(value, error, 0, (int(np.iinfo(y.dtype).min), int(np.iinfo(y.dtype).max)))
+    low = np.minimum(nearest.low, np.trunc(value - error).astype(np.int64))
+    return at, Whole(low, np.maximum(nearest.high, np.trunc(value + error).astype(np.int64)), error)
+
+
+_PAGES: dict[str, Callable[[Unit, Graph, Mapping[str, Array], Array, str], chain.Part]] = {
+    "lookup": _requantize,
+    "softmax": _softmax,
+    "resize_linear": _resize,
+}

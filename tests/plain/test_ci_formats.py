@@ -16,7 +16,7 @@ from qverify.cli.main import main
 from qverify.renderers import formats
 from qverify.renderers.annotations import MOST, Annotation, github_commands, list_annotations
 from qverify.renderers.html_page.tensors import HEADS
-from qverify.renderers.tables import FIRST, FORCED
+from qverify.renderers.tensor_rows import FIRST, FORCED
 from qverify.report.compare_reports import compare_reports
 from qverify.report.document import Report
 from qverify.report.read_report import read_report

@@ -15,7 +15,7 @@ from qverify.compare.verdict import combine, judge_all
 from qverify.errors import UsageError
 from qverify.renderers import terminal, verdict_lines
 from qverify.renderers.formats import page
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import EXIT, to_json
 from qverify.report.schema import report_schema
 from qverify.tensors.digest import tensor_digest
@@ -309,7 +309,7 @@ def test_the_document_follows_its_schema_and_is_strict_json(tmp_path):
 
 
 def test_the_terminal_shows_the_three_way_table_and_the_facts():
-    text = terminal.render(three(board=wrong_at("n2")), ["y"], View(160))
+    text = terminal.render(three(board=wrong_at("n2")), ["y"], TextView(160))
     for words in (
         "ref ~ sim",
         "ref ~ board",

@@ -18,9 +18,9 @@ from qverify.compare.verdict import judge_all
 from qverify.model_bin.units import units
 from qverify.renderers import formats, terminal
 from qverify.renderers.drawings import panels, png, svg
-from qverify.renderers.drawings.files import write_plots
+from qverify.renderers.drawings.plot_files import write_plots
 from qverify.renderers.html_page.tensor_drawings import anchors
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
 from qverify.report.drawings import MOST, TensorDrawing
 from qverify.tensors.digest import tensor_digest
@@ -260,13 +260,13 @@ def test_pixels_are_a_png():
 
 def test_the_terminal_shows_where_the_blamed_tensor_differs():
     report = three(board=wrong_at("n2"))
-    plain, blocks = (terminal.render(report, [], View(wrapped=True, blocks=b)) for b in (False, True))
+    plain, blocks = (terminal.render(report, [], TextView(wrapped=True, blocks=b)) for b in (False, True))
     for text, mark in ((plain, "#"), (blocks, "█")):
         assert "n2, reference ~ board: 1 of 40 elements differ" in text and f"+1 LSB {mark}" in text
         assert f"  |   {mark}   |" in text and plain.isascii()
-    for view in (View(), View(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
+    for view in (TextView(), TextView(wrapped=True, detail="quiet")):  # a pipe has nothing to search in it
         assert "  |   " not in terminal.render(report, [], view)
-    assert "elements differ" not in terminal.render(three(), [], View(wrapped=True))
+    assert "elements differ" not in terminal.render(three(), [], TextView(wrapped=True))
 
 
 def test_a_row_leads_to_the_drawing_of_the_same_bytes_in_another_pair():

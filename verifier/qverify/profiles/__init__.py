@@ -19,7 +19,7 @@ from qverify.vendor_files.untrusted_files import UntrustedFolder
 from qverify.vendor_files.vendor_dump import ReadingOptions, VendorDump
 
 
-class Page(Protocol):
+class ProfilePage(Protocol):
     """What a profile's module defines."""
 
     WANTED: str
@@ -34,11 +34,11 @@ def names() -> list[str]:
     return page_names(__name__)
 
 
-def page(name: str) -> Page:
+def page(name: str) -> ProfilePage:
     """Returns a profile's module. Raises UsageError for an unknown name."""
     if name not in names():
         raise UsageError(f"no profile {name!r}; there are: {', '.join(names())}")
-    return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
+    return cast(ProfilePage, load_page(__name__, name, ("WANTED", "CHECKED", "recognised", "read")))
 
 
 def recognised(path: str) -> str:

@@ -10,9 +10,9 @@ from qverify.printable import shortened, visible
 from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
 from qverify.renderers.verdict_lines import common_weakenings, line
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 MOST = 10  # annotations of one kind; GitHub shows no more of a step
 MOST_TEXT = 2000  # characters of one
@@ -30,13 +30,13 @@ class Annotation:
     text: str
 
 
-def list_annotations(found: Report | Triage | Difference) -> list[Annotation]:
+def list_annotations(found: Report | TriageDocument | ReportDifference) -> list[Annotation]:
     """Returns an annotation for each verdict that is not PASSED, blame first; none for a result that is."""
     found = visible(found)
-    if isinstance(found, Difference):
+    if isinstance(found, ReportDifference):
         level: Literal["error", "warning"] = "error" if found.change == "worse" else "warning"
         return [Annotation(level, f"qverify report diff: {found.change}", headline(found))] if found.exit_status else []
-    if isinstance(found, Triage):
+    if isinstance(found, TriageDocument):
         title = f"qverify triage: {found.verdict}"
         return [Annotation(LEVELS[found.verdict], title, conclusion(found))] if found.verdict in LEVELS else []
     return _of_report(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
 from qverify.report.drawings import ErrorMaps, TensorDrawing
 
@@ -15,7 +15,7 @@ COLUMNS, ROWS = 48, 16  # of the map
 FAILS = "fails when it is recomputed"
 
 
-def render(report: Report, view: View) -> str:
+def render(report: Report, view: TextView) -> str:
     """Returns the lines; "" where no node is blamed or its tensor was not drawn."""
     if report.blame is None:
         return ""

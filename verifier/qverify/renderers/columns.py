@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qverify.renderers.shortened_names import shorten_all
-from qverify.renderers.view import View, break_line, cells, cut
+from qverify.renderers.text_view import TextView, break_line, cells, cut
 
 GAP = "  "
 NARROW, NARROWEST = 28, 8  # of a name, before a column goes for it; when none is left that could
@@ -30,7 +30,7 @@ class Column:
         return max(cells(self.head), *(cells(t) for t in self.texts), 0)
 
 
-def draw(columns: Sequence[Column], view: View, between: Mapping[int, str] | None = None) -> tuple[list[str], str]:
+def draw(columns: Sequence[Column], view: TextView, between: Mapping[int, str] | None = None) -> tuple[list[str], str]:
     """Returns the lines of the table, no wider than the view, and what is the same in every row ("" for nothing), which
     is left out of it. between: lines of text by the row that they stand above; by the number of rows, below all."""
     shown, same = _leave_out(list(columns))
@@ -45,7 +45,7 @@ def draw(columns: Sequence[Column], view: View, between: Mapping[int, str] | Non
     return fitting, same
 
 
-def render(columns: Sequence[Column], view: View) -> str:
+def render(columns: Sequence[Column], view: TextView) -> str:
     """Returns the table as text, with a line on what is the same in every row."""
     lines, same = draw(columns, view)
     return "\n".join([*lines, *([view.wrap(f"in every row: {same}")] if same else [])])

@@ -10,7 +10,7 @@ from qverify.renderers.html_page.elements import code, element, text, verdict
 from qverify.renderers.html_page.elements import table as table_of
 from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.page import when
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 
 KINDS = {"worse": "failed", "better": "passed", "not known": "inconclusive"}
 SIGNS = {"worse": "✗", "better": "✓", "not known": "?"}
@@ -22,7 +22,7 @@ LISTS = (  # id, title, caption, the rows' kind
 )
 
 
-def render(found: Difference) -> str:
+def render(found: ReportDifference) -> str:
     """Returns the page. found: with printable texts."""
     rows = difference_rows(found)
     sections = [Section("verdicts", "Verdicts", _verdicts([r for r in rows if r.kind == "verdict"]))]
@@ -34,7 +34,7 @@ def render(found: Difference) -> str:
     return page(f"qverify report diff: {found.change}", _top(found), sections)
 
 
-def _top(found: Difference) -> str:
+def _top(found: ReportDifference) -> str:
     runs = [
         element(
             "li",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qverify.plural import count
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 
 ORDER = {"worse": 0, "not known": 1, "other": 2, "better": 3, "same": 4}
 
@@ -30,7 +30,7 @@ class DifferenceRow:
 COLUMNS = ("kind", "pair", "frame", "board", "tensor", "what", "before", "now", "direction")
 
 
-def difference_rows(found: Difference) -> list[DifferenceRow]:
+def difference_rows(found: ReportDifference) -> list[DifferenceRow]:
     """Returns every change: verdicts, blame, tensors and their metrics (the worse ones first), tensors in one run only,
     times, facts."""
     rows = [DifferenceRow("verdict", "", None, "", "", "the run", found.a.verdict, found.b.verdict, found.change)]
@@ -50,7 +50,7 @@ def difference_rows(found: Difference) -> list[DifferenceRow]:
     return rows + [DifferenceRow("fact", "", None, "", "", f.what, f.before, f.now) for f in found.facts]
 
 
-def headline(found: Difference) -> str:
+def headline(found: ReportDifference) -> str:
     """Returns the result in one line: how the verdict changed, why, how many tensors are better and worse, caveats."""
     ways = [t.direction for t in found.tensors]
     numbers = ", ".join(f"{ways.count(way)} {way}" for way in ("better", "worse", "other"))

@@ -8,16 +8,16 @@ from qverify.renderers.columns import render as table
 from qverify.renderers.difference_rows import DifferenceRow, difference_rows, headline
 from qverify.renderers.seconds import describe_seconds
 from qverify.renderers.tensor_table import SHORT
-from qverify.renderers.view import View
-from qverify.report.difference import Difference, TimeChange
+from qverify.renderers.text_view import TextView
+from qverify.report.difference import ReportDifference, TimeChange
 
 MOST = 20  # rows of a table, unless all are wanted
 SLOWEST = 5  # nodes whose times are shown
 COLOURS = {"worse": "FAILED", "better": "PASSED", "not known": "INCONCLUSIVE", "same": "heading"}
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(found: Difference, view: View = PLAIN) -> str:
+def render(found: ReportDifference, view: TextView = PLAIN) -> str:
     """Returns the whole text; the last line is the result."""
     found = visible(found)
     last = view.paint(headline(found), COLOURS[found.change])
@@ -62,7 +62,7 @@ def _short(value: str | int | float | None) -> str:
     )
 
 
-def _table(rows: list[DifferenceRow], most: int | None, view: View) -> str:
+def _table(rows: list[DifferenceRow], most: int | None, view: TextView) -> str:
     if not rows:
         return ""
     listed = rows[:most]

@@ -9,18 +9,18 @@ from qverify.printable import visible
 from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
+from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import common_weakenings, line_over
-from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
 
 SHOWN = 10
-PLAIN = View()
+PLAIN = TextView()
 LEFT = {"NOT RUN": "left out", "FAILED": "FAILED", "INCONCLUSIVE": "INCONCLUSIVE"}
 
 
-def line(row: dict[str, Any], view: View = PLAIN) -> str:
+def line(row: dict[str, Any], view: TextView = PLAIN) -> str:
     """Returns one frame's line, printed as soon as the frame is judged."""
     row = visible(row)
     text = f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
@@ -35,7 +35,7 @@ def progress(verdicts: list[str], total: int) -> str:
     return ", ".join(parts)
 
 
-def render(report: Report, view: View = PLAIN) -> str:
+def render(report: Report, view: TextView = PLAIN) -> str:
     """Returns the summary of all frames, blame, and the verdict lines, below an empty line."""
     draft, report = drafts.render(report.drafts), visible(report)
     lines = "\n".join(view.paint(said, verdict) for verdict, said in verdicts_over_frames(report))

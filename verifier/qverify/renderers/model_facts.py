@@ -11,19 +11,19 @@ from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 
 CHANNELS = 8  # scales that are written out; of more, the least and the largest
 LIST = 6  # names of a list
 
 
-def render_model(facts: ModelFacts, view: View) -> str:
+def render_model(facts: ModelFacts, view: TextView) -> str:
     """Returns the file's head, then one row for each node that it compiles to."""
     table = [] if facts.graph is None else ["", _table(facts.graph, view)]
     return "\n".join([*map(view.wrap, _head(visible(facts))), *table])
 
 
-def render_tensor(facts: TensorFacts, view: View) -> str:
+def render_tensor(facts: TensorFacts, view: TextView) -> str:
     """Returns one line for each fact about the tensor."""
     facts = visible(facts)
     spec = facts.spec
@@ -77,7 +77,7 @@ def _describe_check(check: Any) -> str:
     return f"checked against its ONNX when compiled: {count(int(check['units']), 'node')}, worst {worst} LSB"
 
 
-def _table(graph: Graph, view: View) -> str:
+def _table(graph: Graph, view: TextView) -> str:
     nodes = [visible(n) for n in graph.nodes]
     specs = [visible(graph.tensors[n.outputs[0]]) for n in graph.nodes]
     table = render_table(

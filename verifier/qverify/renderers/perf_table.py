@@ -9,13 +9,13 @@ from qverify.printable import visible
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.perf import Perf
 
 BAR = 20  # characters of the whole
 
 
-def render(perf: Perf, top: int | None, view: View) -> str:
+def render(perf: Perf, top: int | None, view: TextView) -> str:
     """Returns a table of the nodes in running order, or of the `top` slowest, slowest first, and the totals."""
     perf = visible(perf)
     whole = sum(n.median_s for n in perf.nodes) or 1.0

@@ -7,10 +7,10 @@ from typing import Any
 
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 
 
-def render(rows: Sequence[Any], view: View) -> str:
+def render(rows: Sequence[Any], view: TextView) -> str:
     """Returns the table, and what was assumed of each link. rows: from session/plan.py."""
     columns = [
         Column("link", [r.link for r in rows], name=True),

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from qverify.plural import count
 from qverify.printable import visible
+from qverify.renderers.text_view import TextView
 from qverify.renderers.verdict_lines import common_weakenings, line_over
-from qverify.renderers.view import View
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
 
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(report: Report, boards: int, view: View = PLAIN) -> str:
+def render(report: Report, boards: int, view: TextView = PLAIN) -> str:
     """Returns the last lines of a run on `boards` boards, under a heading, printed after each board's own."""
     lines = [view.paint(said, verdict) for verdict, said in verdicts_over_boards(visible(report), boards)]
     return "\n".join([view.paint("== all boards ==", "heading"), *lines])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qverify.renderers.view import cells, cut
+from qverify.renderers.text_view import cells, cut
 
 DOTS = "..."
 SHARES = (0.5, 0.3, 0.7, 0.15, 0.85, 0.0)  # of the beginning, in what is left of a name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qverify.renderers.tensor_table import name_pair
-from qverify.renderers.view import View, cells
+from qverify.renderers.text_view import TextView, cells
 from qverify.report.document import Pair, Report, TensorRow
 
 BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # of few to many decimals; the last is for equal values
@@ -11,7 +11,7 @@ UNKNOWN = "?"
 FEWEST = 8  # characters, before the legend goes
 
 
-def draw(report: Report, view: View) -> str:
+def draw(report: Report, view: TextView) -> str:
     """Returns the line, "" where no pair differs. Of several pairs, one that does not pass, then the last one: simulator
     against board. Where there are more tensors than room, a character stands for several and shows the fewest decimals."""
     differing = [pair for pair in report.pairs if any(_value(row) is not None for row in pair.tensors)]

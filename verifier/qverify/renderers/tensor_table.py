@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from qverify.plural import count
 from qverify.renderers.columns import Column, draw
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Forced, Pair, Report, TensorRow
 
 SHORT = {"reference": "ref", "simulator": "sim", "board": "board"}
@@ -28,7 +28,7 @@ def name_pair(pair: Pair) -> str:
     return f"{SHORT.get(pair.a, pair.a)} ~ {SHORT.get(pair.b, pair.b)}"
 
 
-def render(report: Report, finals: list[str], view: View) -> str:
+def render(report: Report, finals: list[str], view: TextView) -> str:
     """Returns the table, and below it what is the same in all rows and what its marks mean; "" where there is no row.
     finals: names of the final outputs, for those that no pair compared."""
     rows = _list_rows(report.pairs, finals)
@@ -202,6 +202,6 @@ def _describe_forced(verdicts: list[Forced]) -> str:
     return "ok" if all(f.verdict == "PASSED" for f in verdicts) else "not possible"
 
 
-def _colour(line: str, view: View) -> str:
+def _colour(line: str, view: TextView) -> str:
     kind = next((k for k in ("FAILED", "INCONCLUSIVE") if k in line), "")
     return view.paint(line, kind)

@@ -20,15 +20,15 @@ from qverify.renderers import (
 )
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.seconds import describe_seconds
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
 
 SHOWN, SLOWEST = 10, 3  # entries of a long list; nodes that -v names
 DIFFERS = "differs"
-PLAIN = View()
+PLAIN = TextView()
 
 
-def render(report: Report, finals: list[str], view: View = PLAIN) -> str:
+def render(report: Report, finals: list[str], view: TextView = PLAIN) -> str:
     """Returns the whole text. finals: names of the final outputs, which the table shows though nothing compared them."""
     draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
     if view.detail == "quiet":

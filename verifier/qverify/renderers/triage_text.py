@@ -12,12 +12,12 @@ from qverify.renderers.blamed import also
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
 from qverify.renderers.shortened_names import shorten
-from qverify.renderers.view import View
-from qverify.report.triage_document import Rung, TensorLoss, Triage
+from qverify.renderers.text_view import TextView
+from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 MARKS = {"PASSED": "passes", "FAILED": "FAILS", "INCONCLUSIVE": "not known"}
 SHOWN, TOP = 5, 10
-PLAIN = View()
+PLAIN = TextView()
 LOSSES = (  # title, whether it is a name, rank: what goes first where room lacks (renderers.columns)
     ("tensor", True, 0),
     ("op", False, 2),
@@ -33,7 +33,7 @@ LOSSES = (  # title, whether it is a name, rank: what goes first where room lack
 )
 
 
-def render(found: Triage, view: View = PLAIN) -> str:
+def render(found: TriageDocument, view: TextView = PLAIN) -> str:
     """Returns the whole text; of the losses as many as view.top, or TOP."""
     draft, found = drafts.render(found.drafts), visible(found)
     last = view.paint(conclusion(found, view), found.verdict)
@@ -54,7 +54,7 @@ def render(found: Triage, view: View = PLAIN) -> str:
     return "\n\n".join([*parts, *rest, *([draft] if draft else []), last])
 
 
-def _list_rest(found: Triage) -> list[str]:
+def _list_rest(found: TriageDocument) -> list[str]:
     """Returns what stands below the losses: what would restore the output, what is too small, what is not known."""
     parts = list[str]()
     parts += [_describe_what_if(found)] if found.what_if is not None else []
@@ -72,7 +72,7 @@ def _explain(one: Any, frames: int, every: bool) -> str:
     return "\n".join([*lines, *(f"  {line}" for line in fault_explanation.details(one.explanation, every))])
 
 
-def _draw_ladder(found: Triage, view: View) -> str:
+def _draw_ladder(found: TriageDocument, view: TextView) -> str:
     """Returns every stage on a line of its own, and between two of them the rung: whether it passes, its gate, the
     worst output. A source that is too long for a terminal is shortened; the heading has it whole."""
     width = max([len(s.name) for s in found.stages] + [len(m) + 4 for m in MARKS.values()])
@@ -131,7 +131,7 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _render_losses(rows: list[TensorLoss], view: View) -> str:
+def _render_losses(rows: list[TensorLoss], view: TextView) -> str:
     top = len(rows) if view.every else view.top or TOP
     ranked = any(r.single is not None for r in rows)
     shown = rows[:top] if ranked else sorted(rows, key=lambda r: (r.sqnr_db, r.tensor))[:top]
@@ -161,7 +161,7 @@ def _render_row(row: TensorLoss, ranked: bool) -> list[str]:
     return cells
 
 
-def _list_quiet(found: Triage) -> str:
+def _list_quiet(found: TriageDocument) -> str:
     """Returns the tensors that stay small in all frames: either the inputs do not exercise them, or their scale is too
     large."""
     tensors, frames = count(len(found.quiet), "tensor"), count(len(found.frames), "frame")
@@ -173,7 +173,7 @@ def _list_quiet(found: Triage) -> str:
     return "\n".join([*lines, *([f"  and {len(found.quiet) - SHOWN} more"] if len(found.quiet) > SHOWN else [])])
 
 
-def _describe_what_if(found: Triage) -> str:
+def _describe_what_if(found: TriageDocument) -> str:
     tested = found.what_if
     assert tested is not None
     lines = [f"what if (everything else quantized): {tested.before.worst_output} has cosine {tested.before.cosine:.4f}"]
@@ -190,7 +190,7 @@ def _describe_what_if(found: Triage) -> str:
     return "\n".join(lines)
 
 
-def conclusion(found: Triage, view: View = PLAIN) -> str:
+def conclusion(found: TriageDocument, view: TextView = PLAIN) -> str:
     """Returns the last line, and the next step below."""
     if found.verdict == "PASSED":
         failing = sum(len(r.forced_failures) for r in found.rungs)
@@ -205,7 +205,7 @@ def conclusion(found: Triage, view: View = PLAIN) -> str:
     return "\n".join([f"TRIAGE: {state}", *(_next_step(found.next_step, view) if found.next_step else [])])
 
 
-def _next_step(said: str, view: View) -> list[str]:
+def _next_step(said: str, view: TextView) -> list[str]:
     """Returns its lines; on a terminal a command at its end is a line of its own, which is never broken."""
     advice, colon, command = said.partition(": qverify ")
     if not (view.wrapped and colon):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from qverify.printable import VERDICT_WORDS, visible
-from qverify.renderers.view import View
+from qverify.renderers.text_view import TextView
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.side_names import named
 from qverify.report.weakenings import list_weakenings
@@ -18,7 +18,7 @@ CAUSES = {
     "not_finite": "NaN or Inf",
 }
 
-PLAIN = View()
+PLAIN = TextView()
 
 
 def line(pair: Pair, common: Sequence[str] = (), said: Collection[str] = ()) -> str:
@@ -68,7 +68,7 @@ def common_weakenings(report: Report) -> list[str]:
     return [*absent, *report.caveats, *([f"random inputs, PCG64 seed {', '.join(map(str, seeds))}"] if seeds else [])]
 
 
-def render(report: Report, view: View = PLAIN) -> str:
+def render(report: Report, view: TextView = PLAIN) -> str:
     """Returns the verdict lines of a report: never broken, whatever the width, since scripts search them. The
     reason for which a side did not run is in the first line that needs it."""
     report = visible(report)

@@ -11,12 +11,12 @@ from qverify.plural import count
 from qverify.report.difference import (
     BlameChange,
     Change,
-    Difference,
     Direction,
     FactChange,
     MetricChange,
     OnlyInOne,
     PairChange,
+    ReportDifference,
     RunFacts,
     TensorChange,
     TimeChange,
@@ -38,14 +38,14 @@ DRAWN = ("spot_seed", "uri")  # settings that are drawn anew in each run, or sai
 Key = tuple[str, str, int, str | None, int]  # the sides, frame, board, and the how-manieth of these
 
 
-def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> Difference:
+def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> ReportDifference:
     """Returns what changed from a to b. Pairs are matched by sides, frame and board, tensors by name. A board is matched by its
     address; where each run has a single board, the two are taken as one, whatever their addresses."""
     if all(len({pair.board for pair in r.pairs if pair.board}) < 2 for r in (a, b)):
         a, b = _without_board(a), _without_board(b)
     pairs = list(_pair_changes(a, b))
     facts = list(_fact_changes(a, b))
-    found = Difference(
+    found = ReportDifference(
         change="same",
         why="",
         a=_run(a, source_a),
@@ -112,7 +112,7 @@ def _reason(pair: Pair | None) -> str:
     return "" if pair is None else ": ".join(text for text in (pair.cause or "", pair.why) if text)
 
 
-def _judge(a: Report, b: Report, found: Difference) -> tuple[Change, str]:
+def _judge(a: Report, b: Report, found: ReportDifference) -> tuple[Change, str]:
     """Returns how the whole changed, and why where it is worse or not known."""
     worse = [p for p in found.pairs if p.change == "worse"]
     if worse or step(a.verdict, b.verdict) == "worse":
@@ -145,7 +145,7 @@ def _blamed(report: Report) -> list[Any]:
     return [report.blame] if report.blame is not None else []
 
 
-def _add_tensors(found: Difference, old: Pair | None, new: Pair | None) -> None:
+def _add_tensors(found: ReportDifference, old: Pair | None, new: Pair | None) -> None:
     """Adds the changes of every tensor of a pair to the difference."""
     if _left_out(old) or _left_out(new):
         return
@@ -249,7 +249,7 @@ def _facts(report: Report) -> dict[str, str]:
     return facts
 
 
-def _caveats(found: Difference) -> list[str]:
+def _caveats(found: ReportDifference) -> list[str]:
     """Returns what makes the two runs hard to compare, in words."""
     words = {
         "model ": "other models",

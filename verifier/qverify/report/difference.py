@@ -1,4 +1,4 @@
-"""Difference and its parts: two reports of the same network beside each other, as plain dataclasses."""
+"""ReportDifference and its parts: two reports of the same network beside each other, as plain dataclasses."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TimeChange:
 
 
 @dataclass(slots=True, kw_only=True)
-class Difference:
+class ReportDifference:
     """Two runs, a before b. change: of the verdict: worse where the verdict of the run or of any pair is; not known where
     b lacks a pair that a has, where nothing is in both, or where FAILED became INCONCLUSIVE; better where one is better
     and none worse; else same. why: of a change that is worse or not known. caveats: what makes the two hard to compare, stated in the last line. compared: tensors in both runs.

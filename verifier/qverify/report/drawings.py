@@ -64,7 +64,7 @@ class ValueHistogram:
 
 
 @dataclass(slots=True)
-class Difference:
+class DifferingElement:
     """One element that differs. index: in the tensor's shape. a, b: as stored."""
 
     index: tuple[int, ...]
@@ -92,7 +92,7 @@ class TensorDrawing:
     differences: list[tuple[str, int]] = field(default_factory=list)
     others: int = 0
     maps: ErrorMaps | None = None
-    first: list[Difference] = field(default_factory=list)
+    first: list[DifferingElement] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
 
 

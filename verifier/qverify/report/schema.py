@@ -8,9 +8,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qverify.report import difference, triage_document
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import DRAWN, SCHEMA, Report, TensorRow
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 _COUNT = {"type": ["integer", "null"]}
@@ -135,13 +135,13 @@ def report_schema() -> dict[str, Any]:
 
 
 def triage_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of `Triage.to_json()`."""
-    return _make_document(Triage, triage_document.SCHEMA)
+    """Returns the JSON Schema of `TriageDocument.to_json()`."""
+    return _make_document(TriageDocument, triage_document.SCHEMA)
 
 
 def difference_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of `Difference.to_json()`."""
-    return _make_document(Difference, difference.SCHEMA)
+    """Returns the JSON Schema of `ReportDifference.to_json()`."""
+    return _make_document(ReportDifference, difference.SCHEMA)
 
 
 SCHEMAS = {"report": report_schema, "triage": triage_schema, "diff": difference_schema}  # by the name that is asked for
@@ -165,7 +165,7 @@ def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     properties = {f.name: _describe(hints[f.name], definitions) for f in fields(kind) if f.name not in DRAWN}
     if kind is Report:
         properties |= ROWS
-    if kind is Triage:
+    if kind is TriageDocument:
         properties["explained"] = EXPLAINED
     if kind is TensorRow:  # a page of compare/metrics/ adds a property of its own
         del properties["metrics"]

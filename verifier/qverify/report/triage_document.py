@@ -180,7 +180,7 @@ class Quiet:
 
 
 @dataclass(slots=True)
-class Triage:
+class TriageDocument:
     """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step:
     for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: of quantization, the most sensitive
     tensor first. what_if: which tensors, left in float, restore the output. quiet: tensors too small for their scale.

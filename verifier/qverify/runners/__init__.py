@@ -41,7 +41,7 @@ MANY = ("environment", "dtype")  # options that may be given more than once
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandReply:
     """What a command on the board answered. status: its exit status. text: its output, stderr included."""
 
     status: int
@@ -75,7 +75,7 @@ class RunnerRequest:
     dump_all: bool
     options: Options
     emulator: str
-    ask: Callable[[str], Answer]
+    ask: Callable[[str], CommandReply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class RunnerResult:
     lines: list[str] = field(default_factory=list)
 
 
-class Page(Protocol):
+class RunnerPage(Protocol):
     """What a runner's module defines."""
 
     WANTED: str
@@ -138,7 +138,7 @@ class RunnerChoice:
     options: Options = field(default_factory=dict)
 
     @property
-    def page(self) -> Page:
+    def page(self) -> RunnerPage:
         return page(self.name)
 
 
@@ -147,11 +147,11 @@ def names() -> list[str]:
     return page_names(__name__)
 
 
-def page(name: str, where: str = "--runtime") -> Page:
+def page(name: str, where: str = "--runtime") -> RunnerPage:
     """Returns a runner's module. where: for the message. Raises UsageError for an unknown name."""
     if name not in names():
         raise UsageError(f"{where} {name!r}: no such runner; there are: qvrt, {', '.join(names())}")
-    return cast(Page, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
+    return cast(RunnerPage, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
 
 
 def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -> RunnerChoice | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from qverify.errors import BoardError, UsageError
 from qverify.plural import count
-from qverify.runners import Answer, Options, RunnerInput, RunnerPlan, RunnerRequest, option
+from qverify.runners import CommandReply, Options, RunnerInput, RunnerPlan, RunnerRequest, option
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
 WANTED = "Horizon / D-Robotics: hrt_model_exec infer (and perf) of a model.bin or .hbm"
@@ -95,7 +95,7 @@ def plan(request: RunnerRequest) -> RunnerPlan:
     )
 
 
-def _flags(answer: Answer, program: str) -> set[str]:
+def _flags(answer: CommandReply, program: str) -> set[str]:
     """Returns the names of the options in the tool's help, whose exit status is not known."""
     found = set(_FLAG.findall(_COLOUR.sub("", answer.text)))
     if not {"model_file", "input_file", "enable_dump"} <= found:
@@ -137,7 +137,7 @@ class _Info:
     inputs: list[tuple[str, int | None]]
 
 
-def _model_info(answer: Answer, options: Options) -> _Info:
+def _model_info(answer: CommandReply, options: Options) -> _Info:
     text = _COLOUR.sub("", answer.text)
     models = list(_MODEL.finditer(text))
     if not models:

@@ -60,7 +60,7 @@ class EngineChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineResult:
     """What a run gave. engine, version, python: as it states them."""
 
     tensors: Mapping[str, Array]
@@ -98,7 +98,7 @@ def choose_engine(given: Sequence[str], python: Sequence[str], timeout_s: float)
     return EngineChoice(tuple(map(os.path.abspath, libraries)), entry, python[0] if python else "", timeout_s)
 
 
-def run_engine(choice: EngineChoice, model: bytes, feed: Mapping[str, Array]) -> Answer:
+def run_engine(choice: EngineChoice, model: bytes, feed: Mapping[str, Array]) -> EngineResult:
     """Runs the model on these inputs. Raises UsageError where the engine cannot be started, fails, is late, takes too
     much, or answers anything but arrays by name; all that it started is ended."""
     with tempfile.TemporaryDirectory(prefix="qverify-engine-", ignore_cleanup_errors=True) as name:
@@ -183,7 +183,7 @@ def _wait(command: list[str], folder: Path, choice: EngineChoice, most: int) -> 
         raise UsageError(f"ended without an answer{last_output(folder)}")
 
 
-def _read(folder: Path) -> Answer:
+def _read(folder: Path) -> EngineResult:
     """Returns the answer. Raises UsageError for one that is damaged, or larger than it may be."""
     try:
         stated = parse_json(read_regular(str(folder / "names.json"), MOST_NAMES), "names.json")
@@ -196,7 +196,7 @@ def _read(folder: Path) -> Answer:
             raise UsageError(f"{size} bytes, at most {MOST_RESULT} are read")
         data = read_regular(str(folder / "result.npz"), MOST_RESULT + 1)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return Answer(_arrays(archive, names), *identity)
+            return EngineResult(_arrays(archive, names), *identity)
     except UsageError:
         raise
     except QVerifyError as error:

@@ -13,7 +13,7 @@ from qverify.errors import UsageError
 from qverify.inputs.prepare import random_inputs
 from qverify.model_bin.graph import Graph, Node
 from qverify.onnx_model.opaque_model import OpaqueModel, OpaqueNode
-from qverify.sides.engine_process import Answer, EngineChoice, run_engine
+from qverify.sides.engine_process import EngineChoice, EngineResult, run_engine
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -37,7 +37,7 @@ class EngineReference:
         tensors = {spec.name: spec for spec in model.inputs}
         before = Graph([], tensors, {}, tuple(tensors), ())
         first = random_inputs(before)
-        self._kept: tuple[str, Answer] | None = None
+        self._kept: tuple[str, EngineResult] | None = None
         given = self._answer(first)
         self._check(given.tensors)
         specs = {n: TensorSpec(n, str(v.dtype), v.shape) for n, v in given.tensors.items()}
@@ -72,7 +72,7 @@ class EngineReference:
             inputs_sha256=prepared.sha256,
         )
 
-    def _answer(self, prepared: PreparedInputs) -> Answer:
+    def _answer(self, prepared: PreparedInputs) -> EngineResult:
         """Returns the engine's answer; that to the inputs of the first run is kept."""
         if self._kept is not None and self._kept[0] == prepared.sha256:
             return self._kept[1]

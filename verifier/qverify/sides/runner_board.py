@@ -23,7 +23,7 @@ from qverify.errors import BadFileError, BoardError, UsageError
 from qverify.model_bin.graph import Graph
 from qverify.plural import count
 from qverify.runners import (
-    Answer,
+    CommandReply,
     RunnerChoice,
     RunnerInput,
     RunnerPlan,
@@ -34,7 +34,7 @@ from qverify.runners import (
 from qverify.sides.board_connection import BoardConnection
 from qverify.sides.board_events import number_of
 from qverify.sides.runner_files import unpack
-from qverify.sides.runner_plan import Output, common_options
+from qverify.sides.runner_plan import RunnerOutput, common_options
 from qverify.sides.runner_recording import read_folder
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
@@ -66,7 +66,7 @@ class RunnerBoard:
     ):
         self.uri, self.graph, self._choice, self._deadline_s = uri, graph, choice, deadline_s
         self._name, self._model, self._graph_sha256 = model[0], model[1], model_sha256
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, CommandReply] = {}
         self._spool = Spool()
         self._prepared: PreparedInputs | None = None
         self._dump_all = False
@@ -187,7 +187,7 @@ class RunnerBoard:
         except UsageError as error:  # it may quote the board
             raise UsageError(one_line(str(error))) from error
 
-    def _ask(self, line: str, placed: dict[str, str], run: str) -> Answer:
+    def _ask(self, line: str, placed: dict[str, str], run: str) -> CommandReply:
         """Runs a command line for a page, in a run of its own; a path of the coming run is that of this one."""
         key = line.replace(run, "")
         if key not in self._answers:
@@ -208,12 +208,12 @@ class RunnerBoard:
             if size > MOST_ANSWER:
                 raise BoardError(f"{line[:100]}: the board answered {size} bytes, at most {MOST_ANSWER} are read")
             status = started.number("status")
-            self._answers[key] = Answer(-1 if status is None else status, "\n".join(lines))
+            self._answers[key] = CommandReply(-1 if status is None else status, "\n".join(lines))
         return self._answers[key]
 
     def _execute(self, plan: RunnerPlan, placed: dict[str, str], run: str, folder: str) -> RunnerResult:
         """Runs the plan and fetches its files into `folder`. Raises LinkError where the board is lost."""
-        output, result = Output(plan), RunnerResult(folder)
+        output, result = RunnerOutput(plan), RunnerResult(folder)
         started = self._board.start(_command(plan, self._emulated(plan), placed), run)
         try:
             started.wait(output.add)

@@ -76,7 +76,7 @@ def _dtypes(options: Options) -> dict[str, str]:
     return found
 
 
-class Output:
+class RunnerOutput:
     """The output of a run, as it comes: whether it says success, and the time that it states."""
 
     def __init__(self, plan: RunnerPlan):

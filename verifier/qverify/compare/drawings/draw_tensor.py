@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from qverify.compare.drawings.error_maps import map_errors
 from qverify.compare.paired_values import FLOAT_BLOCK, Block, PairedValues, bits_equal
-from qverify.report.drawings import Density, Difference, TensorDrawing, ValueHistogram
+from qverify.report.drawings import Density, DifferingElement, TensorDrawing, ValueHistogram
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -156,7 +156,7 @@ def clipped_at_ends(value: Array) -> tuple[int, int]:
     return int(np.count_nonzero(value == limits.min)), int(np.count_nonzero(value == limits.max))
 
 
-def _first(a: Array, b: Array) -> Iterator[Difference]:
+def _first(a: Array, b: Array) -> Iterator[DifferingElement]:
     """Yields the first elements that differ, in stored order; the same NaN on both sides does not."""
     flat_a, flat_b, left = a.reshape(-1), b.reshape(-1), FIRST
     for start in range(0, flat_a.size, FLOAT_BLOCK):
@@ -166,7 +166,7 @@ def _first(a: Array, b: Array) -> Iterator[Difference]:
             unlike &= ~(np.isnan(one) & np.isnan(two))
         for at in np.flatnonzero(unlike)[:left]:
             index = tuple(int(i) for i in np.unravel_index(start + at, a.shape))
-            yield Difference(index, one[at].item(), two[at].item())
+            yield DifferingElement(index, one[at].item(), two[at].item())
             left -= 1
         if not left:
             return

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from qverify.renderers.drawings.shapes import LEVELS, Box, Cells, Figure, Line, Words
+from qverify.renderers.drawings.shapes import LEVELS, Cells, Figure, Line, Rectangle, Words
 from qverify.report.drawings import Density, ErrorMap, ErrorMaps, TensorDrawing, ValueHistogram
 
 WIDE, HIGH = 356, 220  # of a figure, of a histogram
@@ -65,7 +65,7 @@ def differences(drawn: TensorDrawing, a: str, b: str) -> Figure:
         if number:
             high, x = max(1.5, (HIGH - 62) * number / largest[1]), 8 + at * step
             title = f"{name} {drawn.unit}: {number} elements"
-            figure.shapes.append(Box(x, HIGH - 26 - high, max(step - 2, 1), high, "mark", title))
+            figure.shapes.append(Rectangle(x, HIGH - 26 - high, max(step - 2, 1), high, "mark", title))
             if len(drawn.differences) <= 9:
                 figure.shapes.append(Words(x + (step - 2) / 2, HIGH - 32 - high, str(number), "middle"))
         if at % every == 0:
@@ -143,7 +143,7 @@ def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
                 f"about {_number(drawn.low + (at + 0.5) * (drawn.high - drawn.low) / len(drawn.a))}: {number} elements"
             )
             figure.shapes.append(
-                Box(begin + at * bin_width, floor - tall, max(bin_width - 0.6, 0.8), tall, "mark", title, 0.55)
+                Rectangle(begin + at * bin_width, floor - tall, max(bin_width - 0.6, 0.8), tall, "mark", title, 0.55)
             )
     if drawn.b is not None:
         points: list[tuple[float, float]] = []

@@ -20,7 +20,7 @@ LEVELS = 8  # shades of cells
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Rectangle:
     """A filled rectangle. title: what it is, for who points at it."""
 
     x: float
@@ -63,7 +63,7 @@ class Words:
     anchor: Literal["start", "middle", "end"] = "start"
 
 
-Shape = Box | Cells | Line | Words
+Shape = Rectangle | Cells | Line | Words
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
-from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Box, Cells, Figure, Line, Shape, Words
+from qverify.renderers.drawings.shapes import COLOURS, LEVELS, Cells, Figure, Line, Rectangle, Shape, Words
 
 NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
@@ -46,7 +46,7 @@ def _shape(shape: Shape) -> str:
     return _box(shape)
 
 
-def _box(box: Box) -> str:
+def _box(box: Rectangle) -> str:
     place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.width)}" height="{_n(box.height)}"'
     opacity = f' fill-opacity="{box.opacity:.2g}"' if box.opacity < 1 else ""
     fill = f'fill="{COLOURS[box.paint]}" class="f-{box.paint}"{opacity}'

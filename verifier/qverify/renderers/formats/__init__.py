@@ -17,7 +17,7 @@ from qverify.pages import load_page, page_names
 from qverify.report.document import Report
 
 
-class Page(Protocol):
+class FormatPage(Protocol):
     SUFFIX: str
 
     def write(self, report: Report, path: str) -> None: ...
@@ -28,11 +28,11 @@ def names() -> list[str]:
     return [stem.replace("_", "-") for stem in page_names(__name__)]
 
 
-def page(name: str) -> Page:
+def page(name: str) -> FormatPage:
     """Returns the format's page. UsageError for an unknown format."""
     if name not in names():
         raise UsageError(f"report format: got {name!r}, wanted one of {', '.join(names())}")
-    return cast(Page, load_page(__name__, name.replace("-", "_"), ("SUFFIX", "write")))
+    return cast(FormatPage, load_page(__name__, name.replace("-", "_"), ("SUFFIX", "write")))
 
 
 def by_suffix(path: str) -> str:

@@ -11,11 +11,11 @@ from qverify.printable import visible
 from qverify.renderers.difference_rows import COLUMNS, difference_rows, headline
 from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
-from qverify.renderers.tables import tensor_rows
+from qverify.renderers.tensor_rows import tensor_rows
 from qverify.renderers.triage_text import render as render_triage
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Report, plain
-from qverify.report.triage_document import Rung, TensorLoss, Triage
+from qverify.report.triage_document import Rung, TensorLoss, TriageDocument
 
 SUFFIX = ".csv"
 NAMES = ("board", "tensor", "op", "dtype")  # columns of foreign text
@@ -50,7 +50,7 @@ TRIAGED = (
 )  # fmt: skip
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes a row for each rung, for each of its outputs, and for the loss of each tensor; cells without a value are
     empty."""
     found = visible(triage)
@@ -104,7 +104,7 @@ def _plain(value: float | None) -> object:
     return "" if value is None else plain(value)
 
 
-def write_difference(found: Difference, path: str) -> None:
+def write_difference(found: ReportDifference, path: str) -> None:
     """Writes a row for each change, the whole run first. An empty cell: absent in that run."""
     found = visible(found)
     text = io.StringIO()

@@ -14,9 +14,9 @@ from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import conclusion, worst_output
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.verdict_lines import common_weakenings, line
-from qverify.report.difference import Difference, TensorChange
+from qverify.report.difference import ReportDifference, TensorChange
 from qverify.report.document import Pair, Report, TensorRow, Verdict, worst
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".xml"
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -62,7 +62,7 @@ def _not_run(frames: list[dict[str, Any]]) -> xml.Element:
     return suite
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes one suite with a case for each rung, marked as in a run's report."""
     found = visible(triage)
     suites = xml.Element("testsuites", name="qverify triage")
@@ -78,7 +78,7 @@ def write_triage(triage: Triage, path: str) -> None:
     _write(suites, path)
 
 
-def write_difference(found: Difference, path: str) -> None:
+def write_difference(found: ReportDifference, path: str) -> None:
     """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure, not
     known an error."""
     found = visible(found)

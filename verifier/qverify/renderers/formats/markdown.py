@@ -11,9 +11,9 @@ from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render as render_triage
 from qverify.renderers.triage_text import worst_output
-from qverify.report.difference import Difference
+from qverify.report.difference import ReportDifference
 from qverify.report.document import Pair, Report, TensorRow
-from qverify.report.triage_document import TensorLoss, Triage
+from qverify.report.triage_document import TensorLoss, TriageDocument
 
 SUFFIX = ".md"
 MOST = 20  # rows of a pair's table
@@ -30,23 +30,23 @@ def write(report: Report, path: str) -> None:
     write_report(text(report), path)
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes the comment: blame and next step, the ladder, what explains the difference, the losses."""
     write_report(text(triage), path)
 
 
-def write_difference(found: Difference, path: str) -> None:
+def write_difference(found: ReportDifference, path: str) -> None:
     """Writes the comment: the result, verdicts and blame, the tensors that changed, and the rest folded away."""
     write_report(text(found), path)
 
 
-def text(found: Report | Triage | Difference) -> str:
+def text(found: Report | TriageDocument | ReportDifference) -> str:
     """Returns the comment."""
     found = visible(found)
-    if isinstance(found, Difference):
+    if isinstance(found, ReportDifference):
         lines = _difference(found)
     else:
-        lines = _triage(found) if isinstance(found, Triage) else _report(found)
+        lines = _triage(found) if isinstance(found, TriageDocument) else _report(found)
     return "\n".join([*_bounded(lines), "", "</details>", ""])
 
 
@@ -84,7 +84,7 @@ def _report(report: Report) -> list[str]:
     return lines + [f"- {_escape(line)}" for line in summary_lines(report)]
 
 
-def _difference(found: Difference) -> list[str]:
+def _difference(found: ReportDifference) -> list[str]:
     rows = difference_rows(found)
     first, rest = ("verdict", "blame"), ("only", "time", "fact")
     lines = [f"## {SIGNS[found.change]} qverify report diff: {found.change}", "", _escape(headline(found)), ""]
@@ -106,7 +106,7 @@ def _changes(rows: list[DifferenceRow]) -> list[str]:
     return [*lines, *([f"| ... {len(rows) - 5 * MOST} more | | | | | |"] if len(rows) > 5 * MOST else []), ""]
 
 
-def _triage(found: Triage) -> list[str]:
+def _triage(found: TriageDocument) -> list[str]:
     lines = [f"## {MARKS[found.verdict]} qverify triage: {found.verdict}", ""]
     broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and (b := broken.blame) is not None:

@@ -9,7 +9,7 @@ from qverify.renderers.report_text import write_report
 from qverify.renderers.summary_lines import summary_lines
 from qverify.renderers.triage_text import render
 from qverify.report.document import Report, TensorRow
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".node_data.json"
 EQUAL = 200.0  # dB, where both sides are equal: JSON has no infinity
@@ -28,7 +28,7 @@ def write(report: Report, path: str) -> None:
     _write(results, {"qverify": summary_lines(report)}, path)
 
 
-def write_triage(triage: Triage, path: str) -> None:
+def write_triage(triage: TriageDocument, path: str) -> None:
     """Writes the SQNR of each tensor that quantization costs something, by the names in both ONNX files."""
     results = dict[str, dict[str, object]]()
     for loss in triage.losses:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from qverify.plural import count
 from qverify.renderers.html_page.elements import element, facts, text
-from qverify.renderers.html_page.layered import Box, draw
+from qverify.renderers.html_page.layered import NodeBox, draw
 from qverify.report.document import NetworkUnit, Pair, Report
 from qverify.report.triage_document import Neighbour, Neighbourhood
 
@@ -129,9 +129,9 @@ def _near(network: Network, at: int, hops: int) -> dict[str, int]:
     return {name: found[name] for name in sorted(found, key=lambda n: order[n])}
 
 
-def _box(network: Network, name: str, here: bool) -> Box:
+def _box(network: Network, name: str, here: bool) -> NodeBox:
     if name.startswith("i"):
-        return Box(f"{name[1:]}: an input of the network", (name[1:], "input", "the same for all"), "agrees")
+        return NodeBox(f"{name[1:]}: an input of the network", (name[1:], "input", "the same for all"), "agrees")
     at = int(name[1:])
     unit, state = network.units[at], network.unit_state(at)
     said = _said(network, at, True)
@@ -139,7 +139,7 @@ def _box(network: Network, name: str, here: bool) -> Box:
     title = f"{unit.node}: {unit.op}; {'; '.join(_said(network, at, False))}"
     tensor = unit.outputs[0] if unit.outputs else unit.node
     link = next((network.rows[o] for o in unit.outputs if o in network.rows), "")
-    return Box(title, (tensor, f"{unit.op}{covered}", "  ".join(said)), state, f"#{link}" if link else "", here)
+    return NodeBox(title, (tensor, f"{unit.op}{covered}", "  ".join(said)), state, f"#{link}" if link else "", here)
 
 
 def _said(network: Network, at: int, short: bool) -> list[str]:
@@ -199,9 +199,9 @@ def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
     )
 
 
-def _neighbour(one: Neighbour, here: bool = False) -> Box:
+def _neighbour(one: Neighbour, here: bool = False) -> NodeBox:
     state = MARKS.get(one.mark, "unknown")
     said = one.why or ("given" if one.mark == "given" else WORDS[state])
-    return Box(
+    return NodeBox(
         f"{one.tensor}: {one.op}; {one.mark} {one.why}", (one.tensor, one.op, f"{SIGNS[state]} {said}"), state, "", here
     )

@@ -68,7 +68,7 @@ SCALES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CurvePoint:
     """One tensor of a curve. said: what is known besides its values. link: where a click leads. kind: passed, failed,
     inconclusive or plain. free, again: the values by metric, free-running and recomputed, inf where both sides are equal;
     those without a value are left out. ring: it fails when it is recomputed."""
@@ -88,7 +88,7 @@ def draw(pair: Pair, anchor: str) -> str:
     return figures(entries, f"{pair.a} ~ {pair.b}", f"{anchor}curve")
 
 
-def figures(entries: Sequence[Entry], what: str, group: str) -> str:
+def figures(entries: Sequence[CurvePoint], what: str, group: str) -> str:
     """Returns a figure for each metric that has values, of which the first is open. what: is compared. group: a name
     that no other curve of the page has."""
     drawn = [(scale, _figure(entries, scale, what)) for scale in SCALES]
@@ -120,10 +120,10 @@ def _choice() -> str:
     return element("p", *labels, class_="tools", hidden=True)
 
 
-def _entry(row: TensorRow, link: str) -> Entry:
+def _entry(row: TensorRow, link: str) -> CurvePoint:
     again = _recomputed(row.forced, row) if row.forced is not None else {}
     ring = row.forced is not None and row.forced.verdict == "FAILED"
-    return Entry(row.name, f"{row.op}, {row.verdict}", link, row.verdict.lower(), _free(row), again, ring)
+    return CurvePoint(row.name, f"{row.op}, {row.verdict}", link, row.verdict.lower(), _free(row), again, ring)
 
 
 def _free(row: TensorRow) -> dict[str, float]:
@@ -146,7 +146,7 @@ def _of(row: TensorRow) -> list[str]:
     return [name for name in METRICS if name != "max_lsb" or not row.dtype.startswith(("float", "bfloat"))]
 
 
-def _figure(entries: Sequence[Entry], scale: Scale, what: str) -> str:
+def _figure(entries: Sequence[CurvePoint], scale: Scale, what: str) -> str:
     if not any(scale.metric in one.free or scale.metric in one.again for one in entries):
         return ""
     step, wide = (WIDTH - LEFT - 24) / max(1, len(entries) - 1), (WIDTH - LEFT - 12) / max(1, len(entries))
@@ -188,7 +188,7 @@ def _line(places: Sequence[float], values: Sequence[float | None], scale: Scale,
     return element("polyline", points=" ".join(known), class_=f"line {kind}", **style)
 
 
-def _point(one: Entry, place: float, wide: float, scale: Scale) -> str:
+def _point(one: CurvePoint, place: float, wide: float, scale: Scale) -> str:
     """Returns the link of a tensor: its column, which is clicked, its square, ring and circle."""
     shapes = [element("rect", x=f"{place - wide / 2:.1f}", width=f"{wide:.1f}", height=HEIGHT, class_="column")]
     free, again = one.free.get(scale.metric), one.again.get(scale.metric)

@@ -14,7 +14,7 @@ COLOURS = {"agrees": "#116329", "differs": "#7a4b00", "fails": "#b3261e", "unkno
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class NodeBox:
     """A node of the drawing. title: its whole name and what is known of it. lines: up to three, the first is the name.
     state: agrees, differs, fails or unknown, which its frame shows. link: where a click leads. here: drawn with emphasis."""
 
@@ -34,7 +34,7 @@ class _Layers:
     x: dict[str, float] = field(default_factory=dict)
 
 
-def draw(boxes: Mapping[str, Box], edges: Sequence[tuple[str, str]], label: str) -> str:
+def draw(boxes: Mapping[str, NodeBox], edges: Sequence[tuple[str, str]], label: str) -> str:
     """Returns the SVG. edges: pairs of names of boxes, from a maker to its reader; no cycles. label: what it shows."""
     layers = _arrange(_place(list(boxes), edges), boxes)
     wide = max((layers.x[n] + _wide(n, boxes) for row in layers.rows for n in row), default=0.0) + EDGE
@@ -77,7 +77,7 @@ def _place(names: list[str], edges: Sequence[tuple[str, str]]) -> _Layers:
     return _Layers(rows, joined)
 
 
-def _arrange(layers: _Layers, boxes: Mapping[str, Box]) -> _Layers:
+def _arrange(layers: _Layers, boxes: Mapping[str, NodeBox]) -> _Layers:
     """Orders each layer by the middle of what it is joined to, and sets the left ends, layers centred."""
     for downward in (True, False, True):
         rows = layers.rows if downward else layers.rows[::-1]
@@ -96,7 +96,7 @@ def _arrange(layers: _Layers, boxes: Mapping[str, Box]) -> _Layers:
     return layers
 
 
-def _wide(name: str, boxes: Mapping[str, Box]) -> float:
+def _wide(name: str, boxes: Mapping[str, NodeBox]) -> float:
     return WIDTH if name in boxes else 8
 
 
@@ -104,7 +104,7 @@ def _top(level: int) -> float:
     return EDGE + level * (HEIGHT + RISE)
 
 
-def _edge(layers: _Layers, level: Mapping[str, int], boxes: Mapping[str, Box], a: str, b: str) -> str:
+def _edge(layers: _Layers, level: Mapping[str, int], boxes: Mapping[str, NodeBox], a: str, b: str) -> str:
     start, end = layers.x[a] + _wide(a, boxes) / 2, layers.x[b] + _wide(b, boxes) / 2
     top, bottom = _top(level[a]) + HEIGHT, _top(level[b])
     half = (top + bottom) / 2
@@ -113,7 +113,7 @@ def _edge(layers: _Layers, level: Mapping[str, int], boxes: Mapping[str, Box], a
     return element("path", d=path, fill="none", stroke="#8b949e", class_="edge")
 
 
-def _box(box: Box, x: float, y: float) -> str:
+def _box(box: NodeBox, x: float, y: float) -> str:
     corner = {"x": f"{x:.0f}", "y": f"{y:.0f}", "width": WIDTH, "height": HEIGHT, "rx": 6}
     paint = {"fill": "#fff", "stroke": COLOURS[box.state], "stroke_width": 3 if box.here else None}
     drawn = [element("title", text(box.title)), element("rect", class_=f"box {box.state}", **corner, **paint)]

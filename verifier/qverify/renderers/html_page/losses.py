@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qverify.plural import count
-from qverify.renderers.html_page.curve import Entry, figures
+from qverify.renderers.html_page.curve import CurvePoint, figures
 from qverify.renderers.html_page.elements import code, element, number, table, text
-from qverify.report.triage_document import TensorLoss, Triage
+from qverify.report.triage_document import TensorLoss, TriageDocument
 
 HEADS = (
     "tensor", "op", "SQNR dB", "cosine", "RMSE", "lost here, dB", "clipped", "range used", "quantized range",
@@ -15,7 +15,7 @@ HEADS = (
 )  # fmt: skip
 
 
-def losses(found: Triage) -> str:
+def losses(found: TriageDocument) -> str:
     """Returns the section; "" where nothing was measured."""
     if not found.losses:
         return ""
@@ -38,9 +38,9 @@ def _numbered(table_html: str, rows: Sequence[TensorLoss]) -> str:
     return head + body + tail
 
 
-def _entry(row: TensorLoss, link: str) -> Entry:
+def _entry(row: TensorLoss, link: str) -> CurvePoint:
     values = {"sqnr_db": row.sqnr_db, "cosine": row.cosine}
-    return Entry(row.tensor, row.op or "input", link, free={n: v for n, v in values.items() if v == v})
+    return CurvePoint(row.tensor, row.op or "input", link, free={n: v for n, v in values.items() if v == v})
 
 
 def _row(row: TensorLoss) -> list[str]:
@@ -63,7 +63,7 @@ def _row(row: TensorLoss) -> list[str]:
     ]
 
 
-def what_if(found: Triage) -> str:
+def what_if(found: TriageDocument) -> str:
     """Returns what happens to the worst output when a few tensors stay in float; "" where that was not tried."""
     tested = found.what_if
     if tested is None:

@@ -8,12 +8,12 @@ from typing import Any
 from qverify.renderers.html_page.elements import code, element, facts, listed, number, table, text, verdict
 from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Report
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 
 UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
-def sections(report: Report | Triage) -> list[Section]:
+def sections(report: Report | TriageDocument) -> list[Section]:
     """Returns the sections, those without a fact left out."""
     sides = [_side(side) for side in report.sides]
     absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, Report) else []
@@ -52,7 +52,7 @@ def _settings(settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
             yield name.removesuffix("_c").removesuffix("_mhz").replace("_", " "), f"{text(value)}{unit}"
 
 
-def _times(report: Report | Triage) -> str:
+def _times(report: Report | TriageDocument) -> str:
     rows = [(name, f"{value:.3f} s") for name, value in report.timings.items()]
     if isinstance(report, Report):
         rows += [(f"link: {name.replace('_', ' ')}", text(value)) for name, value in report.link.items()]

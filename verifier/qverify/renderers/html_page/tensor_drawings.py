@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 
 from qverify.renderers.drawings import panels, svg
-from qverify.renderers.drawings.files import place_of
+from qverify.renderers.drawings.plot_files import place_of
 from qverify.renderers.drawings.png import pixels
 from qverify.renderers.drawings.shapes import Figure
 from qverify.renderers.html_page.elements import element, number, text
 from qverify.renderers.html_page.frame import Section
 from qverify.report.document import Pair, Report
-from qverify.report.drawings import MOST, RULE, Difference, InputDrawing, TensorDrawing
+from qverify.report.drawings import MOST, RULE, DifferingElement, InputDrawing, TensorDrawing
 
 FEWEST_BYTES = 300_000  # of the drawings, whatever else the page has
 MOST_FED = 900_000  # bytes of the inputs
@@ -112,7 +112,7 @@ def _figure(figure: Figure) -> str:
     return element("figure", svg.draw(figure), caption)
 
 
-def _first(differences: list[Difference], a: str, b: str, name: str) -> str:
+def _first(differences: list[DifferingElement], a: str, b: str, name: str) -> str:
     heads = element("tr", *(element("th", text(n), scope="col") for n in ("index", a, b, "difference")))
     rows = [
         element(

@@ -12,7 +12,7 @@ from qverify.renderers.html_page.frame import Section, page
 from qverify.renderers.html_page.losses import losses, what_if
 from qverify.renderers.html_page.page import when
 from qverify.report.document import NetworkUnit
-from qverify.report.triage_document import OutputRow, Rung, Stage, Triage
+from qverify.report.triage_document import OutputRow, Rung, Stage, TriageDocument
 
 PASSES = {"PASSED": "passes", "FAILED": "fails", "INCONCLUSIVE": "not known"}
 JUDGED = {
@@ -23,7 +23,7 @@ JUDGED = {
 }
 
 
-def render(found: Triage) -> str:
+def render(found: TriageDocument) -> str:
     """Returns the page as HTML. found: with every text printable."""
     rungs = [(_rung(rung, at, found), rung.verdict) for at, rung in enumerate(found.rungs)]
     sections = [
@@ -44,7 +44,7 @@ def render(found: Triage) -> str:
     return page(f"qverify triage: {found.verdict}" + (f", {stages}" if stages else ""), _top(found), sections)
 
 
-def _top(found: Triage) -> str:
+def _top(found: TriageDocument) -> str:
     lines = [
         element("li", verdict(r.verdict), f" {text(r.a)} ~ {text(r.b)}", text(f": {r.why}" if r.why else ""))
         for r in found.rungs
@@ -61,7 +61,7 @@ def _top(found: Triage) -> str:
     )
 
 
-def _concluded(found: Triage) -> str:
+def _concluded(found: TriageDocument) -> str:
     """Returns the blame in words, or that every gate passes."""
     broken = next((r for r in found.rungs if found.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and broken.blame is not None:
@@ -81,13 +81,13 @@ def _cause(one: Any) -> str:
     return f"Confirmed by experiments on the board: {said}"
 
 
-def _rung(rung: Rung, at: int, found: Triage) -> Section:
+def _rung(rung: Rung, at: int, found: TriageDocument) -> Section:
     name = f"{rung.a} ~ {rung.b}"
     inside = _evidence(rung, found.units) + _drawn(rung, at, len(found.frames) > 1)
     return Section(f"r{at}", f"{name}: {rung.verdict}", inside, f"{text(name)}: {verdict(rung.verdict)}")
 
 
-def _ladder(found: Triage) -> str:
+def _ladder(found: TriageDocument) -> str:
     """Returns the stages and the rungs between them, in order."""
     stages, last, items = {s.name: s for s in found.stages}, "", list[str]()
     for at, rung in enumerate(found.rungs):
@@ -141,7 +141,7 @@ def _output(row: OutputRow) -> list[str]:
     return [holds, code(row.name), text(row.elements), *map(number, values), text(JUDGED[row.judged])]
 
 
-def _explained(found: Triage) -> str:
+def _explained(found: TriageDocument) -> str:
     return "".join(explanation(one, len(found.frames)) for one in found.explained)
 
 
@@ -149,12 +149,12 @@ def _reduced(outcome: dict[str, Any] | None) -> str:
     return element("p", text(triage_text.reduced(outcome))) if outcome else ""
 
 
-def _unknown(found: Triage) -> str:
+def _unknown(found: TriageDocument) -> str:
     unpaired = [f"{tensor}: has no counterpart: {why}" for tensor, why in found.unpaired.items()]
     return listed([*found.unknown, *found.caveats, *unpaired])
 
 
-def _said(found: Triage) -> str:
+def _said(found: TriageDocument) -> str:
     drafts = "".join(
         element("h3", f"a description to write for {code(name)}") + element("pre", code(draft), tabindex=0)
         for name, draft in found.drafts.items()

@@ -14,7 +14,7 @@ from qverify.renderers.drawings import panels, png, svg
 from qverify.renderers.drawings.shapes import Figure, sheet
 from qverify.report.document import Pair, Report
 from qverify.report.drawings import InputDrawing, TensorDrawing
-from qverify.report.triage_document import Triage
+from qverify.report.triage_document import TriageDocument
 from qverify.tensors.file_names import file_stems
 
 LIST = "plots.txt"  # in the folder: the names of what was drawn there
@@ -35,7 +35,7 @@ class _Drawn:
     drawings: list[TensorDrawing]
 
 
-def write_plots(report: Report | Triage, folder: str) -> None:
+def write_plots(report: Report | TriageDocument, folder: str) -> None:
     """Writes the files, each whole or not at all; the folder is made. Their names begin with a number, in the order of
     the report; LIST names them, and those that an earlier LIST names are removed first. Other files stay. UsageError where one cannot be written, MissingExtraError without Pillow."""
     png.require()
@@ -72,7 +72,7 @@ def _remove_earlier(folder: str) -> None:
                 os.remove(os.path.join(folder, name))
 
 
-def _sheets(report: Report | Triage) -> Iterator[tuple[str, Figure]]:
+def _sheets(report: Report | TriageDocument) -> Iterator[tuple[str, Figure]]:
     """Yields the name and the sheet of every drawn tensor and input, those of sides that fail first."""
     for pair in sorted(_drawn(report), key=lambda p: ("FAILED", "INCONCLUSIVE", "PASSED").index(p.verdict)):
         for drawing in pair.drawings:
@@ -88,8 +88,8 @@ def _sheets(report: Report | Triage) -> Iterator[tuple[str, Figure]]:
             yield _input_name(one, bool(place)), sheet(title, [figure], columns=1)
 
 
-def _drawn(report: Report | Triage) -> list[_Drawn]:
-    if isinstance(report, Triage):
+def _drawn(report: Report | TriageDocument) -> list[_Drawn]:
+    if isinstance(report, TriageDocument):
         return [_Drawn(r.a, r.b, r.verdict, "", "", r.drawings) for r in report.rungs]
     several = len(report.boards) > 1
     return [

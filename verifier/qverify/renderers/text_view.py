@@ -10,7 +10,7 @@ COLOURS = {"PASSED": "32", "FAILED": "31", "INCONCLUSIVE": "33", "NOT RUN": "33"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TextView:
     """columns: the width that tables fit in. wrapped: other lines fit in it, too; otherwise a fact is one line, however
     long, which a pipe can search. coloured: with the colours of a terminal. detail: quiet: the verdict lines only.
     every: every tensor. top: this many tensors, those that differ most; None: those around the first culprit. blocks: the

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.profiles import names, page
 from qverify.sides.dumps.vendor_axes import Unsettled, arrange_axes
-from qverify.sides.dumps.vendor_names import NamedTensor, by_index, common_spelling, pair_names
+from qverify.sides.dumps.vendor_names import NamedTensor, pair_by_index, common_spelling, pair_names
 from qverify.vendor_files.printed_numbers import numbers
 from qverify.vendor_files.vendor_dump import spelled_loosely
 
@@ -41,7 +41,7 @@ def test_the_index_says_the_name_and_the_name_has_to_agree():
     side = [NamedTensor(("x_1",), 0), NamedTensor(("y",), 1), NamedTensor(("#2",), 2), NamedTensor(("z",), 9)]
     outputs, there = ("x/1", "other", "third"), {"x/1", "other", "third"}
     found = pair_names(side, [NamedTensor((n,)) for n in there], spelled_loosely)
-    by_index(found, side, outputs, there)
+    pair_by_index(found, side, outputs, there)
     assert found.to == {"x_1": "x/1", "#2": "third"} and set(found.doubtful) == {"y", "z"}
 
 

@@ -26,7 +26,7 @@ SLEEP = "sleep 60"
 
 def _engine(folder: Path) -> None:
     choice = engine_process.EngineChoice(python=sys.executable)
-    engine_process._wait(["/bin/sh", "-c", SLEEP], folder, choice, 1 << 20)
+    engine_process._run_program(["/bin/sh", "-c", SLEEP], folder, choice, 1 << 20)
 
 
 def _interpreter(folder: Path) -> None:

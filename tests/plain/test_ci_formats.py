@@ -16,7 +16,7 @@ from qverify.cli.main import main
 from qverify.renderers import formats
 from qverify.renderers.annotations import MOST, Annotation, github_commands, list_annotations
 from qverify.renderers.html_page.tensors import HEADS
-from qverify.renderers.tensor_rows import FIRST, FORCED
+from qverify.renderers.tensor_rows import BASIC_COLUMNS, FORCED_COLUMNS
 from qverify.report.compare_reports import compare_reports
 from qverify.report.document import Report
 from qverify.report.read_report import read_report
@@ -136,7 +136,7 @@ def test_the_numbers_are_equal_in_all_formats(name, tmp_path):
 
 def test_the_columns_of_csv_are_documented(tmp_path):
     head = next(line for line in written(three(), "csv", tmp_path).splitlines() if not line.startswith("#"))
-    assert head == ",".join([*FIRST, *FORCED, *sorted(RUNS["passing"].pairs[0].tensors[0].metrics)])
+    assert head == ",".join([*BASIC_COLUMNS, *FORCED_COLUMNS, *sorted(RUNS["passing"].pairs[0].tensors[0].metrics)])
     page = (ROOT / "docs/reference/formats.md").read_text()
     assert all(f"`{name}`" in page for name in head.split(","))
 

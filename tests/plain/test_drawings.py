@@ -22,7 +22,7 @@ from qverify.renderers.drawings.plot_files import write_plots
 from qverify.renderers.html_page.tensor_drawings import anchors
 from qverify.renderers.text_view import TextView
 from qverify.report.document import Report
-from qverify.report.drawings import MOST, TensorDrawing
+from qverify.report.drawings import MAX_DRAWN, TensorDrawing
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInput, PreparedInputs
 from qverify.tensors.recording import Array
@@ -201,10 +201,10 @@ def test_each_side_is_drawn_with_the_scale_that_it_states():
 
 
 def test_no_more_than_the_rule_says():
-    many = {f"t{n:03d}": [float(n), 1.0] for n in range(MOST + 20)}
+    many = {f"t{n:03d}": [float(n), 1.0] for n in range(MAX_DRAWN + 20)}
     worse = {name: [v[0], v[1] + int(name[1:]) / 100] for name, v in many.items()}
     drawn = two(side("reference", **many), side("board", **worse), DRAW).pairs[0].drawings
-    assert len(drawn) == MOST and {d.why for d in drawn} == {"a final output that differs"}
+    assert len(drawn) == MAX_DRAWN and {d.why for d in drawn} == {"a final output that differs"}
 
 
 def test_a_picture_is_drawn_as_a_picture():
@@ -309,6 +309,6 @@ def test_the_page_draws_each_tensor_and_stays_small(tmp_path):
     report = two(side("reference", **noisy), side("board", **other), DRAW)
     formats.page("html").write(report, str(tmp_path / "r.html"))
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert len(text) < 3_000_000 and text.count('class="drawn"') == MOST
+    assert len(text) < 3_000_000 and text.count('class="drawn"') == MAX_DRAWN
     for at, drawing in enumerate(report.pairs[0].drawings):
         assert f'id="d0-{at}"' in text and f'href="#d0-{at}"' in text and drawing.name in text

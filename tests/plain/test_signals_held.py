@@ -32,7 +32,7 @@ def _engine(folder: Path) -> None:
 def _interpreter(folder: Path) -> None:
     interpreter = object.__new__(other_interpreter.OtherInterpreter)
     interpreter._words = ["/bin/sh", "-c", SLEEP]
-    with interpreter._started(folder):
+    with interpreter._running(folder):
         raise AssertionError("not interrupted")
 
 

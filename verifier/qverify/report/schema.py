@@ -1,4 +1,4 @@
-"""The JSON Schema of the report, made from the dataclasses of document.py."""
+"""Makes the JSON Schemas of the documents from their dataclasses."""
 
 from __future__ import annotations
 
@@ -144,11 +144,15 @@ def difference_schema() -> dict[str, Any]:
     return _make_document(ReportDifference, difference.SCHEMA)
 
 
-SCHEMAS = {"report": report_schema, "triage": triage_schema, "diff": difference_schema}  # by the name that is asked for
+SCHEMAS = {
+    "report": report_schema,
+    "triage": triage_schema,
+    "diff": difference_schema,
+}  # by the name in `qverify report schema NAME`
 
 
 def schema_text(name: str) -> str:
-    """Returns the JSON Schema of one of SCHEMAS as text, the same on every run."""
+    """Returns the JSON Schema of one of SCHEMAS as text, which is the same in every run."""
     return json.dumps(SCHEMAS[name](), indent=2, sort_keys=True)
 
 
@@ -174,7 +178,7 @@ def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a type; dataclasses are added to the definitions. TypeError for a type that has none."""
+    """Returns the schema of a type, and adds dataclasses to the definitions. Raises TypeError for an unsupported type."""
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, arguments = get_origin(kind), get_args(kind)

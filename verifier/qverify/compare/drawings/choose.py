@@ -12,7 +12,7 @@ from qverify.compare.paired_values import PairedValues
 from qverify.compare.pairing import NamePair
 from qverify.model_bin.graph import Graph
 from qverify.report.document import Blame, Forced, Pair, TensorRow
-from qverify.report.drawings import MOST
+from qverify.report.drawings import MAX_DRAWN
 from qverify.tensors.recording import Array
 from qverify.tensors.spec import TensorSpec
 
@@ -46,7 +46,7 @@ def draw(pairs: Sequence[tuple[Judged, Verdicts]], graph: Graph | None, blame: B
         if c.key is not None and c.key in first:
             one = first[c.key]
             next(d for d in one.drawings if d.name == c.name).also.append(f"{pair.a} ~ {pair.b}")
-        elif number < MOST and (made := _values(c, graph)) is not None:
+        elif number < MAX_DRAWN and (made := _values(c, graph)) is not None:
             pair.drawings.append(draw_tensor(made, c.op, c.why))
             number += 1
             if c.key is not None:

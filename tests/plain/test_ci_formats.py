@@ -14,7 +14,7 @@ import pytest
 from qverify.cli.ci_annotations import MAX_SUMMARY_BYTES
 from qverify.cli.main import main
 from qverify.renderers import formats
-from qverify.renderers.annotations import MOST, Annotation, github_commands, list_annotations
+from qverify.renderers.annotations import MAX_PER_LEVEL, Annotation, github_commands, list_annotations
 from qverify.renderers.html_page.tensors import HEADS
 from qverify.renderers.tensor_rows import BASIC_COLUMNS, FORCED_COLUMNS
 from qverify.report.compare_reports import compare_reports
@@ -195,7 +195,8 @@ def test_github_commands_are_one_line_and_read_back():
     assert command(github_commands([Annotation("warning", text, text)])[0])[1] == text
     assert all(command(line) for line in github_commands(list_annotations(any_bytes())))
     assert (
-        len(github_commands([Annotation("error", "t", "x")] * 50 + [Annotation("warning", "t", "x")] * 50)) == 2 * MOST
+        len(github_commands([Annotation("error", "t", "x")] * 50 + [Annotation("warning", "t", "x")] * 50))
+        == 2 * MAX_PER_LEVEL
     )
 
 

@@ -114,7 +114,7 @@ def test_the_curve_has_what_was_recomputed():
 def test_the_graph_says_where_the_sides_agree():
     report = failed()
     assert [(u.node, u.covers, u.inputs, u.outputs) for u in report.units][1] == ("n2", ["onnx_n2"], ["n1"], ["n2"])
-    network = around.networks(report, lambda pair, row: f"t{pair}-{row}")
+    network = around.network_of(report, lambda pair, row: f"t{pair}-{row}")
     assert [network.state(n) for n in ("x", "n1", "n2", "y")] == [
         ["agrees"] * 3,
         ["agrees"] * 3,
@@ -151,14 +151,14 @@ def test_boxes_of_a_drawing_do_not_overlap(seed):
 
 
 def test_of_many_nodes_those_that_differ_are_drawn():
-    units = [NetworkUnit(f"n{at}", "add", [], [f"n{at - 1}"], [f"n{at}"]) for at in range(around.MOST_DRAWN + 40)]
+    units = [NetworkUnit(f"n{at}", "add", [], [f"n{at - 1}"], [f"n{at}"]) for at in range(around.MAX_DRAWN + 40)]
     report = replace(failed(), units=units)
     report.pairs[1].same_bytes = {"n150": False}
     text = render(visible(report))
-    assert text.count('class="graph"') == around.MOST_DRAWN + 1
+    assert text.count('class="graph"') == around.MAX_DRAWN + 1
     assert "120 nodes are drawn, those that do not agree before others, 40 are described" in text
-    network = around.networks(report, lambda pair, row: "")
-    assert 150 in around.drawn_first(network)
+    network = around.network_of(report, lambda pair, row: "")
+    assert 150 in around.units_to_draw(network)
 
 
 @pytest.mark.parametrize("name", ["html", "junit", "csv", "markdown", "model-explorer", "json"])

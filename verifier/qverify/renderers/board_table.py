@@ -11,7 +11,7 @@ HEADS = ("board", "address", "runtime", "tags", "from")
 
 
 def render(rows: list[list[str]], view: TextView) -> str:
-    """Returns the table. rows: board, address, runtime, tags, where it comes from."""
+    """Returns the table. rows: name, address, runtime, tags and origin of each board."""
     texts = list(zip(*visible(rows), strict=True))
     columns = [Column(head, cells, name=head in ("address", "from")) for head, cells in zip(HEADS, texts, strict=True)]
     return render_table(columns, view)

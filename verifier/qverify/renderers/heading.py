@@ -1,4 +1,4 @@
-"""Renders what a report is of: qverify's version, the date, models and boards."""
+"""Renders the heading of a report: qverify's version, the date, models and boards."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def render(report: Report | TriageDocument, view: TextView) -> str:
 
 
 def section(board: str, number: int, boards: int, view: TextView) -> str:
-    """Returns the line above one board's part of a run on several."""
+    """Returns the line above the part of one board, in a run on several boards."""
     return view.paint(view.wrap(f"== board {number} of {boards}: {visible(board)} =="), "heading")

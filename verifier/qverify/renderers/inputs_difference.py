@@ -20,38 +20,38 @@ def verdict(found: Difference) -> str:
         return f"EQUAL: all {count(found.size_bytes, 'byte')}"
     if found.exact:
         return f"DIFFERENT: {found.exact[0][0].said} reproduces all {found.size_bytes} bytes"
-    none = f"none of the {found.tried} tried" if found.not_searched else "no known mistake"
-    return f"DIFFERENT: {none} reproduces them; {_describe_nearest(found)}"
+    tried_text = f"none of the {found.tried} tried" if found.not_searched else "no known mistake"
+    return f"DIFFERENT: {tried_text} reproduces them; {_describe_nearest(found)}"
 
 
 def _describe_nearest(found: Difference) -> str:
     if found.nearest is None:
         return f"nothing tried gives {count(found.size_bytes, 'byte')}; the intended input has {found.intended_bytes}"
-    one, rest = found.nearest
-    if rest.first == {"plane": "padding"}:
-        return f"only the padding differs: {one.said}, every valid element is equal"
-    near = "nothing comes close; the nearest" if rest.unrelated else "nearest"
-    return f"{near}: {one.said} (residual: {_describe_residual(rest, found.size_bytes)})"
+    mistake, residual = found.nearest
+    if residual.first == {"plane": "padding"}:
+        return f"only the padding differs: {mistake.said}, every valid element is equal"
+    prefix = "nothing comes close; the nearest" if residual.unrelated else "nearest"
+    return f"{prefix}: {mistake.said} (residual: {_describe_residual(residual, found.size_bytes)})"
 
 
-def _describe_residual(rest: Residual, size_bytes: int) -> str:
-    first = " ".join(f"{k} {v}" for k, v in rest.first.items())
-    differing = f"{round((1 - rest.equal) * size_bytes)} of {size_bytes} bytes differ"
-    return f"mean {rest.mean_abs:.4g}, max {rest.max_abs:.4g}, {differing}, first at {first}"
+def _describe_residual(residual: Residual, size_bytes: int) -> str:
+    first = " ".join(f"{k} {v}" for k, v in residual.first.items())
+    differing = f"{round((1 - residual.equal) * size_bytes)} of {size_bytes} bytes differ"
+    return f"mean {residual.mean_abs:.4g}, max {residual.max_abs:.4g}, {differing}, first at {first}"
 
 
 def details(found: Difference, fix: Callable[[MistakeExplanation], str]) -> list[str]:
-    """Returns the lines below the first."""
+    """Returns the lines below the first. fix: returns advice on a mistake, or ""."""
     lines = []
     for at, group in enumerate(found.exact):
         if at:
             lines.append(f"equally exact on these bytes: {group[0].said}")
-        lines += [f"equivalent for every picture: {one.said}" for one in group[1:]]
+        lines += [f"equivalent for every picture: {mistake.said}" for mistake in group[1:]]
     if found.exact and (advice := fix(found.exact[0][0])):
         lines.append(f"fix: {advice}")
     if found.size_bytes != found.intended_bytes:
         lines.append(f"sizes: {found.intended_bytes} bytes intended, {found.size_bytes} captured")
-    return lines + [f"not searched: {what}" for what in found.not_searched]
+    return lines + [f"not searched: {skipped}" for skipped in found.not_searched]
 
 
 def to_json(found: Difference) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def to_json(found: Difference) -> dict[str, Any]:
     }
 
 
-def _list_causes(one: MistakeExplanation) -> list[dict[str, str]]:
-    return [asdict(cause) for cause in one.causes]
+def _list_causes(mistake: MistakeExplanation) -> list[dict[str, str]]:
+    return [asdict(cause) for cause in mistake.causes]
 
 
 def _add_residual(one: MistakeExplanation, rest: Residual) -> dict[str, Any]:

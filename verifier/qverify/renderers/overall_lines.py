@@ -1,4 +1,4 @@
-"""The verdict lines of a whole report, whatever it is of: one run, many frames, several boards."""
+"""Returns the verdict lines of any report: of one run, many frames, or several boards."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from qverify.report.document import Report, Verdict
 
 
 def overall_lines(report: Report) -> list[tuple[Verdict, str]]:
-    """Returns verdicts and lines, one for every two sides: over all boards where there are several, over all frames where
-    there are many. report: with every text printable."""
+    """Returns a verdict and its line for every two sides: over all boards if there are several, or else over all frames. report:
+    all its texts must be printable."""
     if len(report.boards) > 1:
         return several_boards.verdicts_over_boards(report, len(report.boards))
     if report.frames:

@@ -1,4 +1,4 @@
-"""One page to look at and to send on: a single file without requests."""
+"""A web page: a single file that makes no requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qverify.report.document import Report
 from qverify.report.triage_document import TriageDocument
 
 SUFFIX = ".html"
-DRAWS = True  # tensors: they are drawn only where something asks for it
+DRAWS = True
 
 
 def write(report: Report, path: str) -> None:
@@ -25,6 +25,6 @@ def write_triage(triage: TriageDocument, path: str) -> None:
     write_report(triage_page.render(visible(triage)), path)
 
 
-def write_difference(found: ReportDifference, path: str) -> None:
+def write_difference(difference: ReportDifference, path: str) -> None:
     """Writes the page of two runs."""
-    write_report(difference_page.render(visible(found)), path)
+    write_report(difference_page.render(visible(difference)), path)

@@ -21,8 +21,8 @@ def write_triage(triage: TriageDocument, path: str) -> None:
     _write(triage.to_json(), path)
 
 
-def write_difference(found: ReportDifference, path: str) -> None:
-    _write(found.to_json(), path)
+def write_difference(difference: ReportDifference, path: str) -> None:
+    _write(difference.to_json(), path)
 
 
 def _write(document: dict[str, Any], path: str) -> None:

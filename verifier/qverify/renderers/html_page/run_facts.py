@@ -1,4 +1,4 @@
-"""What ran, as sections: the command, versions and settings, board, models and inputs with their hashes, times."""
+"""Renders facts about the run as sections: command, versions and settings, board, hashes of models and inputs, times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNITS = {"temperature_c": "°C", "frequency_mhz": "MHz"}
 
 
 def sections(report: Report | TriageDocument) -> list[Section]:
-    """Returns the sections, those without a fact left out."""
+    """Returns the sections; the content of a section without facts is ""."""
     sides = [_side(side) for side in report.sides]
     absent = [f"{one.side}: not run: {one.why}" for one in report.not_run] if isinstance(report, Report) else []
     models = [[code(m.get("path", "")), text(m.get("kind", "")), code(m.get("sha256", ""))] for m in report.models]
@@ -81,7 +81,7 @@ def options(report: Report) -> str:
 
 
 def ledger(report: Report) -> str:
-    """Returns the coverage ledger: what was expected, compared and missing, pair by pair."""
+    """Returns the coverage ledger: expected, compared and missing tensors of each pair."""
     rows = []
     for pair in report.pairs:
         c = pair.coverage
@@ -131,7 +131,7 @@ def _not_verified(report: Report) -> str:
 
 
 def frames(report: Report) -> str:
-    """Returns the table of frames; "" for a single one."""
+    """Returns the table of frames, or "" if there was only one."""
     rows = [
         [
             verdict(str(f.get("verdict", ""))), text(f.get("source", "")), text(f.get("board") or ""), number(f.get("failing")),

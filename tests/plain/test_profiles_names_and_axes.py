@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qverify.cli.main import main
 from qverify.profiles import names, page
 from qverify.sides.dumps.vendor_axes import Unsettled, arrange_axes
-from qverify.sides.dumps.vendor_names import NamedTensor, pair_by_index, common_spelling, pair_names
+from qverify.sides.dumps.vendor_names import NamedTensor, common_spelling, pair_by_index, pair_names
 from qverify.vendor_files.printed_numbers import numbers
 from qverify.vendor_files.vendor_dump import spelled_loosely
 

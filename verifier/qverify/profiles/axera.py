@@ -1,6 +1,6 @@
 """AXera: the folders of outputs that its tools write: gt/joint and gt/onnx of `pulsar run --output_gt`, the folder of
-`run_joint --bin-out-dir`, output/N of `ax_run_model`, sim_outputs/N of `pulsar2 run`. They contain NAME.bin files, in gt
-also NAME.npy.
+`run_joint --bin-out-dir`, output/N of `ax_run_model`, sim_outputs/N of `pulsar2 run`. They contain NAME.bin files, in
+gt also NAME.npy.
 
 The reader follows the documented format; it was not tested with a real folder."""
 
@@ -29,8 +29,9 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads one side or frame. options.side: joint or onnx, for gt. options.frame: number of the folder, if the folders have
-    numbers. A .bin file states neither type nor shape; they come from the .npy beside it, the other side, -m or --dtype."""
+    """Reads one side or frame. options.side: joint or onnx, for gt. options.frame: number of the folder, if the folders
+    have numbers. A .bin file states neither type nor shape; they come from the .npy beside it, the other side, -m or
+    --dtype."""
     place = _place(folder, options)
     for above in {folder.path, place.path}:
         _check_inputs(UntrustedFolder(above))
@@ -72,8 +73,8 @@ def _place(folder: UntrustedFolder, options: ReadingOptions) -> UntrustedFolder:
 
 
 def _check_inputs(folder: UntrustedFolder) -> None:
-    """Raises BadFileError if a log beside the files states that the inputs were random: run_joint uses random inputs if none
-    are given."""
+    """Raises BadFileError if a log beside the files states that the inputs were random: run_joint uses random inputs if
+    none are given."""
     for name in folder.names():
         if name.endswith((".log", ".txt")) and (file := folder.file(name)).size_bytes <= MAX_LOG_BYTES:
             content = file.whole(MAX_LOG_BYTES)

@@ -27,7 +27,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads the dump; names are unchanged. Raises BadFileError, which names the wrong entry and key, for a bad manifest."""
+    """Reads the dump; names are unchanged. Raises BadFileError, which names the wrong entry and key, for a bad
+    manifest."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted {WANTED}")
     manifests = [name for name in MANIFESTS if name in folder.names()]
@@ -102,8 +103,8 @@ def _tensor(folder: UntrustedFolder, entry: dict[str, Any], where: str) -> Vendo
 def _quantization(
     entry: dict[str, Any], dtype: str, shape: tuple[int, ...] | None, where: str
 ) -> tuple[tuple[float, ...], tuple[int, ...], int]:
-    """Returns scales, zero points and the axis of the channels. Scales and zero points are () if the tensor is not quantized;
-    the axis is -1 if they are not per channel."""
+    """Returns scales, zero points and the axis of the channels. Scales and zero points are () if the tensor is not
+    quantized; the axis is -1 if they are not per channel."""
     if "scale" not in entry:
         if entry.keys() & {"zero_point", "channel_axis"}:
             raise BadFileError(f"{where}: zero_point or channel_axis without scale")

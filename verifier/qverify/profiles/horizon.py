@@ -32,8 +32,8 @@ _INFO = re.compile(r".*model_info.*\.(txt|log)", re.IGNORECASE)
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Returns True if the folder contains output files. A folder with about.txt is not recognised: run.sh of qverify wrote it,
-    and qvrt uses the same file names."""
+    """Returns True if the folder contains output files. A folder with about.txt is not recognised: run.sh of qverify
+    wrote it, and qvrt uses the same file names."""
     if folder.is_file:
         return False
     names = folder.names()
@@ -41,8 +41,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads the dump. Outputs are identified by their index. The text of model_info, if present, states their name and type;
-    the name in the file name must agree in letters and digits."""
+    """Reads the dump. Outputs are identified by their index. The text of model_info, if present, states their name and
+    type; the name in the file name must agree in letters and digits."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder with {WANTED}")
     names = folder.names()
@@ -105,8 +105,8 @@ def _open_tensor(file: UntrustedFile, name: str, text: bool) -> VendorTensor:
 
 
 def _apply_info(alone: VendorTensor, info: TensorSpec, requested_dtype: str) -> VendorTensor:
-    """Returns the tensor with the facts of model_info. A file contains the aligned or the valid elements, in the stated type or
-    in float32 if the board dequantized them; whole numbers in a text are stored values. Raises ValueError if no
+    """Returns the tensor with the facts of model_info. A file contains the aligned or the valid elements, in the stated
+    type or in float32 if the board dequantized them; whole numbers in a text are stored values. Raises ValueError if no
     combination or several fit the size."""
     if alone.form == "text":
         is_stored = alone.decimals is None and info.numpy_dtype.kind in "iu"
@@ -155,8 +155,8 @@ def aligned_bytes(size: int) -> int:
 
 
 def _layers(dump: VendorDump, folder: UntrustedFolder, names: list[str]) -> None:
-    """Adds the files layer-I-OP-NODE-output-K-TENSOR. If NODE or TENSOR itself contains -output-K-, the tensor gets all possible
-    names, and the names of the other side decide."""
+    """Adds the files layer-I-OP-NODE-output-K-TENSOR. If NODE or TENSOR itself contains -output-K-, the tensor gets all
+    possible names, and the names of the other side decide."""
     for name in names:
         stem, ending = name.rsplit(".", 1)
         marks = list(_SPLIT.finditer(stem))

@@ -1,10 +1,10 @@
 """Rockchip: the snapshot folder of accuracy_analysis: golden, simulator and runtime, each with one .npy or .txt per
 layer (or both), and the vendor's own table, which is recomputed.
 
-The reader was tested with one real snapshot (chenhaitao405/TCN on GitHub, without a board): its map of names, its table,
-and the texts golden/torque_int8.txt and simulator/_linear_Gemm_output_0_mm.txt, which give the cosine and distance of the
-table; and with the table of another one (LostmanMing/yolov6_rknn, the older dialect, with a board). It was not tested with
-a real .npy, or with a tensor of a board."""
+The reader was tested with one real snapshot (chenhaitao405/TCN on GitHub, without a board): its map of names, its
+table, and the texts golden/torque_int8.txt and simulator/_linear_Gemm_output_0_mm.txt, which give the cosine and
+distance of the table; and with the table of another one (LostmanMing/yolov6_rknn, the older dialect, with a board). It
+was not tested with a real .npy, or with a tensor of a board."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MAX_RECOMPUTED = 1 << 27  # elements of a layer whose values in the table are re
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Returns True for snapshot itself, and for one of its folders if it contains npy/ or lies beside the map of names."""
+    """Returns True for snapshot itself, and for one of its folders if it contains npy/ or lies beside the map of
+    names."""
     if folder.is_file:
         return False
     inner = folder.folders()
@@ -51,8 +52,8 @@ def _beside_a_map(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads one side of the snapshot. options.side: the side, if the user named snapshot itself. If a layer has a .npy and a
-    .txt, they must agree."""
+    """Reads one side of the snapshot. options.side: the side, if the user named snapshot itself. If a layer has a .npy
+    and a .txt, they must agree."""
     top, side = _side(folder, options.side)
     files = [*_arrays(side), *_arrays(side, ".txt")]
     if not files:
@@ -123,7 +124,8 @@ def _check_table(top: UntrustedFolder, side: str, layer_names: dict[str, str]) -
 
 
 def _layer_reader(top: UntrustedFolder, stems: dict[str, str]) -> Callable[[str, str], Reals | None]:
-    """Returns a function that returns the elements of a layer on a side, or None if its file does not exist or is too large."""
+    """Returns a function that returns the elements of a layer on a side, or None if its file does not exist or is too
+    large."""
     files_by_side = {
         side: _by_stem(UntrustedFolder(os.path.join(top.path, side))) for side in SIDES if side in top.folders()
     }
@@ -161,7 +163,8 @@ def _side(folder: UntrustedFolder, requested: str) -> tuple[UntrustedFolder, Unt
 
 
 def _arrays(folder: UntrustedFolder, ending: str = ".npy") -> list[str]:
-    """Returns the paths of the files with this ending in the folder or in its npy/. Raises BadFileError if both have some."""
+    """Returns the paths of the files with this ending in the folder or in its npy/. Raises BadFileError if both have
+    some."""
     inside = _ended(folder.names(), ending, "")
     below = _ended(folder.names(2), ending, "npy")
     if inside and below:
@@ -176,8 +179,8 @@ def _ended(names: Iterable[str], ending: str, folder: str) -> list[str]:
 
 
 def _read_map(top: UntrustedFolder, stems: dict[str, str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Returns layer names by file stem, missing layers with the reason, and notes. Layers that share a file, or have two
-    files, are missing."""
+    """Returns layer names by file stem, missing layers with the reason, and notes. Layers that share a file, or have
+    two files, are missing."""
     if MAP not in top.names():
         return {}, {}, [f"rockchip: no {MAP}: names are those of the files"]
     text = top.file(MAP).whole(MAX_MAP_BYTES).decode("utf-8", "replace")

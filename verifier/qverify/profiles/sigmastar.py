@@ -68,7 +68,8 @@ def _kind(file: UntrustedFile) -> str:
 
 
 class _Container:
-    """Reads a container. The end of a record is determined by its declared size, since data may contain the closing line."""
+    """Reads a container. The end of a record is determined by its declared size, since data may contain the closing
+    line."""
 
     def __init__(self, file: UntrustedFile):
         self.file, self.at, self.floats = file, 0, False
@@ -217,8 +218,8 @@ def _shape(text: bytes, where: str) -> tuple[int, ...]:
 
 
 def _stored(shape: tuple[int, ...], count: int, rest: int) -> tuple[int, ...] | None:
-    """Returns the stored shape with `count` elements: shape itself, or shape with a longer innermost dim. Returns None if
-    neither fits. rest: remaining bytes."""
+    """Returns the stored shape with `count` elements: shape itself, or shape with a longer innermost dim. Returns None
+    if neither fits. rest: remaining bytes."""
     outer = count_elements(shape[:-1], "")
     if rest or not shape or not outer:
         return shape if not rest and count == count_elements(shape, "") else None

@@ -18,7 +18,8 @@ def recognised(folder: UntrustedFolder) -> bool:
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads the dump; names are unchanged. The file does not contain the scales of quantized tensors, which only -m states."""
+    """Reads the dump; names are unchanged. The file does not contain the scales of quantized tensors, which only -m
+    states."""
     return VendorDump("sophgo", [_tensor(array) for array in npz(_file(folder))])
 
 

@@ -1,10 +1,10 @@
-"""ST: the arrays that `stedgeai validate` (stm32ai, X-CUBE-AI) saves: NAME_val_io.npz, or NAME_val_{m,c}_{inputs,outputs}_N.npy,
-where m is the original model on the host and c the C-model, on the host or on the board; and NAME_validate_report.txt
-beside them, which must be of the same run.
+"""ST: the arrays that `stedgeai validate` (stm32ai, X-CUBE-AI) saves: NAME_val_io.npz, or
+NAME_val_{m,c}_{inputs,outputs}_N.npy, where m is the original model on the host and c the C-model, on the host or on
+the board; and NAME_validate_report.txt beside them, which must be of the same run.
 
-The reader was tested with the texts of three real reports (Lotfi-kh/PID_adaptive_gain, TejasLamba2006/tic-tac-toe-yolo and a log of
-X-CUBE-AI 10.2 on GitHub), one of them with an error of the board, and on the values of one real array, of the C-model,
-from the .csv beside it. It was not tested with a real .npz."""
+The reader was tested with the texts of three real reports (Lotfi-kh/PID_adaptive_gain, TejasLamba2006/tic-tac-toe-yolo
+and a log of X-CUBE-AI 10.2 on GitHub), one of them with an error of the board, and on the values of one real array, of
+the C-model, from the .csv beside it. It was not tested with a real .npz."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
 
 
 def _arrays(folder: UntrustedFolder) -> tuple[UntrustedFolder, dict[str, StoredArray]]:
-    """Returns the folder, and its arrays by key. Raises BadFileError if it contains arrays of two networks, or if the .npz and
-    a .npy contradict each other."""
+    """Returns the folder, and its arrays by key. Raises BadFileError if it contains arrays of two networks, or if the
+    .npz and a .npy contradict each other."""
     if folder.is_file:
         place = UntrustedFolder(folder.path.rpartition("/")[0] or ".")
         return place, _members(folder.only())
@@ -105,8 +105,8 @@ def _report(place: UntrustedFolder) -> ValidateReport | None:
 
 
 def _tensor(key: str, array: StoredArray, report: ValidateReport | None) -> VendorTensor:
-    """Returns the tensor with its name in the report, or else its number. Its other name #I stands for output I of the model
-    of -m."""
+    """Returns the tensor with its name in the report, or else its number. Its other name #I stands for output I of the
+    model of -m."""
     _, kind, number = key.split("_")
     saved = report.arrays.get(key) if report is not None else None
     name = saved.name if saved is not None and saved.name else f"{kind}_{number}"

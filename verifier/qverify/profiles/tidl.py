@@ -34,8 +34,8 @@ _INFO = re.compile(r"(?:.*_)?subgraph_(\d{1,9})_tidl_net\.bin\.layer_info\.txt")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The facts that a file name states. graph: number of the subgraph. data: the dataId. shape: shape of the valid elements.
-    real: True for float32 values."""
+    """The facts that a file name states. graph: number of the subgraph. data: the dataId. shape: shape of the valid
+    elements. real: True for float32 values."""
 
     name: str
     graph: int
@@ -45,13 +45,14 @@ class Trace:
 
 
 def recognised(folder: UntrustedFolder) -> bool:
-    """Returns True if file names begin with the vendor's prefix. Dumps with the oldest names, without it, are not recognised."""
+    """Returns True if file names begin with the vendor's prefix. Dumps with the oldest names, without it, are not
+    recognised."""
     return not folder.is_file and any(n.startswith("tidl_trace") and _trace(n) for n in folder.names())
 
 
 def read(folder: UntrustedFolder, options: ReadingOptions) -> VendorDump:
-    """Reads the dump. options.layer_info: file or folder with the names of the tensors; "" for those beside the traces. A
-    tensor gets the name of its dataId."""
+    """Reads the dump. options.layer_info: file or folder with the names of the tensors; "" for those beside the traces.
+    A tensor gets the name of its dataId."""
     if folder.is_file:
         raise BadFileError(f"{folder.path}: a file; wanted a folder of {WANTED}")
     files = folder.names()
@@ -97,8 +98,8 @@ def _tensor(file: UntrustedFile, name: str, trace: Trace) -> VendorTensor | None
 
 
 class _Names:
-    """The name of each dataId, by subgraph. doubtful: ambiguous names, with the reason: a dataId has two, or two dataIds have
-    the same."""
+    """The name of each dataId, by subgraph. doubtful: ambiguous names, with the reason: a dataId has two, or two
+    dataIds have the same."""
 
     def __init__(self, folder: UntrustedFolder, path: str, graphs: set[int]):
         self.by_id: dict[tuple[int, int], str] = {}

@@ -61,8 +61,8 @@ def _of_report(report: Report) -> list[Annotation]:
 
 
 def github_commands(rows: Iterable[Annotation]) -> list[str]:
-    """Returns the workflow commands, at most MAX_PER_LEVEL of each level. Texts are escaped, so that they cannot end a line or
-    begin a command."""
+    """Returns the workflow commands, at most MAX_PER_LEVEL of each level. Texts are escaped, so that they cannot end a
+    line or begin a command."""
     rows = list(rows)
     kept = [row for level in ("error", "warning") for row in [r for r in rows if r.level == level][:MAX_PER_LEVEL]]
     return [

@@ -1,5 +1,5 @@
-"""Renders the differences of the blamed node's tensor for a terminal: by how much it differs, and where, as a small map of
-characters."""
+"""Renders the differences of the blamed node's tensor for a terminal: by how much it differs, and where, as a small map
+of characters."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ class Column:
 
 
 def draw(columns: Sequence[Column], view: TextView, between: Mapping[int, str] | None = None) -> tuple[list[str], str]:
-    """Returns the lines of the table, which fit the view, and a text on the columns that are equal in all rows, which are left
-    out ("" if there are none). between: lines of text by the number of the row that they precede; the number of rows stands
-    for the end of the table."""
+    """Returns the lines of the table, which fit the view, and a text on the columns that are equal in all rows, which
+    are left out ("" if there are none). between: lines of text by the number of the row that they precede; the number
+    of rows stands for the end of the table."""
     shown, equal_text = _leave_out(list(columns))
     shown = _fit(shown, view.columns)
     widths = [len(c) for c in shown]
@@ -61,8 +61,8 @@ def render(columns: Sequence[Column], view: TextView) -> str:
 
 
 def _leave_out(columns: list[Column]) -> tuple[list[Column], str]:
-    """Returns the columns that are not empty and, if there are several rows, not equal in all of them; and a text on those that
-    are equal."""
+    """Returns the columns that are not empty and, if there are several rows, not equal in all of them; and a text on
+    those that are equal."""
     filled = [c for c in columns if c.name or any(c.texts)]
     equal = [c for c in filled if not c.name and len(c.texts) > 1 and len(set(c.texts)) == 1]
     return [c for c in filled if c not in equal], ", ".join(f"{c.head} {c.texts[0]}" for c in equal)
@@ -82,7 +82,8 @@ def _fit(columns: list[Column], room: int) -> list[Column]:
 
 
 def _share(room: int, named: Sequence[Column]) -> dict[str, int]:
-    """Returns the room of each column of names, by title: the width that it needs, or an equal share if that is less."""
+    """Returns the room of each column of names, by title: the width that it needs, or an equal share if that is
+    less."""
     shares = dict[str, int]()
     for left, column in zip(range(len(named), 0, -1), sorted(named, key=len), strict=True):
         shares[column.head] = max(min(len(column), (room - sum(shares.values())) // left), MIN_NAME_WIDTH)

@@ -1,4 +1,5 @@
-"""Renders the differences of two runs as an HTML page: the change on top, verdicts, blame, and each tensor with its numbers."""
+"""Renders the differences of two runs as an HTML page: the change on top, verdicts, blame, and each tensor with its
+numbers."""
 
 from __future__ import annotations
 
@@ -98,8 +99,8 @@ def _tensor_row(row: DifferenceRow) -> str:
 
 
 def _list(caption: str, rows: list[DifferenceRow], kind: str) -> str:
-    """Returns a table of changes, with tensor and pair for the kind `only`. Without any change, it is "", or "None." for
-    blame."""
+    """Returns a table of changes, with tensor and pair for the kind `only`. Without any change, it is "", or "None."
+    for blame."""
     if not rows:
         return element("p", "None.") if kind == "blame" else ""
     placed = kind == "only"

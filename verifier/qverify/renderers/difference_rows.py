@@ -37,8 +37,8 @@ COLUMNS = ("kind", "pair", "frame", "board", "tensor", "what", "before", "now", 
 
 
 def difference_rows(difference: ReportDifference) -> list[DifferenceRow]:
-    """Returns all changes: verdicts, blame, tensors with their metrics (the worst first), tensors in one run only, times and
-    facts."""
+    """Returns all changes: verdicts, blame, tensors with their metrics (the worst first), tensors in one run only,
+    times and facts."""
     rows = [
         DifferenceRow(
             "verdict", "", None, "", "", "the run", difference.a.verdict, difference.b.verdict, difference.change
@@ -61,7 +61,8 @@ def difference_rows(difference: ReportDifference) -> list[DifferenceRow]:
 
 
 def headline(difference: ReportDifference) -> str:
-    """Returns the result in one line: how the verdict changed and why, how many tensors are better or worse, and caveats."""
+    """Returns the result in one line: how the verdict changed and why, how many tensors are better or worse, and
+    caveats."""
     directions = [t.direction for t in difference.tensors]
     numbers = ", ".join(f"{directions.count(direction)} {direction}" for direction in ("better", "worse", "other"))
     verdicts = f"report diff {difference.change.upper()}: {difference.a.verdict} -> {difference.b.verdict}"

@@ -1,4 +1,5 @@
-"""Renders the explanation of a blamed node's difference: lines with a map of the difference, and `qverify.forensics/1`."""
+"""Renders the explanation of a blamed node's difference: lines with a map of the difference, and
+`qverify.forensics/1`."""
 
 from __future__ import annotations
 
@@ -102,8 +103,8 @@ def _list_different(texts: list[str]) -> list[str]:
 
 
 def details(explanation: FaultExplanation, every: bool = True) -> list[str]:
-    """Returns the lines below: the difference, its place, other causes, the nearest causes, and causes that were not tried.
-    every: True to list each experiment; otherwise experiments that confirmed the cause are one line."""
+    """Returns the lines below: the difference, its place, other causes, the nearest causes, and causes that were not
+    tried. every: True to list each experiment; otherwise experiments that confirmed the cause are one line."""
     if not explanation.description.differing:
         return []
     lines = _describe_difference(explanation.description)
@@ -190,7 +191,8 @@ def _describe_axis(axis: Axis) -> str:
 
 
 def _draw(d: DifferenceDescription) -> list[str]:
-    """Returns rows with one character per cell, darker for a larger share. A cell with any difference is never blank."""
+    """Returns rows with one character per cell, darker for a larger share. A cell with any difference is never
+    blank."""
     top = max((share for row in d.drawing for share in row), default=0.0)
     return ["".join(_choose_shade(share / top if top else 0.0) for share in row) for row in d.drawing]
 

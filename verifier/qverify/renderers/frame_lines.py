@@ -28,8 +28,8 @@ def line(row: dict[str, Any], view: TextView = PLAIN) -> str:
 
 
 def progress(verdicts: list[str], total: int) -> str:
-    """Returns the progress of a run, such as `7 of 21, 3 left out`. verdicts: verdicts of the frames that are done. total: number
-    of frames, or 0 if it is not known."""
+    """Returns the progress of a run, such as `7 of 21, 3 left out`. verdicts: verdicts of the frames that are done.
+    total: number of frames, or 0 if it is not known."""
     parts = [f"{len(verdicts)} of {total}" if total else count(len(verdicts), "frame")]
     parts += [f"{n} {words}" for state, words in STATE_WORDS.items() if (n := verdicts.count(state))]
     return ", ".join(parts)
@@ -46,7 +46,8 @@ def render(report: Report, view: TextView = PLAIN) -> str:
 
 
 def verdicts_over_frames(report: Report) -> list[tuple[Verdict, str]]:
-    """Returns the verdict over all frames and its line, for every two sides. report: all its texts must be printable."""
+    """Returns the verdict over all frames and its line, for every two sides. report: all its texts must be
+    printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)

@@ -9,8 +9,8 @@ from qverify.report.document import Report, Verdict
 
 
 def overall_lines(report: Report) -> list[tuple[Verdict, str]]:
-    """Returns a verdict and its line for every two sides: over all boards if there are several, or else over all frames. report:
-    all its texts must be printable."""
+    """Returns a verdict and its line for every two sides: over all boards if there are several, or else over all
+    frames. report: all its texts must be printable."""
     if len(report.boards) > 1:
         return several_boards.verdicts_over_boards(report, len(report.boards))
     if report.frames:

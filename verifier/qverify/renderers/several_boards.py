@@ -14,13 +14,15 @@ PLAIN = TextView()
 
 
 def render(report: Report, boards: int, view: TextView = PLAIN) -> str:
-    """Returns the last lines of a run on `boards` boards, below a heading. They follow the lines of the single boards."""
+    """Returns the last lines of a run on `boards` boards, below a heading. They follow the lines of the single
+    boards."""
     lines = [view.paint(text, verdict) for verdict, text in verdicts_over_boards(visible(report), boards)]
     return "\n".join([view.paint("== all boards ==", "heading"), *lines])
 
 
 def verdicts_over_boards(report: Report, boards: int) -> list[tuple[Verdict, str]]:
-    """Returns the verdict over all boards and its line, for every two sides. report: all its texts must be printable."""
+    """Returns the verdict over all boards and its line, for every two sides. report: all its texts must be
+    printable."""
     by_sides: dict[tuple[str, str], list[Pair]] = {}
     for pair in report.pairs:
         by_sides.setdefault((pair.a, pair.b), []).append(pair)

@@ -12,9 +12,9 @@ HEAD_SHARES_OF_EQUAL_ENDS = (0.8, *HEAD_SHARES)  # if most names end in the same
 
 
 def shorten_all(names: Sequence[str], room: int) -> list[str]:
-    """Returns the names; those longer than `room` columns are shortened in the middle. Several ways to divide the room between
-    beginning and end are tried until different names remain different; if none succeeds, the names are numbered. Ends that
-    most names share get less room."""
+    """Returns the names; those longer than `room` columns are shortened in the middle. Several ways to divide the room
+    between beginning and end are tried until different names remain different; if none succeeds, the names are
+    numbered. Ends that most names share get less room."""
     long = [name for name in names if cells(name) > room]
     if not long:
         return list(names)

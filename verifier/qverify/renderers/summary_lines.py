@@ -8,7 +8,8 @@ from qverify.report.document import Report
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Returns lines with heading, verdicts, blame, sides that did not run, missing tensors, frames, task numbers and notes."""
+    """Returns lines with heading, verdicts, blame, sides that did not run, missing tensors, frames, task numbers and
+    notes."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     lines = [f"qverify {report.qverify}; {report.date}" + (f"; model {models}" if models else "")]
     lines += [f"board {board}" for board in report.boards]

@@ -21,7 +21,8 @@ FORCED_COLUMNS = ("forced", "forced_max_lsb")
 
 
 def tensor_rows(report: Report) -> tuple[list[str], list[list[object]]]:
-    """Returns the columns, and a row for each tensor of each pair: pair by pair, in running order. A missing value is None."""
+    """Returns the columns, and a row for each tensor of each pair: pair by pair, in running order. A missing value is
+    None."""
     metrics = sorted({name for pair in report.pairs for row in pair.tensors for name in row.metrics})
     rows = [_row(pair, row, metrics) for pair in report.pairs for row in pair.tensors]
     return [*BASIC_COLUMNS, *FORCED_COLUMNS, *metrics], rows

@@ -1,5 +1,5 @@
-"""Renders the tensors of a report as a table with one row per tensor and one column per pair. It shows the outputs and, if a
-pair does not pass, the rows around the first culprit."""
+"""Renders the tensors of a report as a table with one row per tensor and one column per pair. It shows the outputs and,
+if a pair does not pass, the rows around the first culprit."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def name_pair(pair: Pair) -> str:
 
 
 def render(report: Report, finals: list[str], view: TextView) -> str:
-    """Returns the table, and below it the columns that are equal in all rows and the meaning of its marks; "" if there is no row.
-    finals: names of the final outputs, which are shown even if no pair compared them."""
+    """Returns the table, and below it the columns that are equal in all rows and the meaning of its marks; "" if there
+    is no row. finals: names of the final outputs, which are shown even if no pair compared them."""
     rows = _list_rows(report.pairs, finals)
     if not rows:
         return ""
@@ -59,8 +59,8 @@ def render(report: Report, finals: list[str], view: TextView) -> str:
 
 
 def _list_rows(pairs: list[Pair], finals: list[str]) -> Rows:
-    """Returns, by tensor, the row of each pair (None if it has none). Tensors are in the order of the pair with the most
-    rows."""
+    """Returns, by tensor, the row of each pair (None if it has none). Tensors are in the order of the pair with the
+    most rows."""
     by_name = [{r.name: r for r in pair.tensors} for pair in pairs]
     longest = sorted(by_name, key=len, reverse=True)
     names = dict.fromkeys([*(name for rows in longest for name in rows), *finals])
@@ -114,7 +114,8 @@ def _read_share(row: TensorRow) -> float:
 
 
 def _count_left_out(rows: Rows, names: list[str]) -> dict[int, str]:
-    """Returns a line for each sequence of tensors without a row, by the index in `names` of the row that it precedes."""
+    """Returns a line for each sequence of tensors without a row, by the index in `names` of the row that it
+    precedes."""
     left, at = dict[int, Counter[str]](), 0
     for name, known in rows.items():
         if at < len(names) and name == names[at]:

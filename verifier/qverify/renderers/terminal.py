@@ -29,7 +29,8 @@ PLAIN = TextView()
 
 
 def render(report: Report, finals: list[str], view: TextView = PLAIN) -> str:
-    """Returns the whole text. finals: names of the final outputs, which the table shows even if they were not compared."""
+    """Returns the whole text. finals: names of the final outputs, which the table shows even if they were not
+    compared."""
     draft, report, finals = drafts.render(report.drafts), visible(report), visible(finals)
     if view.detail == "quiet":
         return verdict_lines.render(report, view)
@@ -85,7 +86,8 @@ def _describe_plain(report: Report) -> list[str]:
 
 
 def _describe_apart(names: list[str], distances: dict[str, float], report: Report) -> str:
-    """Returns how much outputs differ, and which of several differs most. distances: the largest |a-b| by name, if known."""
+    """Returns how much outputs differ, and which of several differs most. distances: the largest |a-b| by name, if
+    known."""
     farthest = max((n for n in names if n in distances), key=lambda n: distances[n], default="")
     text = DIFFERS if len(names) == 1 else "differ"
     if farthest:
@@ -103,7 +105,8 @@ def describe_repeat(report: Report) -> list[str]:
 
 
 def _describe_run(report: Report) -> list[str]:
-    """Returns the lines of -v: the decimals, engine and time of every side, times of nodes, and the traffic on the link."""
+    """Returns the lines of -v: the decimals, engine and time of every side, times of nodes, and the traffic on the
+    link."""
     lines = [f"decimals: N = {report.decimals['digits']}, rule {report.decimals['rule']}"]
     lines += [_describe_side(side) for side in report.sides]
     lines += [f"model {row['path']}: {row['kind']}, sha256 {row['sha256'][:16]}" for row in report.models]

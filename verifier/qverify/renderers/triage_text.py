@@ -55,7 +55,8 @@ def render(document: TriageDocument, view: TextView = PLAIN) -> str:
 
 
 def _list_rest(document: TriageDocument) -> list[str]:
-    """Returns the parts below the losses: tensors that would restore the output, tensors that are too small, unknown facts."""
+    """Returns the parts below the losses: tensors that would restore the output, tensors that are too small, unknown
+    facts."""
     parts = list[str]()
     parts += [_describe_what_if(document)] if document.what_if is not None else []
     parts += [_list_quiet(document)] if document.quiet else []
@@ -76,8 +77,8 @@ def _explain(explained: Any, frames: int, every: bool) -> str:
 
 
 def _draw_ladder(document: TriageDocument, view: TextView) -> str:
-    """Returns a line for each stage, and between two stages a line for the rung: whether it passes, its gate, the worst output.
-    A source that is too long for a terminal is shortened; the heading contains it in full."""
+    """Returns a line for each stage, and between two stages a line for the rung: whether it passes, its gate, the worst
+    output. A source that is too long for a terminal is shortened; the heading contains it in full."""
     width = max([len(s.name) for s in document.stages] + [len(m) + 4 for m in MARKS.values()])
     room = max(view.columns - width - 2, width)
     sources = {s.name: shorten(s.source, room) if view.wrapped else s.source for s in document.stages}
@@ -165,7 +166,8 @@ def _render_row(row: TensorLoss, ranked: bool) -> list[str]:
 
 
 def _list_quiet(document: TriageDocument) -> str:
-    """Returns lines on tensors that are small in all frames: the inputs do not exercise them, or their scale is too large."""
+    """Returns lines on tensors that are small in all frames: the inputs do not exercise them, or their scale is too
+    large."""
     tensors, frames = count(len(document.quiet), "tensor"), count(len(document.frames), "frame")
     lines = [f"suspicious, scales that may be too large ({tensors}, on the {frames} given):"]
     for quiet in document.quiet[:MAX_SHOWN]:
@@ -210,7 +212,8 @@ def conclusion(document: TriageDocument, view: TextView = PLAIN) -> str:
 
 
 def _next_step(text: str, view: TextView) -> list[str]:
-    """Returns the lines of the next step. On a terminal, a command at its end is a separate line, which is never broken."""
+    """Returns the lines of the next step. On a terminal, a command at its end is a separate line, which is never
+    broken."""
     advice, colon, command = text.partition(": qverify ")
     if not (view.wrapped and colon):
         return [view.wrap(f"next step: {text}")]

@@ -1,5 +1,5 @@
-"""Renders a report in the form of a vendor's own tool, for `--criteria`. These lines contain no verdict in the form that
-scripts search; only the verdict lines do."""
+"""Renders a report in the form of a vendor's own tool, for `--criteria`. These lines contain no verdict in the form
+that scripts search; only the verdict lines do."""
 
 from __future__ import annotations
 

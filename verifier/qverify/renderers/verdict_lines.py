@@ -1,4 +1,5 @@
-"""Renders the verdict lines, one per pair, in the vendor's form, which scripts can search. Each states every weakening."""
+"""Renders the verdict lines, one per pair, in the vendor's form, which scripts can search. Each states every
+weakening."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ PLAIN = TextView()
 
 
 def line(pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = ()) -> str:
-    """Returns the verdict line of one pair. common: facts that every line of the report states. earlier_reasons: reasons in
-    earlier lines; if a side did not run, only the beginning of such a reason is repeated."""
+    """Returns the verdict line of one pair. common: facts that every line of the report states. earlier_reasons:
+    reasons in earlier lines; if a side did not run, only the beginning of such a reason is repeated."""
     text = which_side(pair) if pair.why in earlier_reasons else pair.why
     why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
     return line_over([pair], why if pair.verdict != "PASSED" else [], common)
@@ -49,8 +50,8 @@ def _name_cause(pair: Pair) -> str:
 def line_over(
     pairs: Sequence[Pair], why: Sequence[str] = (), common: Sequence[str] = (), best_verdict: Verdict = "PASSED"
 ) -> str:
-    """Returns one line for the same two sides over several frames or boards: the worst verdict, and the weakenings of all pairs.
-    best_verdict: the verdict is at most as good as this."""
+    """Returns one line for the same two sides over several frames or boards: the worst verdict, and the weakenings of
+    all pairs. best_verdict: the verdict is at most as good as this."""
     verdict = worst([best_verdict, *(p.verdict for p in pairs)])
     who = f"{NAMES.get(pairs[0].a, pairs[0].a)} and {NAMES.get(pairs[0].b, pairs[0].b)}"
     scopes = [p.scope for p in pairs if p.scope.startswith("final outputs only")]
@@ -68,8 +69,8 @@ def common_weakenings(report: Report) -> list[str]:
 
 
 def render(report: Report, view: TextView = PLAIN) -> str:
-    """Returns the verdict lines of a report. They are never broken, since scripts search them. The reason why a side did not run
-    is stated in the first line that mentions it."""
+    """Returns the verdict lines of a report. They are never broken, since scripts search them. The reason why a side
+    did not run is stated in the first line that mentions it."""
     report = visible(report)
     common = common_weakenings(report)
     pairs = report.pairs

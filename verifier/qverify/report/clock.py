@@ -12,8 +12,8 @@ VARIABLE = "QVERIFY_CLOCK"
 
 
 def utc_now() -> datetime:
-    """Returns the time in UTC: that in the environment variable QVERIFY_CLOCK (ISO 8601, for tests), or else that of this host.
-    Raises UsageError if the variable does not contain a time."""
+    """Returns the time in UTC: that in the environment variable QVERIFY_CLOCK (ISO 8601, for tests), or else that of
+    this host. Raises UsageError if the variable does not contain a time."""
     text = os.environ.get(VARIABLE)
     if not text:
         return datetime.now(UTC)

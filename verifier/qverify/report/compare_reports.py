@@ -39,8 +39,8 @@ Key = tuple[str, str, int, str | None, int]  # sides, frame, board, and a counte
 
 
 def compare_reports(a: Report, b: Report, source_a: str, source_b: str) -> ReportDifference:
-    """Returns the changes from a to b. Pairs are matched by sides, frame and board, tensors by name. Boards are matched by
-    address; if each run has one board only, the two are matched whatever their addresses are."""
+    """Returns the changes from a to b. Pairs are matched by sides, frame and board, tensors by name. Boards are matched
+    by address; if each run has one board only, the two are matched whatever their addresses are."""
     if all(len({pair.board for pair in r.pairs if pair.board}) < 2 for r in (a, b)):
         a, b = _without_board(a), _without_board(b)
     pairs = list(_pair_changes(a, b))
@@ -173,8 +173,8 @@ def _add_tensors(difference: ReportDifference, old: Pair | None, new: Pair | Non
 
 
 def _rows_left_out(pair: Pair | None) -> bool:
-    """Returns True if tensors were compared, but the report does not contain their rows. Of many frames, only the worst ones
-    have rows."""
+    """Returns True if tensors were compared, but the report does not contain their rows. Of many frames, only the worst
+    ones have rows."""
     return pair is not None and not pair.tensors and pair.coverage.compared > 0
 
 

@@ -16,7 +16,8 @@ EXIT: dict[str, int] = {"same": 0, "better": 0, "worse": 1, "not known": 3}
 
 @dataclass(slots=True)
 class RunFacts:
-    """One of the two runs. source: the file or folder that it was read from. tensors: number of rows of all its pairs."""
+    """One of the two runs. source: the file or folder that it was read from. tensors: number of rows of all its
+    pairs."""
 
     source: str
     verdict: Verdict
@@ -27,8 +28,8 @@ class RunFacts:
 
 @dataclass(slots=True)
 class FactChange:
-    """A fact that differs between the two runs: hash of a model or input, option, or version. what: name of the fact. before,
-    now: its value in a and b; null if absent."""
+    """A fact that differs between the two runs: hash of a model or input, option, or version. what: name of the fact.
+    before, now: its value in a and b; null if absent."""
 
     what: str
     before: str | None
@@ -37,7 +38,8 @@ class FactChange:
 
 @dataclass(slots=True)
 class PairChange:
-    """A pair's verdict in both runs. before, now: null if the run has no such pair. why_before, why_now: cause and reason."""
+    """A pair's verdict in both runs. before, now: null if the run has no such pair. why_before, why_now: cause and
+    reason."""
 
     pair: str
     frame: int
@@ -70,8 +72,8 @@ class MetricChange:
 
 @dataclass(slots=True)
 class TensorChange:
-    """A compared tensor with a changed verdict or changed numbers. direction: that of the verdict if it changed, else that of
-    the metrics if they all agree, else other."""
+    """A compared tensor with a changed verdict or changed numbers. direction: that of the verdict if it changed, else
+    that of the metrics if they all agree, else other."""
 
     pair: str
     frame: int
@@ -99,7 +101,8 @@ class OnlyInOne:
 
 @dataclass(slots=True)
 class TimeChange:
-    """Seconds that a node took on the board, or a step of the run on the host, in each of the two runs. of: node or step."""
+    """Seconds that a node took on the board, or a step of the run on the host, in each of the two runs. of: node or
+    step."""
 
     of: Literal["node", "step"]
     name: str
@@ -109,11 +112,11 @@ class TimeChange:
 
 @dataclass(slots=True, kw_only=True)
 class ReportDifference:
-    """The differences of two runs, a before b. change: change of the verdict: worse if that of the run or of any pair is worse;
-    not known if b lacks a pair that a has, if no tensor is in both, or if FAILED became INCONCLUSIVE; better if one is better
-    and none is worse; else same. why: reason of a change that is worse or not known. caveats: facts that make the two hard
-    to compare, stated in the last line. compared: number of tensors in both runs. equal: number of those without any
-    change."""
+    """The differences of two runs, a before b. change: change of the verdict: worse if that of the run or of any pair
+    is worse; not known if b lacks a pair that a has, if no tensor is in both, or if FAILED became INCONCLUSIVE; better
+    if one is better and none is worse; else same. why: reason of a change that is worse or not known. caveats: facts
+    that make the two hard to compare, stated in the last line. compared: number of tensors in both runs. equal: number
+    of those without any change."""
 
     change: Change
     why: str

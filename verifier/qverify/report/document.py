@@ -29,8 +29,8 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(slots=True)
 class Blame:
-    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first blamed
-    unit. why: the evidence. also: the other nodes at which this side is to blame, in running order."""
+    """A blamed side. side: board, compiler (including its arithmetic), simulator or reference. node: name of the first
+    blamed unit. why: the evidence. also: the other nodes at which this side is to blame, in running order."""
 
     side: str
     node: str
@@ -49,10 +49,10 @@ class MissingTensor:
 
 @dataclass(slots=True)
 class Coverage:
-    """The coverage ledger of a pair. expected: number of expected tensors. compared: number of compared tensors. missing:
-    expected tensors that were not compared; a pair with any is never PASSED. elements: number of compared elements.
-    not_offered: tensors that only one side declares, which are not expected. by_digest: number of compared elements whose
-    bytes one side did not send, so that only digests show that they are equal."""
+    """The coverage ledger of a pair. expected: number of expected tensors. compared: number of compared tensors.
+    missing: expected tensors that were not compared; a pair with any is never PASSED. elements: number of compared
+    elements. not_offered: tensors that only one side declares, which are not expected. by_digest: number of compared
+    elements whose bytes one side did not send, so that only digests show that they are equal."""
 
     expected: int = 0
     compared: int = 0
@@ -65,12 +65,12 @@ class Coverage:
 @dataclass(slots=True)
 class Forced:
     """The forced verdict of one tensor: side `by` ran its unit on the inputs that side `on` recorded, and the result is
-    compared with the output that `on` recorded. Numbers are null if nothing was computed. max_lsb: largest difference in
-    LSB; null for floats. limit: the limit in words. not_judged: number of elements for which `by`, the reference, has no
-    meaningful value, because its float32 intermediates overflow or underflow; there `on` was compared with the exact value
-    only. sqnr_db, cosine: of the computed and the recorded values; null if their bytes are equal, or nothing was computed.
-    unexplained: number of elements that differ within the limit although the documented kernels of the board must not
-    differ there."""
+    compared with the output that `on` recorded. Numbers are null if nothing was computed. max_lsb: largest difference
+    in LSB; null for floats. limit: the limit in words. not_judged: number of elements for which `by`, the reference,
+    has no meaningful value, because its float32 intermediates overflow or underflow; there `on` was compared with the
+    exact value only. sqnr_db, cosine: of the computed and the recorded values; null if their bytes are equal, or
+    nothing was computed. unexplained: number of elements that differ within the limit although the documented kernels
+    of the board must not differ there."""
 
     verdict: Verdict
     max_lsb: int | None
@@ -89,9 +89,9 @@ class Forced:
 
 @dataclass(slots=True)
 class TensorRow:
-    """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON. failing:
-    number of elements that do not match by the decimals rule. beyond: number of elements that differ by more than
-    atol + rtol*|a|; null without such a gate. bit_equal: whether both sides have the same bytes."""
+    """One compared tensor of one pair. metrics: by name (max_abs, cosine, ...), flattened into the row in JSON.
+    failing: number of elements that do not match by the decimals rule. beyond: number of elements that differ by more
+    than atol + rtol*|a|; null without such a gate. bit_equal: whether both sides have the same bytes."""
 
     name: str
     node: str
@@ -117,8 +117,8 @@ class TensorRow:
 
 @dataclass(slots=True)
 class Agreement:
-    """The share of batch items (0..1) that have the largest value (arg_max), or the five largest values (top5), at the same
-    positions on both sides; null if not defined."""
+    """The share of batch items (0..1) that have the largest value (arg_max), or the five largest values (top5), at the
+    same positions on both sides; null if not defined."""
 
     output: str
     arg_max: float | None
@@ -127,8 +127,8 @@ class Agreement:
 
 @dataclass(slots=True)
 class FirstDivergence:
-    """The first tensor, in running order, that differs although everything its unit reads agrees. also: the units of the other
-    such tensors."""
+    """The first tensor, in running order, that differs although everything its unit reads agrees. also: the units of
+    the other such tensors."""
 
     tensor: str
     node: str
@@ -138,10 +138,10 @@ class FirstDivergence:
 
 @dataclass(slots=True)
 class NodeByNode:
-    """Tensors that were judged by recomputing every node before them from the recorded inputs: they come after a node with a
-    float reference, or from a board with documented kernels. tensors: number of them. max_lsb: largest free-running
-    difference in LSB; null without integers. max_abs: largest free-running difference in real values. kernels: the board's
-    documented kernels in words, or "" without any."""
+    """Tensors that were judged by recomputing every node before them from the recorded inputs: they come after a node
+    with a float reference, or from a board with documented kernels. tensors: number of them. max_lsb: largest
+    free-running difference in LSB; null without integers. max_abs: largest free-running difference in real values.
+    kernels: the board's documented kernels in words, or "" without any."""
 
     tensors: int
     max_lsb: int | None
@@ -151,8 +151,8 @@ class NodeByNode:
 
 @dataclass(slots=True)
 class OtherDifferences:
-    """Tensors outside the scope whose bytes are known to differ. tensors: number of them. first: name of the first. recomputed:
-    whether each agrees when recomputed from the recorded inputs."""
+    """Tensors outside the scope whose bytes are known to differ. tensors: number of them. first: name of the first.
+    recomputed: whether each agrees when recomputed from the recorded inputs."""
 
     tensors: int
     first: str
@@ -161,8 +161,8 @@ class OtherDifferences:
 
 @dataclass(slots=True)
 class NotJudged:
-    """Elements of a tensor for which the reference has no meaningful value; those of the other side were compared with the
-    exact value only. elements: number of such elements. of: number of all elements."""
+    """Elements of a tensor for which the reference has no meaningful value; those of the other side were compared with
+    the exact value only. elements: number of such elements. of: number of all elements."""
 
     tensor: str
     elements: int
@@ -172,8 +172,8 @@ class NotJudged:
 
 @dataclass(slots=True)
 class NetworkUnit:
-    """One unit of the network. node: its name. op: its operator. covers: the nodes of the original ONNX that it stands for.
-    inputs: the tensors that it reads, without constants. outputs: the tensors that it computes."""
+    """One unit of the network. node: its name. op: its operator. covers: the nodes of the original ONNX that it stands
+    for. inputs: the tensors that it reads, without constants. outputs: the tensors that it computes."""
 
     node: str
     op: str
@@ -185,14 +185,14 @@ class NetworkUnit:
 @dataclass(slots=True)
 class Pair:
     """Two sides, compared on one frame. a, b: the sides. cause: reason of a verdict that is not PASSED: node,
-    accumulated_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same bytes.
-    gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0. board: address
-    of the board if the run had several. coverage: tensors that were expected, compared and missing. first_divergence: the
-    first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of the largest values of the
-    final outputs. notes: further facts for the reader. relaxed: the ways in which the pair was judged less strictly than by
-    default; stated in the verdict line. node_by_node: tensors that were judged by recomputing. others: differences outside
-    the scope. not_judged: elements without a meaningful reference value. same_bytes: for tensors without a row, whether both
-    sides have the same bytes, if known."""
+    accumulated_rounding, coverage ... why: the same in words. bit_equal: whether all compared tensors have the same
+    bytes. gate: the criteria, in words. scope: the tensors that they apply to. frame: number of the frame, from 0.
+    board: address of the board if the run had several. coverage: tensors that were expected, compared and missing.
+    first_divergence: the first tensor that differs. tensors: one row for each compared tensor. agreement: agreement of
+    the largest values of the final outputs. notes: further facts for the reader. relaxed: the ways in which the pair
+    was judged less strictly than by default; stated in the verdict line. node_by_node: tensors that were judged by
+    recomputing. others: differences outside the scope. not_judged: elements without a meaningful reference value.
+    same_bytes: for tensors without a row, whether both sides have the same bytes, if known."""
 
     a: str
     b: str
@@ -227,8 +227,9 @@ class NotRun:
 
 @dataclass(slots=True)
 class TaskSide:
-    """A side's task numbers. frames: number of frames for which it has a value. values: by name (top-1, top-5, a metric), the
-    mean over those frames, or the share of right frames (0 to 1) if the metric classifies frames as right or wrong."""
+    """A side's task numbers. frames: number of frames for which it has a value. values: by name (top-1, top-5, a
+    metric), the mean over those frames, or the share of right frames (0 to 1) if the metric classifies frames as right
+    or wrong."""
 
     side: str
     frames: int
@@ -237,8 +238,8 @@ class TaskSide:
 
 @dataclass(slots=True)
 class TaskFrame:
-    """A frame that only the board has wrong. label: its label, or "" without one. answers: by side, the class that it found, or
-    right or wrong."""
+    """A frame that only the board has wrong. label: its label, or "" without one. answers: by side, the class that it
+    found, or right or wrong."""
 
     frame: int
     source: str
@@ -248,12 +249,12 @@ class TaskFrame:
 
 @dataclass(slots=True)
 class TaskNumbers:
-    """How well the sides perform the network's task (--labels, --task-metric); never part of a verdict. metric: classification,
-    or the name of the user's metric. labels: name of the file with labels, or "" without one. output: the output whose
-    largest values are the classes, or "" for a user's metric. frames: number of frames that ran. sides: float (if its model
-    was given), reference, simulator, board. only_board_wrong: the frames that the board has wrong and every other side
-    right. right_or_wrong: whether the metric classifies frames as right or wrong. board: address of the board, or null
-    without one."""
+    """How well the sides perform the network's task (--labels, --task-metric); never part of a verdict. metric:
+    classification, or the name of the user's metric. labels: name of the file with labels, or "" without one. output:
+    the output whose largest values are the classes, or "" for a user's metric. frames: number of frames that ran.
+    sides: float (if its model was given), reference, simulator, board. only_board_wrong: the frames that the board has
+    wrong and every other side right. right_or_wrong: whether the metric classifies frames as right or wrong. board:
+    address of the board, or null without one."""
 
     metric: str
     labels: str
@@ -268,19 +269,20 @@ class TaskNumbers:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits and
-    rule. pairs: every two sides that took part, for every frame and board. blamed: every side to blame, with its first node.
-    inputs: the inputs that all sides received. models: the files of -m. sides: the sides that ran, with engine and settings;
-    of a board that reports times also node_seconds, the seconds that each node took in this run, by name.
-    plain_onnxruntime: the original ONNX on default settings, compared with the reference; never judged.
-    no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for every side, so
-    that they are not verified. canary: kernels of this host's onnxruntime that compute wrong values. link: bytes and frames
-    that the link transferred. timings: seconds by step. notes: further facts for the reader. dump_all: whether every node
-    was judged (-r). qverify: version of qverify. date: time of the verdict, UTC, ISO 8601. boards: addresses of the boards
-    that took part. drafts: drafts of descriptions in TOML, by input (INPUTS.md section 8). criteria: the vendor whose
-    thresholds are used (--criteria), or "". units: the network, in running order; empty without a model. command: the
-    command that produces this report again, without the options that write reports; "" if no command produced it. tasks:
-    results of --labels or --task-metric, one for each board."""
+    """The results of a run. verdict: the worst of all pairs. blame: the first side and node to blame. decimals: digits
+    and rule. pairs: every two sides that took part, for every frame and board. blamed: every side to blame, with its
+    first node. inputs: the inputs that all sides received. models: the files of -m. sides: the sides that ran, with
+    engine and settings; of a board that reports times also node_seconds, the seconds that each node took in this run,
+    by name. plain_onnxruntime: the original ONNX on default settings, compared with the reference; never judged.
+    no_integer_reference: nodes that onnxruntime computes in float. on_host: nodes that the host computed for every
+    side, so that they are not verified. canary: kernels of this host's onnxruntime that compute wrong values. link:
+    bytes and frames that the link transferred. timings: seconds by step. notes: further facts for the reader. dump_all:
+    whether every node was judged (-r). qverify: version of qverify. date: time of the verdict, UTC, ISO 8601. boards:
+    addresses of the boards that took part. drafts: drafts of descriptions in TOML, by input (INPUTS.md section 8).
+    criteria: the vendor whose thresholds are used (--criteria), or "". units: the network, in running order; empty
+    without a model. command: the command that produces this report again, without the options that write reports; "" if
+    no command produced it. tasks: results of --labels or --task-metric, one for each board. frames: the frames, if
+    there were several. reference_spread: results of --reference-spread, those of this interpreter first."""
 
     verdict: Verdict
     blame: Blame | None
@@ -301,12 +303,8 @@ class Report:
     dump_all: bool = False
     caveats: list[str] = field(default_factory=list)  # stated in every verdict line
     repeat: dict[str, Any] | None = None  # results of --repeat: runs, unstable tensors
-    frames: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # if there were several: source, verdict, worst difference
-    reference_spread: list[SpreadRun] = field(
-        default_factory=list
-    )  # results of --reference-spread, this interpreter first
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    reference_spread: list[SpreadRun] = field(default_factory=list)
     qverify: str = __version__
     date: str = field(default_factory=utc_text, compare=False)
     boards: list[str] = field(default_factory=list)

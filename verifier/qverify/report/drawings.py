@@ -1,5 +1,5 @@
-"""Data of drawings of tensors: counts and cells, independent of a renderer. They are only shown: no verdict uses them, and
-the JSON report does not contain them."""
+"""Data of drawings of tensors: counts and cells, independent of a renderer. They are only shown: no verdict uses them,
+and the JSON report does not contain them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RULE = (
 
 @dataclass(slots=True)
 class Density:
-    """A two-dimensional histogram of the values of a and b. low, high: real values at the ends of both axes. counts: number of
-    elements, [bin of b, bin of a], without elements that are not finite on either side."""
+    """A two-dimensional histogram of the values of a and b. low, high: real values at the ends of both axes. counts:
+    number of elements, [bin of b, bin of a], without elements that are not finite on either side."""
 
     low: float
     high: float
@@ -28,8 +28,8 @@ class Density:
 
 @dataclass(slots=True)
 class ErrorMap:
-    """|a - b| over one plane. channel: number of the channel, or None for the largest of all channels. cells: largest |a - b| of
-    the elements in each cell; inf if only one side is not finite. total: sum of |a - b| over the plane."""
+    """|a - b| over one plane. channel: number of the channel, or None for the largest of all channels. cells: largest
+    |a - b| of the elements in each cell; inf if only one side is not finite. total: sum of |a - b| over the plane."""
 
     channel: int | None
     cells: npt.NDArray[np.float64]
@@ -38,9 +38,9 @@ class ErrorMap:
 
 @dataclass(slots=True)
 class ErrorMaps:
-    """Maps of where a tensor differs. plane: height and width in elements. folded: True if the plane consists of pieces of one
-    long row, as for 1-D tensors. channels: number of planes. maps: first the map over all channels, then those of the
-    channels with the largest sums of |a - b|."""
+    """Maps of where a tensor differs. plane: height and width in elements. folded: True if the plane consists of pieces
+    of one long row, as for 1-D tensors. channels: number of planes. maps: first the map over all channels, then those
+    of the channels with the largest sums of |a - b|."""
 
     plane: tuple[int, int]
     folded: bool
@@ -50,9 +50,9 @@ class ErrorMaps:
 
 @dataclass(slots=True)
 class ValueHistogram:
-    """A histogram of values. low, high: real values at its ends. a, b: number of elements by bin; b is None if the bytes are
-    equal. quantized: smallest and largest real value that the type can represent, or None for floats. clipped_a, clipped_b:
-    number of elements with these two values."""
+    """A histogram of values. low, high: real values at its ends. a, b: number of elements by bin; b is None if the
+    bytes are equal. quantized: smallest and largest real value that the type can represent, or None for floats.
+    clipped_a, clipped_b: number of elements with these two values."""
 
     low: float
     high: float
@@ -108,9 +108,9 @@ class TensorDrawing:
 
 @dataclass(slots=True)
 class InputDrawing:
-    """One prepared input. picture: uint8, (height, width, 3), down-sampled, or None if it is no picture. values: histogram of
-    its elements, or None if none is finite. shown: how the picture was made from the input, in words. frame, source: number
-    and name of the frame if there are several."""
+    """One prepared input. picture: uint8, (height, width, 3), down-sampled, or None if it is no picture. values:
+    histogram of its elements, or None if none is finite. shown: how the picture was made from the input, in words.
+    frame, source: number and name of the frame if there are several."""
 
     name: str
     dtype: str

@@ -9,8 +9,8 @@ from qverify.plural import count
 
 
 def describe_left_out(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns how many frames could not be prepared, and how many did not run because the board was lost; [] if all ran. rows:
-    the report's `frames`, for all boards."""
+    """Returns how many frames could not be prepared, and how many did not run because the board was lost; [] if all
+    ran. rows: the report's `frames`, for all boards."""
     not_run = [row for row in rows if row["verdict"] == "NOT RUN"]
     unprepared = {row["frame"] for row in not_run if not row.get("board_lost")}
     return describe_counts(len(unprepared), len({row["frame"] for row in not_run} - unprepared))

@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """The times of one node. seconds: one for each run, measured by the board. covers: the ONNX nodes that it stands for."""
+    """The times of one node. seconds: one for each run, measured by the board. covers: the ONNX nodes that it stands
+    for."""
 
     name: str
     op: str

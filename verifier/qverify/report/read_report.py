@@ -38,8 +38,8 @@ def read_report(path: str) -> Report:
 
 
 def report_of(document: Any, where: str) -> Report:
-    """Returns the report of a parsed document. where: name of the document, for messages. Raises BadFileError if it is not a
-    report."""
+    """Returns the report of a parsed document. where: name of the document, for messages. Raises BadFileError if it is
+    not a report."""
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
         found_schema = printable(repr(schema)[:60]) if schema is not None else "none"
@@ -57,8 +57,8 @@ def report_of(document: Any, where: str) -> Report:
 
 
 def _check_rows(report: Report, where: str) -> None:
-    """Raises BadFileError for contents that would make a comparison overlook something, such as a verdict that contradicts its
-    pairs."""
+    """Raises BadFileError for contents that would make a comparison overlook something, such as a verdict that
+    contradicts its pairs."""
     for side in report.sides:
         seconds = side.get("node_seconds", {})
         if not isinstance(seconds, dict) or not all(_is_number(one) for one in seconds.values()):
@@ -102,7 +102,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _build(kind: Any, value: Any, at: str) -> Any:
-    """Returns the value as an instance of the type. Raises ValueError, which names the field, if it has another type."""
+    """Returns the value as an instance of the type. Raises ValueError, which names the field, if it has another
+    type."""
     if kind is Any:
         return value
     if kind in PLAIN:
@@ -150,7 +151,8 @@ def _build_any(kinds: tuple[Any, ...], value: Any, at: str) -> Any:
 
 
 def _build_object(kind: type, value: dict[str, Any], at: str) -> Any:
-    """Returns an instance of the dataclass. Unknown fields are ignored, except those of a TensorRow, which are metrics."""
+    """Returns an instance of the dataclass. Unknown fields are ignored, except those of a TensorRow, which are
+    metrics."""
     hints, known = _hints(kind), {f.name: f for f in fields(kind) if f.name not in DRAWN}
     built = dict[str, Any]()
     for name, declared in known.items():

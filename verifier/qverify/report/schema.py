@@ -178,7 +178,8 @@ def _describe_object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a type, and adds dataclasses to the definitions. Raises TypeError for an unsupported type."""
+    """Returns the schema of a type, and adds dataclasses to the definitions. Raises TypeError for an unsupported
+    type."""
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     origin, arguments = get_origin(kind), get_args(kind)

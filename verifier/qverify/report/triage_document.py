@@ -36,9 +36,9 @@ class Stage:
 class OutputRow:
     """A final output of two neighbouring stages, over all frames. Values are real; integers are dequantized.
 
-    holds: whether it passes. judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the float
-    never reaches a whole step, so that the output is not judged; too_small: nothing can be concluded. largest: largest |a|.
-    step: one LSB of b, if a is float and b quantized."""
+    holds: whether it passes. judged: gate: by its gate; near: within half a step of the float, which passes; quiet: the
+    float never reaches a whole step, so that the output is not judged; too_small: nothing can be concluded. largest:
+    largest |a|. step: one LSB of b, if a is float and b quantized."""
 
     name: str
     elements: int
@@ -64,8 +64,8 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """A diverging tensor and its neighbours. at: the tensor. above: the tensors that its node reads. below: the tensors of the
-    nodes that read it."""
+    """A diverging tensor and its neighbours. at: the tensor. above: the tensors that its node reads. below: the tensors
+    of the nodes that read it."""
 
     at: Neighbour
     above: list[Neighbour] = field(default_factory=list)
@@ -74,10 +74,10 @@ class Neighbourhood:
 
 @dataclass(slots=True)
 class Rung:
-    """Two neighbouring stages. kind: kind of the evidence, which determines the advice. first_divergence: tensors that differ
-    although everything their node reads agrees. neighbourhoods: the neighbours of these. forced: number of tensors that were
-    recomputed from the other side's inputs. not_forced: number of tensors that could not be. caveats: reservations about a
-    gate that passes; stated in the last line."""
+    """Two neighbouring stages. kind: kind of the evidence, which determines the advice. first_divergence: tensors that
+    differ although everything their node reads agrees. neighbourhoods: the neighbours of these. forced: number of
+    tensors that were recomputed from the other side's inputs. not_forced: number of tensors that could not be. caveats:
+    reservations about a gate that passes; stated in the last line."""
 
     a: str
     b: str
@@ -100,7 +100,8 @@ class Rung:
 
 @dataclass(slots=True)
 class SingleTensorLoss:
-    """The final outputs if only this tensor and the weights of the node that computes it are quantized in the float model."""
+    """The final outputs if only this tensor and the weights of the node that computes it are quantized in the float
+    model."""
 
     worst_output: str
     cosine: float
@@ -111,11 +112,11 @@ class SingleTensorLoss:
 class TensorLoss:
     """One float tensor and its quantized counterpart, over all frames.
 
-    sqnr_db, cosine, rmse: with the whole network quantized, so that losses accumulate. drop_db: SQNR that is lost between the
-    inputs of its node and the tensor. clipped: share of the float elements outside the quantized range low..high. used: share
-    of that range that the float tensor's range covers. step: one LSB (the smallest of several channels). weights_sqnr_db: SQNR
-    of the weights of the node that computes it. channels_lost: share of their output channels below 20 dB. weights_one_scale:
-    whether the weights have a single scale; null without weights."""
+    sqnr_db, cosine, rmse: with the whole network quantized, so that losses accumulate. drop_db: SQNR that is lost
+    between the inputs of its node and the tensor. clipped: share of the float elements outside the quantized range
+    low..high. used: share of that range that the float tensor's range covers. step: one LSB (the smallest of several
+    channels). weights_sqnr_db: SQNR of the weights of the node that computes it. channels_lost: share of their output
+    channels below 20 dB. weights_one_scale: whether the weights have a single scale; null without weights."""
 
     tensor: str
     quantized: str
@@ -150,9 +151,9 @@ class WhatIfStep:
 
 @dataclass(slots=True)
 class WhatIf:
-    """The network with everything quantized except a few tensors. candidates: the most sensitive tensors; each step adds the
-    best one. most: largest number of tensors at once. before: the worst output with no tensor left in float. holds: whether
-    the gate passes after the last step."""
+    """The network with everything quantized except a few tensors. candidates: the most sensitive tensors; each step
+    adds the best one. most: largest number of tensors at once. before: the worst output with no tensor left in float.
+    holds: whether the gate passes after the last step."""
 
     candidates: list[str]
     most: int
@@ -165,9 +166,9 @@ class WhatIf:
 
 @dataclass(slots=True)
 class Quiet:
-    """A tensor that in no frame exceeds half a step of its own scale, or a final output that in no frame exceeds a whole step.
-    output: whether it is a final output, which is then not judged. largest: largest |float|, in real values. step: one LSB, in
-    real values. said: the same in words."""
+    """A tensor that in no frame exceeds half a step of its own scale, or a final output that in no frame exceeds a
+    whole step. output: whether it is a final output, which is then not judged. largest: largest |float|, in real
+    values. step: one LSB, in real values. said: the same in words."""
 
     tensor: str
     output: bool
@@ -178,15 +179,16 @@ class Quiet:
 
 @dataclass(slots=True)
 class TriageDocument:
-    """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step: advice for
-    that rung. stages: the ladder. rungs: every two neighbouring stages. losses: losses of quantization, the most sensitive
-    tensor first. what_if: the tensors that restore the output if they are left in float. quiet: tensors that are too small
-    for their scale. unpaired: float tensors without a quantized counterpart, with the reason. unknown: facts that could not
-    be determined. reduced: the smallest part of the model that still differs (--reduce). caveats: reservations about models
-    and inputs, stated in the last line. qverify: version of qverify. date: time of the triage, UTC, ISO 8601. board: address
-    of the board, or null without one. drafts: drafts of descriptions in TOML, by input. sides: the sides that ran on the
-    first frame, as in the main job's report, without values that differ from run to run. units: the network, in running
-    order. command: the command that produces this report again, without the options that write reports."""
+    """The results of triage. verdict: the worst of all rungs. broken: the first rung that fails, as `a ~ b`. next_step:
+    advice for that rung. stages: the ladder. rungs: every two neighbouring stages. losses: losses of quantization, the
+    most sensitive tensor first. what_if: the tensors that restore the output if they are left in float. quiet: tensors
+    that are too small for their scale. unpaired: float tensors without a quantized counterpart, with the reason.
+    unknown: facts that could not be determined. reduced: the smallest part of the model that still differs (--reduce).
+    caveats: reservations about models and inputs, stated in the last line. qverify: version of qverify. date: time of
+    the triage, UTC, ISO 8601. board: address of the board, or null without one. drafts: drafts of descriptions in TOML,
+    by input. sides: the sides that ran on the first frame, as in the main job's report, without values that differ from
+    run to run. units: the network, in running order. command: the command that produces this report again, without the
+    options that write reports."""
 
     verdict: Verdict
     broken: str | None

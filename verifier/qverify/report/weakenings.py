@@ -9,8 +9,9 @@ from qverify.report.document import NodeByNode, NotJudged, Pair
 
 
 def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
-    """Returns the reservations about two sides over several frames or boards, each for the worst pair: tensors judged node by
-    node, elements not judged, tensors without elements, not bit-equal, tensors that differ outside the scope."""
+    """Returns the reservations about two sides over several frames or boards, each for the worst pair: tensors judged
+    node by node, elements not judged, tensors without elements, not bit-equal, tensors that differ outside the
+    scope."""
     judged = [p.node_by_node for p in pairs if p.node_by_node is not None]
     facts = [_describe_node_by_node(judged, pairs)] if judged else []
     lost = [n for p in pairs for n in p.not_judged]
@@ -29,7 +30,8 @@ def list_weakenings(pairs: Sequence[Pair]) -> list[str]:
 
 
 def describe_not_judged(lost: Sequence[NotJudged]) -> str:
-    """Returns a text on the tensor with the most elements that were not judged, and on how many other tensors have some."""
+    """Returns a text on the tensor with the most elements that were not judged, and on how many other tensors have
+    some."""
     most, tensors = max(lost, key=lambda n: n.elements), len({n.tensor for n in lost})
     more = f" (and in {count(tensors - 1, 'more tensor')})" if tensors > 1 else ""
     return f"{most.elements} of {count(most.of, 'element')} of {most.tensor} not judged: {most.why}{more}"

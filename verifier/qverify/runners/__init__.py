@@ -1,15 +1,15 @@
-"""Runners: programs that run a model on a board in place of qvrt, one per file. NAME.py is the runner of `--runtime NAME`.
-A page defines
+"""Runners: programs that run a model on a board in place of qvrt, one per file. NAME.py is the runner of
+`--runtime NAME`. A page defines
 
 WANTED   the programs and models that it runs, in one line, for --help
 CHECKED  how it was tested, for every report; "" if it has no vendor
 OPTIONS  its options in --runner-option and [boards.NAME.runner], each with a line of help
-files(options) -> Mapping[str, bytes]         files that the board needs in addition to model and inputs, by file name
-plan(request) -> RunnerPlan                   how to run it, how to recognise success, and where it writes
+files(options) -> Mapping[str, bytes]    files that the board needs in addition to model and inputs, by file name
+plan(request) -> RunnerPlan              how to run it, how to recognise success, and where it writes
 
-A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read by
-the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short command
-there. The file names are the registry; `command` is the page for a user's own command line."""
+A page never reads the files that its program writes. A profile does, so that dumps that a user copied by hand are read
+by the same code. A page never communicates with a board: sides/runner_board.py does, and request.ask() runs a short
+command there. The file names are the registry; `command` is the page for a user's own command line."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class CommandReply:
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """One prepared input on the board. spec: its spec in the model. path: path of a file with its aligned bytes. npy: path
-    of a .npy file with its valid elements."""
+    """One prepared input on the board. spec: its spec in the model. path: path of a file with its aligned bytes. npy:
+    path of a .npy file with its valid elements."""
 
     spec: TensorSpec
     path: str
@@ -176,16 +176,17 @@ def names() -> list[str]:
 
 
 def page(name: str, where: str = "--runtime") -> RunnerPage:
-    """Returns a runner's module. where: the option that named it, for the message. Raises UsageError for an unknown name."""
+    """Returns a runner's module. where: the option that named it, for the message. Raises UsageError for an unknown
+    name."""
     if name not in names():
         raise UsageError(f"{where} {name!r}: no such runner; there are: qvrt, {', '.join(names())}")
     return cast(RunnerPage, load_page(__name__, name, ("WANTED", "CHECKED", "OPTIONS", "files", "plan")))
 
 
 def choose(words: tuple[tuple[str, str], ...], where: str = "--runner-option") -> RunnerChoice | None:
-    """Returns the runner that these pairs of key and value describe, or None for qvrt or without any. `runtime` names the
-    page; `command` without `runtime` selects the page `command`. A later value replaces an earlier one, except for the keys
-    in REPEATABLE. Raises UsageError for a key that the page does not have."""
+    """Returns the runner that these pairs of key and value describe, or None for qvrt or without any. `runtime` names
+    the page; `command` without `runtime` selects the page `command`. A later value replaces an earlier one, except for
+    the keys in REPEATABLE. Raises UsageError for a key that the page does not have."""
     options: dict[str, tuple[str, ...]] = {}
     for key, value in words:
         options[key] = (*options.get(key, ()), value) if key in REPEATABLE else (value,)

@@ -47,8 +47,8 @@ def _program(template: str) -> str:
 
 
 def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
-    """Returns the template with placeholders replaced by quoted paths. whole: True if every input must be used, since the
-    tool would otherwise run on other data."""
+    """Returns the template with placeholders replaced by quoted paths. whole: True if every input must be used, since
+    the tool would otherwise run on other data."""
     used: set[str] = set()
 
     def path(match: re.Match[str]) -> str:
@@ -81,8 +81,8 @@ def fill(template: str, request: RunnerRequest, whole: bool = True) -> str:
 
 
 def _input(request: RunnerRequest, name: str | None, where: str) -> RunnerInput:
-    """Returns the input of this name, or the only input if name is None. Raises UsageError if there is no such input. where:
-    the placeholder, for the message."""
+    """Returns the input of this name, or the only input if name is None. Raises UsageError if there is no such input.
+    where: the placeholder, for the message."""
     names = [i.spec.name for i in request.inputs]
     if name is None and len(names) == 1:
         return request.inputs[0]

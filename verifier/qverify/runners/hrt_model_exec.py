@@ -1,4 +1,5 @@
-"""Horizon, D-Robotics: `hrt_model_exec` on the board: model_info, infer and perf, with the options that its own help lists."""
+"""Horizon, D-Robotics: `hrt_model_exec` on the board: model_info, infer and perf, with the options that its own help
+lists."""
 
 from __future__ import annotations
 
@@ -62,8 +63,9 @@ def files(options: Options) -> Mapping[str, bytes]:
 
 
 def plan(request: RunnerRequest) -> RunnerPlan:
-    """Returns a plan with the option names that this build of the tool has. Raises BoardError if the board lacks the tool or
-    the tool cannot open the model, and UsageError if the tool lacks an option or its inputs have other sizes."""
+    """Returns a plan with the option names that this build of the tool has. Raises BoardError if the board lacks the
+    tool or the tool cannot open the model, and UsageError if the tool lacks an option or its inputs have other
+    sizes."""
     options = request.options
     program = " ".join(w for w in (request.emulator, shlex.quote(option(options, "program", "hrt_model_exec"))) if w)
     flags = _flags(request.ask(f"{program} -h"), program)
@@ -108,7 +110,8 @@ def _flags(reply: CommandReply, program: str) -> set[str]:
 
 
 def _passed_on(request: RunnerRequest, flags: set[str]) -> dict[str, str]:
-    """Returns the tool's options and values: those of the user, in the spelling of this build, and those that -r requires."""
+    """Returns the tool's options and values: those of the user, in the spelling of this build, and those that -r
+    requires."""
     values = {n: option(request.options, n) for n in (*PASSED_ON, *PERF_ONLY) if n in request.options}
     values.pop("model_name", None)
     if request.dump_all:
@@ -182,8 +185,8 @@ def _size(text: str) -> int | None:
 
 
 def _order_inputs(stated: list[tuple[str, int | None]], inputs: tuple[RunnerInput, ...]) -> list[RunnerInput]:
-    """Returns the inputs in the order of the board's model. Raises UsageError if they cannot be matched for certain: the tool
-    assigns files by position, and may accept a file of the wrong size."""
+    """Returns the inputs in the order of the board's model. Raises UsageError if they cannot be matched for certain:
+    the tool assigns files by position, and may accept a file of the wrong size."""
     if stated and len(stated) != len(inputs):
         raise UsageError(
             f"the board's model has {count(len(stated), 'input')} ({', '.join(n or '?' for n, _ in stated[:4])}), the ONNX "

@@ -193,8 +193,8 @@ class Board(BoardUnits):
 
     def repeat_run(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
         """Runs once more on the same inputs. Returns the digest of every tensor (computed here from the values if the
-        board sends none), and this run's values of the tensors whose digest differs from `changed_from` (no values if it
-        is None). Raises LinkError if the board fails, or does not send a tensor that it offers."""
+        board sends none), and this run's values of the tensors whose digest differs from `changed_from` (no values if
+        it is None). Raises LinkError if the board fails, or does not send a tensor that it offers."""
         per_node, has_digests = "per_node" in self.capabilities, "digests" in self.capabilities
         inputs = frozenset(self.graph.inputs)
         computed = {n for n in self.graph.outputs if n not in inputs}
@@ -246,8 +246,8 @@ class Board(BoardUnits):
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Runs the model `runs` times on the inputs that were sent, without digests. Returns, for each run, the seconds
-        that each node took, by node name, as measured by the board. Runtimes other than qvrt may leave nodes out. Raises
-        LinkError if the board fails."""
+        that each node took, by node name, as measured by the board. Runtimes other than qvrt may leave nodes out.
+        Raises LinkError if the board fails."""
         names = [n.name for n in self.graph.nodes]
         events = self._agent.run(
             self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=list(self.graph.tensors)
@@ -289,8 +289,8 @@ class Board(BoardUnits):
         return tensors
 
     def _run_to_fetch(self, names: list[str]) -> dict[str, str]:
-        """Runs again so that these tensors can be fetched. Returns the names of those whose digest differs from that of the
-        first run, with the reason."""
+        """Runs again so that these tensors can be fetched. Returns the names of those whose digest differs from that of
+        the first run, with the reason."""
         has_digests = "digests" in self.capabilities
         events = self._agent.run(
             self._sha256,
@@ -303,7 +303,8 @@ class Board(BoardUnits):
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         requested = frozenset(names)
         return {
-            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; it is not deterministic"
+            event.tensor: f"{event.tensor}: the board computed different bytes when it ran again on the same inputs; "
+            "it is not deterministic"
             for event in (events if has_digests else [])
             if event.tensor in requested and event.digest != self._digests.get(event.tensor, event.digest)
         }
@@ -329,8 +330,8 @@ class Board(BoardUnits):
 
     @contextmanager
     def bounded_until(self, until: float) -> Iterator[None]:
-        """Limits every request in the context to this time of time.monotonic(). A board that does not answer by then can be
-        used again afterwards."""
+        """Limits every request in the context to this time of time.monotonic(). A board that does not answer by then
+        can be used again afterwards."""
         with self._agent.bounded(until - time.monotonic(), "--explain SECONDS"):
             yield
 

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 class BoardConnection:
-    """A connected board. recovered: a note on the reset of a board that hung, or "" without one. Raises LinkError if the
-    board cannot be reached, even after a reset."""
+    """A connected board. recovered: a note on the reset of a board that hung, or "" without one. Raises LinkError if
+    the board cannot be reached, even after a reset."""
 
     def __init__(self, uri: str, deadline_s: float, options: Mapping[str, str] | None):
         self._uri, self._deadline_s, self._options, self.recovered = uri, deadline_s, options, ""
@@ -31,8 +31,8 @@ class BoardConnection:
         return CommandBoard(self._uri, self._deadline_s, self._options)
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """Returns the result of attempt(). If the board hangs, it is reset, once in the life of this connection, and the
-        attempt is repeated. Raises LinkError if it hangs again, or cannot be reset."""
+        """Returns the result of attempt(). If the board hangs, it is reset, once in the life of this connection, and
+        the attempt is repeated. Raises LinkError if it hangs again, or cannot be reset."""
         try:
             return attempt()
         except LinkTimeout as error:

@@ -32,8 +32,8 @@ class BoardIslands:
     def compute(
         self, prepared: PreparedInputs, run_unit: RunUnit, capabilities: Collection[str]
     ) -> list[tuple[str, bytes]]:
-        """Returns the tensors that the board reads from islands, in the order of Graph.fed, as SHA-256 and aligned bytes.
-        run_unit: runs nodes on the board. Raises LinkError if the board or onnxruntime fails."""
+        """Returns the tensors that the board reads from islands, in the order of Graph.fed, as SHA-256 and aligned
+        bytes. run_unit: runs nodes on the board. Raises LinkError if the board or onnxruntime fails."""
         inputs, self._read, self.computed = prepared.arrays(), {}, {}
         for island in self._graph.islands:
             if self._islands is None or "inject" not in capabilities:
@@ -82,7 +82,8 @@ class BoardIslands:
 
 
 def _part(graph: Graph, names: list[str], known: Mapping[str, Array]) -> Unit:
-    """Returns the nodes that compute these tensors, as one unit. Raises LinkError if there are more than MAX_UNIT_NODES."""
+    """Returns the nodes that compute these tensors, as one unit. Raises LinkError if there are more than
+    MAX_UNIT_NODES."""
     nodes = needed(graph, names, known)
     if len(nodes) > MAX_UNIT_NODES:
         raise LinkError(

@@ -51,9 +51,9 @@ class BoardUnits:
         )
 
     def run_other(self, model: bytes, graph: Graph, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs a unit of another model, which is sent to the board in addition to its own. Returns the unit's outputs by
-        name. Raises AgentError if the agent refuses the model, LinkClosed if the agent ended and LinkTimeout if it hung;
-        the board is then connected again, so that its own model can be run."""
+        """Runs a unit of another model, which is sent to the board in addition to its own. Returns the unit's outputs
+        by name. Raises AgentError if the agent refuses the model, LinkClosed if the agent ended and LinkTimeout if it
+        hung; the board is then connected again, so that its own model can be run."""
         own_model = self.graph, self._model, self._sha256
         self.graph, self._model, self._sha256 = graph, model, hashlib.sha256(model).hexdigest()
         try:

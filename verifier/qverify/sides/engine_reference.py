@@ -27,9 +27,9 @@ DTYPES = {
 
 
 class EngineReference:
-    """An engine and its model. graph: contains the tensors that the engine returned in a first run on random inputs; all
-    nodes between two of them count as one. It serves to name and order tensors, and is never run. Raises UsageError if the
-    engine fails, or returns tensors that do not fit the model."""
+    """An engine and its model. graph: contains the tensors that the engine returned in a first run on random inputs;
+    all nodes between two of them count as one. It serves to name and order tensors, and is never run. Raises UsageError
+    if the engine fails, or returns tensors that do not fit the model."""
 
     def __init__(self, choice: EngineChoice, model: OpaqueModel):
         self._choice, self._source = choice, model
@@ -50,8 +50,8 @@ class EngineReference:
         return any(name not in self.graph.outputs for name in self.graph.observable())
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
-        """Returns every tensor that the engine computes. digests: True to add their digests. Raises UsageError if the engine
-        fails, or returns other tensors than in its first run."""
+        """Returns every tensor that the engine computes. digests: True to add their digests. Raises UsageError if the
+        engine fails, or returns other tensors than in its first run."""
         start = time.perf_counter()
         result = self._run_engine(prepared)
         specs = {n: self.graph.spec(n) for n in self.graph.observable()}
@@ -115,8 +115,8 @@ class EngineReference:
 
 
 def _nodes_between(nodes: tuple[OpaqueNode, ...], specs: Mapping[str, TensorSpec]) -> list[Node]:
-    """Returns one node for each node that computes a tensor of `specs`. It reads the nearest tensors of `specs` or inputs.
-    Its covers are the first outputs of the nodes that it stands for, at most MAX_COVERS."""
+    """Returns one node for each node that computes a tensor of `specs`. It reads the nearest tensors of `specs` or
+    inputs. Its covers are the first outputs of the nodes that it stands for, at most MAX_COVERS."""
     sources, behind, merged = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]](), list[Node]()
     for node in nodes:
         sources_of_node = tuple(dict.fromkeys(s for name in node.inputs for s in sources.get(name, (name,))))

@@ -23,8 +23,8 @@ class HostIslands:
         self._engines: dict[tuple[object, ...], Engine] = {}
 
     def run(self, island: HostIsland, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if onnxruntime fails, or
-        computes another shape or type than model.bin states."""
+        """Returns the island's tensors, computed from these values of its inputs. Raises BadFileError if onnxruntime
+        fails, or computes another shape or type than model.bin states."""
         inputs = {n: values[n] for n in island.inputs}
         key = (island.made, *((n, v.shape, v.dtype.str) for n, v in inputs.items()))
         if key not in self._engines:
@@ -61,8 +61,8 @@ def dependents_of(graph: Graph, names: Collection[str]) -> set[str]:
 def compute_islands(
     graph: Graph, islands: HostIslands, inputs: Mapping[str, Array], recorded: Mapping[str, Array]
 ) -> tuple[dict[str, Array], dict[str, str]]:
-    """Returns the tensors that the islands compute from the inputs and the recorded values of one side, and the reasons for
-    the tensors that onnxruntime fails to compute. Islands whose inputs are not recorded are left out."""
+    """Returns the tensors that the islands compute from the inputs and the recorded values of one side, and the reasons
+    for the tensors that onnxruntime fails to compute. Islands whose inputs are not recorded are left out."""
     computed, failed = dict[str, Array](), dict[str, str]()
     for island in graph.islands:
         sources = (computed, inputs, recorded)  # what is recorded is read only where it is used

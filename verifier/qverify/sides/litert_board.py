@@ -35,9 +35,9 @@ PAIRED_BY_MAP_ONLY = "the .tflite and the quantized ONNX are tied by the map of 
 
 
 class LiteRtBoard(Board):
-    """A Board that runs a .tflite. tensors: the map from ONNX tensors to {"tfl": index in the .tflite, "shape": shape there}.
-    Nodes that the file does not have, which quantize its inputs and dequantize its outputs, run on this host. Raises
-    BadFileError if the map does not fit the files, UsageError if the map lacks any other tensor of the graph."""
+    """A Board that runs a .tflite. tensors: the map from ONNX tensors to {"tfl": index in the .tflite, "shape": shape
+    there}. Nodes that the file does not have, which quantize its inputs and dequantize its outputs, run on this host.
+    Raises BadFileError if the map does not fit the files, UsageError if the map lacks any other tensor of the graph."""
 
     runtime = "litert"
 
@@ -118,8 +118,8 @@ class LiteRtBoard(Board):
         }
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
-        """Runs the unit's operators on the board as a separate .tflite. Returns digests by name. Raises AgentError if the
-        .tflite has no operators for this unit."""
+        """Runs the unit's operators on the board as a separate .tflite. Returns digests by name. Raises AgentError if
+        the .tflite has no operators for this unit."""
         part, input_names = self._part(unit)
         model, contents = hashlib.sha256(part).hexdigest(), [_hashed_bytes(inputs[n]) for n in input_names]
         for sha256, data in ((model, part), *contents):
@@ -148,8 +148,8 @@ class LiteRtBoard(Board):
         raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
 
     def notes(self) -> list[str]:
-        """Returns lines on how the .tflite is paired with the quantized ONNX, where nodes ran, and how a delegate was made to
-        show every tensor."""
+        """Returns lines on how the .tflite is paired with the quantized ONNX, where nodes ran, and how a delegate was
+        made to show every tensor."""
         lines = [] if self._no_onnx else [PAIRED_BY_MAP_ONLY]
         facts = parse_run_facts(self._agent.done_text)
         counts = placement_of(facts)
@@ -165,9 +165,9 @@ class LiteRtBoard(Board):
         return lines
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Runs each operator of the .tflite `runs` times as a separate file, on random inputs, since LiteRT's Python package
-        does not report times within a model. Returns, for each run, the seconds by node name. Raises LinkError if the board
-        fails."""
+        """Runs each operator of the .tflite `runs` times as a separate file, on random inputs, since LiteRT's Python
+        package does not report times within a model. Returns, for each run, the seconds by node name. Raises LinkError
+        if the board fails."""
         times: list[dict[str, float]] = [{} for _ in range(runs)]
         generator, self._values_are_of_the_run = np.random.Generator(np.random.PCG64(0)), False
         for unit in units(self.graph):
@@ -191,8 +191,8 @@ class LiteRtBoard(Board):
 
 
 def models_of_boards(model: bytes, tensors: TensorMap, graph: Graph) -> list[bytes]:
-    """Returns the models that LiteRtBoard sends to a board that offers every tensor, and to one that offers the final outputs
-    only. Arguments and errors are those of LiteRtBoard."""
+    """Returns the models that LiteRtBoard sends to a board that offers every tensor, and to one that offers the final
+    outputs only. Arguments and errors are those of LiteRtBoard."""
     inner = _covered_graph(tensors, _read_operators(model), graph)
     return [_pack_model(model, tensors, inner, offered) for offered in (inner.observable(), inner.outputs)]
 
@@ -203,7 +203,8 @@ def _is_own_conversion(tensors: TensorMap) -> bool:
 
 
 def _covered_graph(tensors: TensorMap, model: TfliteModel | None, graph: Graph) -> Graph:
-    """Returns the part of the graph that the .tflite computes. Raises BadFileError or UsageError if the map does not fit."""
+    """Returns the part of the graph that the .tflite computes. Raises BadFileError or UsageError if the map does not
+    fit."""
     mapped = set(tensors)
     inner = _without_nodes(graph, _input_quantizers(graph, mapped), _output_dequantizers(graph, mapped))
     if missing := next((n for n in inner.observable() if n not in mapped), None):
@@ -217,8 +218,8 @@ def _covered_graph(tensors: TensorMap, model: TfliteModel | None, graph: Graph) 
 
 
 def _read_operators(model: bytes) -> TfliteModel | None:
-    """Returns the file's tensors and operators, or None if this host cannot read it; then no operator can be cut out. Raises
-    CutOffError if the end of the file is missing."""
+    """Returns the file's tensors and operators, or None if this host cannot read it; then no operator can be cut out.
+    Raises CutOffError if the end of the file is missing."""
     try:
         return read_tflite(model, "the board's .tflite")
     except CutOffError:
@@ -287,7 +288,8 @@ def _simulate_nodes(graph: Graph, nodes: Any, values: Mapping[str, Array]) -> di
 
 
 def _pack_model(model: bytes, tensors: TensorMap, inner: Graph, offered: Iterable[str]) -> bytes:
-    """Returns a zip of the .tflite and the names of its inputs and of the `offered` tensors. Equal models give equal bytes."""
+    """Returns a zip of the .tflite and the names of its inputs and of the `offered` tensors. Equal models give equal
+    bytes."""
     names = {
         "inputs": [_entry(n, tensors, inner) for n in inner.inputs],
         "outputs": [_entry(n, tensors, inner) for n in offered],
@@ -300,8 +302,8 @@ def _pack_model(model: bytes, tensors: TensorMap, inner: Graph, offered: Iterabl
 
 
 def _entry(name: str, tensors: TensorMap, inner: Graph) -> dict[str, Any]:
-    """Returns the tensor's entry in tensors.json. In tensors of four axes the channels are last in a .tflite, and second in
-    an ONNX."""
+    """Returns the tensor's entry in tensors.json. In tensors of four axes the channels are last in a .tflite, and
+    second in an ONNX."""
     if name not in tensors:
         raise UsageError(f"{name}: the map names no tensor of the .tflite for this input")
     dims, shape = tensors[name]["shape"], inner.spec(name).shape

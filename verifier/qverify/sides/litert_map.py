@@ -19,8 +19,8 @@ NEXT = "the map is wrong, or of another model. Next: convert the .tflite again, 
 
 
 def check_map(tensors: Mapping[str, Mapping[str, Any]], model: TfliteModel, graph: Graph) -> None:
-    """Raises BadFileError if a tensor of the map has another type, size or quantization in the .tflite than in the ONNX, or
-    is computed from other tensors. graph: the part of the network that the .tflite computes."""
+    """Raises BadFileError if a tensor of the map has another type, size or quantization in the .tflite than in the
+    ONNX, or is computed from other tensors. graph: the part of the network that the .tflite computes."""
     for name in (n for n in dict.fromkeys((*graph.inputs, *graph.observable())) if n in tensors):
         index = int(tensors[name]["tfl"])
         if index >= len(model.tensors):
@@ -50,8 +50,8 @@ def _difference(spec: TensorSpec, tensor: TfliteTensor) -> str:
 
 
 def _other_makers(unit: Unit, tensors: Mapping[str, Mapping[str, Any]], model: TfliteModel, graph: Graph) -> str:
-    """Returns why the unit's outputs are not computed from its inputs in the .tflite, or "" if they are. Units with a tensor
-    that the map lacks are not checked."""
+    """Returns why the unit's outputs are not computed from its inputs in the .tflite, or "" if they are. Units with a
+    tensor that the map lacks are not checked."""
     if any(n not in tensors for n in (*unit.inputs, *unit.outputs)):
         return ""
     inputs = {int(tensors[n]["tfl"]): n for n in unit.inputs}

@@ -20,8 +20,8 @@ from qverify.tflite_model.layout import as_in_file, as_in_onnx
 
 
 class LiteRtReference:
-    """Runs the reference. data: the .tflite. converted: its conversion to ONNX. graph: compiled from that conversion. Raises
-    BadFileError if LiteRT refuses the file."""
+    """Runs the reference. data: the .tflite. converted: its conversion to ONNX. graph: compiled from that conversion.
+    Raises BadFileError if LiteRT refuses the file."""
 
     def __init__(self, data: bytes, converted: ConvertedModel, graph: Graph):
         self.graph, self._converted, self._data = graph, converted, data

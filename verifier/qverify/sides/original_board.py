@@ -1,5 +1,5 @@
-"""A board that runs the unchanged quantized ONNX with onnxruntime and its own optimizations, as the program of a product
-or vendor does."""
+"""A board that runs the unchanged quantized ONNX with onnxruntime and its own optimizations, as the program of a
+product or vendor does."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OFFERED = frozenset({"finals", "digests"})  # more outputs would change which no
 
 
 class OriginalBoard(Board):
-    """A Board that opens the ONNX of -m. It offers the final outputs only. Raises UsageError if the ONNX and the graph have
-    different inputs or outputs."""
+    """A Board that opens the ONNX of -m. It offers the final outputs only. Raises UsageError if the ONNX and the graph
+    have different inputs or outputs."""
 
     runtime = "onnxruntime"
 

@@ -58,15 +58,15 @@ class Reference:
         return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._by_host])
 
     def computed_by(self, kinds: set[str]) -> list[str]:
-        """Returns the tensors that onnxruntime computes with operators of the types `kinds`, or with products that it may
-        compute wrongly on this host."""
+        """Returns the tensors that onnxruntime computes with operators of the types `kinds`, or with products that it
+        may compute wrongly on this host."""
         unsure = unsure_products(self._model)
         computed = {o for node in self._model.graph.node if node.op_type in kinds for o in node.output} | unsure
         return [name for name in self.names if name in computed]
 
     def run(self, prepared: PreparedInputs, digests: bool = True) -> Recording:
-        """Returns every observable tensor. digests: True to add their digests. The Recording is partial if a host island
-        computes another shape than the model states, or if a node after an island fails."""
+        """Returns every observable tensor. digests: True to add their digests. The Recording is partial if a host
+        island computes another shape than the model states, or if a node after an island fails."""
         engine, start = self._engine, time.perf_counter()
         network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
         values, why = self._run_engine({**prepared.arrays(), **network_inputs})
@@ -94,8 +94,8 @@ class Reference:
         )
 
     def _run_engine(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
-        """Returns the tensors that onnxruntime computes, and "". If an island does not fit model.bin, the tensors that depend
-        on it are left out, and the second value is the reason."""
+        """Returns the tensors that onnxruntime computes, and "". If an island does not fit model.bin, the tensors that
+        depend on it are left out, and the second value is the reason."""
         names = [*self.names, *self._by_host]
         try:
             values = self._engine.run(inputs, names)
@@ -148,7 +148,8 @@ class Reference:
         return self._cutter.cut(inputs, outputs)
 
     def _stripped(self, end: str) -> Mapping[str, str]:
-        """Returns the original ONNX's name by our name, for the "inputs" or "outputs" whose quantization was stripped."""
+        """Returns the original ONNX's name by our name, for the "inputs" or "outputs" whose quantization was
+        stripped."""
         stripped: dict[str, dict[str, str]] = self.graph.meta.get("stripped", {})
         return stripped.get(end, {})
 
@@ -167,8 +168,8 @@ class Reference:
         return ours | {n: n for island in self.graph.islands for n in island.finals}
 
     def run_original(self, prepared: PreparedInputs) -> dict[str, Array] | str:
-        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name, or the reason if
-        default onnxruntime fails on the model, which its optimizations may cause."""
+        """Runs the original ONNX on default onnxruntime (all optimizations). Returns its outputs by name, or the reason
+        if default onnxruntime fails on the model, which its optimizations may cause."""
         if self.original is None:
             return {}
         feed = self._original_feed(prepared, run_preprocessing(self.graph, self._front, prepared.arrays()))
@@ -180,8 +181,8 @@ class Reference:
     def compare_original(
         self, prepared: PreparedInputs, finals: Mapping[str, Array], plain: dict[str, Array] | str
     ) -> list[dict[str, Any]]:
-        """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs and why for
-        each output. why: the reason if `plain` has no outputs, else ""."""
+        """Compares `plain`, the result of run_original(), with these final outputs. Returns name, equal, max_abs and
+        why for each output. why: the reason if `plain` has no outputs, else ""."""
         named = {} if self.original is None else self._original_outputs()
         if isinstance(plain, str):
             return [{"name": name, "equal": False, "max_abs": None, "why": plain} for name in named]
@@ -209,8 +210,8 @@ class Reference:
 
 
 def _first_rows(ours: Array, shape: tuple[int, ...]) -> Array:
-    """Returns `ours`, cut to this shape if it is shorter in exactly one dim. After a NonMaxSuppression the original ONNX has
-    only the rows of the boxes that it keeps, and ours has as many rows as it may keep."""
+    """Returns `ours`, cut to this shape if it is shorter in exactly one dim. After a NonMaxSuppression the original
+    ONNX has only the rows of the boxes that it keeps, and ours has as many rows as it may keep."""
     shorter = [k for k, (n, m) in enumerate(zip(ours.shape, shape, strict=False)) if m < n]
     return ours.take(range(shape[shorter[0]]), shorter[0]) if ours.ndim == len(shape) and len(shorter) == 1 else ours
 

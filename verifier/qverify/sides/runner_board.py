@@ -48,8 +48,8 @@ MAX_REPLY_LENGTH = 1 << 22  # characters of output of a command that a page runs
 
 class RunnerBoard:
     """One board with one runner and one model, which is a file of any kind. run() records a fault of the board in the
-    Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph of
-    the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
+    Recording and does not raise it; it raises UsageError if the runner's options do not fit the model. graph: the graph
+    of the reference, whose final outputs the board must write. The constructor raises LinkError if the board cannot be
     reached."""
 
     slow_link = False
@@ -86,8 +86,8 @@ class RunnerBoard:
         pull: Literal["differ", "all"] = "differ",
         dump_all: bool = True,
     ) -> Recording:
-        """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: True to request the
-        outputs of every node, if the runner can write them."""
+        """Runs the model once. Returns every tensor that the runner wrote, with its values. dump_all: True to request
+        the outputs of every node, if the runner can write them."""
         start = time.perf_counter()
         self._prepared, self._dump_all = prepared, dump_all
         recording = Recording(
@@ -154,8 +154,8 @@ class RunnerBoard:
         return recording
 
     def _plan(self, prepared: PreparedInputs, dump_all: bool) -> tuple[RunnerPlan, dict[str, str], str]:
-        """Sends the files that the run needs. Returns the plan, the hashes of the files by their name in the run's folder, and
-        that folder."""
+        """Sends the files that the run needs. Returns the plan, the hashes of the files by their name in the run's
+        folder, and that folder."""
         run, placed = self._board.new_run_folder(), dict[str, str]()
 
         def place(name: str, data: bytes) -> str:
@@ -191,8 +191,8 @@ class RunnerBoard:
             raise UsageError(one_line(str(error))) from error
 
     def _ask(self, line: str, placed: dict[str, str], run: str) -> CommandReply:
-        """Runs a command line for a page in a separate run, in which paths of the planned run are replaced by its own. Each
-        command line is run once."""
+        """Runs a command line for a page in a separate run, in which paths of the planned run are replaced by its own.
+        Each command line is run once."""
         key = line.replace(run, "")
         if key not in self._replies:
             query_run = self._board.new_run_folder()
@@ -232,7 +232,8 @@ class RunnerBoard:
         return result
 
     def _emulated(self, plan: RunnerPlan) -> str:
-        """Returns the command line. On an emulated processor it is preceded by the emulator, unless it contains it already."""
+        """Returns the command line. On an emulated processor it is preceded by the emulator, unless it contains it
+        already."""
         emulator = self._board.emulator
         return plan.line if not emulator or emulator in plan.line else f"{shlex.quote(emulator)} {plan.line}"
 
@@ -252,22 +253,23 @@ class RunnerBoard:
         return {k: finite_number(facts.get(k)) for k in ("temperature_c", "frequency_mhz")}
 
     def pull(self, names: list[str]) -> dict[str, Array]:
-        """Returns tensors of the last run, all of which were fetched. Raises LinkError if the runner did not write one."""
+        """Returns tensors of the last run, all of which were fetched. Raises LinkError if the runner did not write
+        one."""
         if missing := next((n for n in names if n not in self._values), None):
             raise LinkError(f"{missing}: the runner did not write it")
         return {n: self._values[n] for n in names}
 
     @contextmanager
     def bounded_until(self, until: float) -> Iterator[None]:
-        """Raises LinkTimeout if it is later than this time of time.monotonic(). A run that has begun is limited by --timeout
-        only."""
+        """Raises LinkTimeout if it is later than this time of time.monotonic(). A run that has begun is limited by
+        --timeout only."""
         if time.monotonic() >= until:
             raise LinkTimeout(f"{self.uri}: no time is left (--explain SECONDS)")
         yield
 
     def repeat_run(self, changed_from: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, Array]]:
-        """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of the tensors whose
-        digest differs from `changed_from` (no values if it is None). Raises LinkError if the board fails."""
+        """Runs once more on the same inputs. Returns the digest of every tensor, and this run's values of the tensors
+        whose digest differs from `changed_from` (no values if it is None). Raises LinkError if the board fails."""
         assert self._prepared is not None
         recording = self.run(self._prepared, dump_all=self._dump_all)
         if recording.state != "complete" or recording.missing:
@@ -330,8 +332,8 @@ def _exit_failure(started: RunningCommandLine, plan: RunnerPlan) -> str:
 
 
 def _write_texts(plan: RunnerPlan, folder: str) -> None:
-    """Writes the texts of the plan into the folder of the fetched files. Raises BoardError if the runner wrote a file of the
-    same name."""
+    """Writes the texts of the plan into the folder of the fetched files. Raises BoardError if the runner wrote a file
+    of the same name."""
     for name, text in plan.texts.items():
         path = os.path.join(folder, name)
         if os.path.lexists(path):

@@ -17,9 +17,9 @@ PLAIN_NAME = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
 
 
 def unpack(archive: IO[bytes], folder: str, began_s: int | None) -> dict[str, str]:
-    """Unpacks the new regular files of the archive into `folder`. began_s: the board's clock when the run began, if known.
-    Returns the files that were refused, with the reason. Raises BoardError, with the offset, for an archive that is damaged
-    or ends too early."""
+    """Unpacks the new regular files of the archive into `folder`. began_s: the board's clock when the run began, if
+    known. Returns the files that were refused, with the reason. Raises BoardError, with the offset, for an archive that
+    is damaged or ends too early."""
     refused: dict[str, str] = {}
     size, count = archive.seek(0, 2), 0
     archive.seek(0)

@@ -17,8 +17,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def common_options(plan: RunnerPlan, options: Options) -> RunnerPlan:
-    """Returns the plan with the options that every runner has (runners.COMMON). The user's values replace those of the page,
-    except that the environments are merged. Raises UsageError for a value of the wrong form."""
+    """Returns the plan with the options that every runner has (runners.COMMON). The user's values replace those of the
+    page, except that the environments are merged. Raises UsageError for a value of the wrong form."""
     prefix = option(options, "prefix")
     for key in ("success", "failure", "timing"):
         _check_expression(key, option(options, key))
@@ -107,8 +107,8 @@ class RunnerOutput:
 
 
 def _seconds(named: Mapping[str, str | None], number: str | None) -> float | None:
-    """Returns the time of a timing line in seconds, or None if it is not a valid time. named: the named groups of the match.
-    number: the text of its first group."""
+    """Returns the time of a timing line in seconds, or None if it is not a valid time. named: the named groups of the
+    match. number: the text of its first group."""
     unit = next((SECONDS_PER_UNIT[name] for name in named if name in SECONDS_PER_UNIT), 1e-3)
     try:
         value = float(number or "") * unit

@@ -25,9 +25,9 @@ MAX_MEMBERS = 4096  # of an .npz
 def read_folder(
     folder: str, profile: str, options: ReadingOptions, graph: Graph, model_sha256: str, spool: Spool, per_node: bool
 ) -> Recording:
-    """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name in the
-    graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs only. Raises
-    BadFileError or UsageError for files that no reader accepts."""
+    """Returns the files of a run as the board's recording, with every value read. Tensors are identified by their name
+    in the graph, exact or in a vendor's spelling, never by their position. per_node: False to read the final outputs
+    only. Raises BadFileError or UsageError for files that no reader accepts."""
     files = os.listdir(folder)
     is_single_npz = not profile and len(files) == 1 and files[0].endswith(".npz")
     dump = open_dump(os.path.join(folder, files[0]) if is_single_npz else folder, profile, options, graph, model_sha256)

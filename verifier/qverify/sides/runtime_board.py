@@ -30,9 +30,9 @@ CPU_PROVIDERS = ("", "CPU", "CPUExecutionProvider")  # values of the option that
 
 
 class RuntimeBoard(Board):
-    """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name. cut:
-    returns the nodes between given inputs and outputs as a separate model. runtime: name of the runtime. Raises UsageError
-    for a model.bin with nodes that the ONNX does not have."""
+    """A Board whose runtime opens ONNX. model: the integer form, in which every tensor of the graph has its own name.
+    cut: returns the nodes between given inputs and outputs as a separate model. runtime: name of the runtime. Raises
+    UsageError for a model.bin with nodes that the ONNX does not have."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class RuntimeBoard(Board):
         raise AgentError(UNSUPPORTED, f"this board runs {self.runtime}, which takes no model.bin")
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
-        """Runs the model `runs` times. Returns, for each run, the seconds of the ONNX nodes behind each node, according to the
-        runtime's profile. A node that the runtime fused with another one is left out. Raises LinkError if the profile
-        contains no times."""
+        """Runs the model `runs` times. Returns, for each run, the seconds of the ONNX nodes behind each node, according
+        to the runtime's profile. A node that the runtime fused with another one is left out. Raises LinkError if the
+        profile contains no times."""
         names = [n.name for n in self.graph.nodes if n.name in self._names]
         events = self._agent.run(self._sha256, self._inputs, nodes=names, digests=False, repeat=runs, names=names)
         self._values_are_of_the_run = False
@@ -114,8 +114,8 @@ class RuntimeBoard(Board):
         return times
 
     def placement(self) -> Counter[str]:
-        """Returns the number of nodes that ran on each execution provider in the last run, or an empty Counter if the runtime
-        does not report it."""
+        """Returns the number of nodes that ran on each execution provider in the last run, or an empty Counter if the
+        runtime does not report it."""
         return placement_of(parse_run_facts(self._agent.done_text))
 
     def notes(self) -> list[str]:
@@ -167,8 +167,8 @@ def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
 
 
 def _name_nodes(model: onnx.ModelProto, names: Sequence[str]) -> None:
-    """Names each node qverify.K.N, where K is the index of the first tensor in `names` that depends on it. A profile of the
-    runtime then states the time of each tensor (agents/PROTOCOL.md)."""
+    """Names each node qverify.K.N, where K is the index of the first tensor in `names` that depends on it. A profile of
+    the runtime then states the time of each tensor (agents/PROTOCOL.md)."""
     maker = {o: node for node in model.graph.node for o in node.output}
     exposed, named, number = frozenset(names), set[int](), 0
     for k, name in enumerate(names):

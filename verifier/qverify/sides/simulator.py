@@ -32,8 +32,8 @@ def _where(node: Node) -> str:
 
 
 class Simulator:
-    """Runs a Graph, and its host islands on onnxruntime. Data that the pages of ops prepare from constants is kept for the
-    life of the object, up to MAX_PREPARED_BYTES."""
+    """Runs a Graph, and its host islands on onnxruntime. Data that the pages of ops prepare from constants is kept for
+    the life of the object, up to MAX_PREPARED_BYTES."""
 
     def __init__(self, graph: Graph, islands: HostIslands | None = None):
         """islands: the graph's host islands, which only run() needs."""
@@ -42,8 +42,8 @@ class Simulator:
         self._room = MAX_PREPARED_BYTES
 
     def _node(self, node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns the node's outputs by name. Raises BadFileError if the node of a hostile model.bin cannot be computed as
-        recorded."""
+        """Returns the node's outputs by name. Raises BadFileError if the node of a hostile model.bin cannot be computed
+        as recorded."""
         try:
             outputs = ops.simulate_node(self.graph, node, values, self._prepared(node))
         except NOT_COMPUTABLE as error:
@@ -108,8 +108,8 @@ class Simulator:
     def _compute(
         self, values: dict[str, Array], results: _RunResults, progress: Callable[[int, int], None] | None
     ) -> str:
-        """Runs every node in order, up to a host island that cannot be computed. Returns the reason, or "" if all can be
-        computed. values: initially the inputs; a tensor is removed once no further node reads it."""
+        """Runs every node in order, up to a host island that cannot be computed. Returns the reason, or "" if all can
+        be computed. values: initially the inputs; a tensor is removed once no further node reads it."""
         graph, steps = self.graph, list(self.graph.steps())
         last_use = {name: i for i, step in enumerate(steps) for name in step.inputs if name is not None}
         for i, step in enumerate(steps):
@@ -166,8 +166,8 @@ def _bytes_of(state: Any) -> int:
 
 
 class _RunResults:
-    """The results of a run: the values of the tensors in `keep`, and all digests, which other threads compute. Tensors that
-    are equal to the peer's share its arrays."""
+    """The results of a run: the values of the tensors in `keep`, and all digests, which other threads compute. Tensors
+    that are equal to the peer's share its arrays."""
 
     def __init__(self, keep: set[str], digests: bool, peer: Recording | None):
         self.kept: dict[str, Array] = {}
@@ -190,8 +190,8 @@ class _RunResults:
                 self._waiting.append(name)
 
     def share(self, wait: bool) -> None:
-        """Replaces tensors that are equal to the peer's by its arrays, as far as the digests are computed. wait: True to wait
-        for every digest."""
+        """Replaces tensors that are equal to the peer's by its arrays, as far as the digests are computed. wait: True
+        to wait for every digest."""
         unfinished = []
         for name in self._waiting:
             if not wait and not self._digest_futures[name].done():

@@ -50,8 +50,8 @@ _MAX_DENSE_BYTES, _USUAL_RATIO = 1 << 30, 64  # unpacked size of archives with a
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in a file, which is read on access. where: file and member, for messages. dtype: a key of ITEM. read: returns the
-    elements as bytes, dense, row-major and little-endian."""
+    """An array in a file, which is read on access. where: file and member, for messages. dtype: a key of ITEM. read:
+    returns the elements as bytes, dense, row-major and little-endian."""
 
     name: str
     where: str
@@ -69,14 +69,15 @@ class StoredArray:
 
 
 def npy(file: UntrustedFile, name: str) -> StoredArray:
-    """Opens a .npy file. Raises BadFileError if it is not one of numbers, or if its size differs from the declared one."""
+    """Opens a .npy file. Raises BadFileError if it is not one of numbers, or if its size differs from the declared
+    one."""
     start = file.read(0, min(file.size_bytes, MAX_HEADER_BYTES))
     return _array(name, file.path, start, file.size_bytes, file.read)
 
 
 def npz(file: UntrustedFile) -> list[StoredArray]:
-    """Returns the arrays of all members, without unpacking them. Raises BadFileError like npy(), and for a duplicate member or
-    one that unpacks to too many bytes."""
+    """Returns the arrays of all members, without unpacking them. Raises BadFileError like npy(), and for a duplicate
+    member or one that unpacks to too many bytes."""
     arrays: list[StoredArray] = []
     try:
         members = _Members(file)

@@ -1,4 +1,5 @@
-"""Parses the text of `hrt_model_exec model_info` into TensorSpecs of the outputs. It was developed with 15 real logs."""
+"""Parses the text of `hrt_model_exec model_info` into TensorSpecs of the outputs. It was developed with 15 real
+logs."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def outputs_of(file: UntrustedFile) -> dict[int, TensorSpec]:
-    """Returns the outputs by index. Their aligned_shape is computed from the strides. Raises BadFileError for any other text, or
-    for several models."""
+    """Returns the outputs by index. Their aligned_shape is computed from the strides. Raises BadFileError for any other
+    text, or for several models."""
     text = _COLOUR.sub("", file.whole(MAX_TEXT_BYTES).decode("utf-8", "replace"))
     if text.count("[model name]:") != 1:
         raise BadFileError(f"{file.path}: {count(text.count('[model name]:'), 'model')} in it, wanted one")

@@ -20,9 +20,9 @@ _COMMAS = bytes.maketrans(b",", b" ")
 
 
 def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals, int | None]:
-    """Returns `count` values in float64 and the number of their known decimals: None if all are whole numbers, below 0 if not
-    even the units are known. nan and inf are values, too. where, offset: name of the file and offset of `data` in it, for
-    messages. Raises BadFileError for anything that is not a number, or for another count."""
+    """Returns `count` values in float64 and the number of their known decimals: None if all are whole numbers, below 0
+    if not even the units are known. nan and inf are values, too. where, offset: name of the file and offset of `data`
+    in it, for messages. Raises BadFileError for anything that is not a number, or for another count."""
     if count > len(data) // 2 + 1:
         raise BadFileError(f"{where}: byte {offset}: {count} values declared, {len(data)} bytes of text")
     parsed, at, decimals = np.empty(count, np.float64), 0, _Decimals()
@@ -40,7 +40,8 @@ def numbers(data: bytes, count: int, where: str, offset: int = 0) -> tuple[Reals
 
 
 def _parse_fixed(block: bytes, decimals_of_all: _Decimals) -> Reals | None:
-    """Parses a block in which all numbers have the same number of decimals and no exponent. Returns None for any other block."""
+    """Parses a block in which all numbers have the same number of decimals and no exponent. Returns None for any other
+    block."""
     first = _FIRST.match(block)
     if first is None:
         return None
@@ -70,8 +71,8 @@ def count_numbers(data: bytes) -> int:
 
 
 class _Decimals:
-    """Determines the known decimals of printed numbers. The format %.Nf prints N decimals of every number. Other formats print a
-    fixed number of digits, so the largest value has the fewest decimals."""
+    """Determines the known decimals of printed numbers. The format %.Nf prints N decimals of every number. Other
+    formats print a fixed number of digits, so the largest value has the fewest decimals."""
 
     def __init__(self) -> None:
         self.lengths: set[int] = set()  # of decimals
@@ -102,7 +103,8 @@ class _Decimals:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields offset and bytes of pieces that end between numbers, so that memory for all tokens at once is not needed."""
+    """Yields offset and bytes of pieces that end between numbers, so that memory for all tokens at once is not
+    needed."""
     start = 0
     while start < len(data):
         gap = _SPLIT.search(data, min(start + _BLOCK, len(data)))

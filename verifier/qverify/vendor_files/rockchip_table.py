@@ -1,9 +1,9 @@
 """Checks Rockchip's error_analysis.txt: recomputes the numbers of the vendor's table from the tensors.
 
-There are two dialects. The newer one prints `cosine | euclidean distance` under simulator_error (entire, single) and runtime_error
-(entire, single_sim); the older one prints cosines only, under quant_error (entire, per_layer) and runtime_error
-(simu_err, golden_err). `single`, `single_sim` and `per_layer` come from runs whose tensors are not in the folder.
-Distances are cut to six characters, not rounded: 7.006895 is printed as 7.0068."""
+There are two dialects. The newer one prints `cosine | euclidean distance` under simulator_error (entire, single) and
+runtime_error (entire, single_sim); the older one prints cosines only, under quant_error (entire, per_layer) and
+runtime_error (simu_err, golden_err). `single`, `single_sim` and `per_layer` come from runs whose tensors are not in the
+folder. Distances are cut to six characters, not rounded: 7.006895 is printed as 7.0068."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ SUM_TOLERANCE = 2e-5  # relative: the vendor's tool may have added in float32
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One number of the table. sides: the two folders that it compares. metric: cosine or distance. printed: the number."""
+    """One number of the table. sides: the two folders that it compares. metric: cosine or distance. printed: the
+    number."""
 
     line: int
     layer: str
@@ -48,8 +49,8 @@ class Claim:
 
 
 def read_claims(file: UntrustedFile) -> tuple[list[Claim], int]:
-    """Returns the numbers that can be recomputed from the folder, and how many others there are. Raises BadFileError for a
-    table of another form."""
+    """Returns the numbers that can be recomputed from the folder, and how many others there are. Raises BadFileError
+    for a table of another form."""
     claims: list[Claim] = []
     columns: list[tuple[str, str]] = []
     others, groups, pairs = 0, list[str](), False
@@ -89,8 +90,8 @@ def _columns(groups: list[str], words: list[str], where: str) -> list[tuple[str,
 
 
 def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[list[str]]]:
-    """Returns a row's layer and the printed values of its columns: none (the layer was fused), those of the first group, or
-    all."""
+    """Returns a row's layer and the printed values of its columns: none (the layer was fused), those of the first
+    group, or all."""
     match = _LAYER.fullmatch(line.strip())
     cells = re.findall(r"(\S+)\s*\|\s*(\S+)", match[2]) if match and pairs else []
     plain = [(word,) for word in match[2].split()] if match and not pairs else []
@@ -102,8 +103,8 @@ def _row(line: str, pairs: bool, columns: int, where: str) -> tuple[str, list[li
 
 
 def contradictions(claims: list[Claim], values: Callable[[str, str], Reals | None]) -> tuple[int, list[str]]:
-    """Returns how many claims were recomputed, and a line for each claim that the tensors contradict. values: returns the
-    elements of a layer on a side, or None if the folder does not have them."""
+    """Returns how many claims were recomputed, and a line for each claim that the tensors contradict. values: returns
+    the elements of a layer on a side, or None if the folder does not have them."""
     checked, contradicted = 0, []
     measured: tuple[tuple[str, str, str], dict[str, float] | None] | None = None
     for claim in claims:
@@ -133,8 +134,8 @@ def _measure(a: Reals, b: Reals) -> dict[str, float]:
 
 
 def _agrees(printed: str, value: float, metric: str) -> bool:
-    """Returns True if the printed number can be this value, rounded or cut. A text that is not a number cannot contradict a
-    small distance: six characters cut 1.2345e-05 to 1.2345."""
+    """Returns True if the printed number can be this value, rounded or cut. A text that is not a number cannot
+    contradict a small distance: six characters cut 1.2345e-05 to 1.2345."""
     if _NUMBER.fullmatch(printed) is None:
         return metric == "distance" and printed[-1:] in "eE-" and 0 < value < 1e-3
     claimed = float(printed)
@@ -154,7 +155,8 @@ def _agrees(printed: str, value: float, metric: str) -> bool:
 
 
 def describe(claims: int, checked: int, others: int, contradicted: list[str]) -> list[str]:
-    """Returns the notes for the report. others: values that cannot be recomputed. wrong: lines on contradicted values."""
+    """Returns the notes for the report. others: values that cannot be recomputed. wrong: lines on contradicted
+    values."""
     name = "error_analysis.txt"
     if not checked:
         return [f"rockchip: {name}: none of its {count(claims + others, 'value')} could be recomputed from this folder"]

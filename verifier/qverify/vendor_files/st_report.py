@@ -29,8 +29,8 @@ _FAILED = re.compile(r"not evaluated|\bE\d{3,5}\(\w*(?:Error|Exception)\)", re.I
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """The facts of the report on one array. line: number of the line. statistics: min, max, mean and standard deviation, printed
-    with six decimals."""
+    """The facts of the report on one array. line: number of the line. statistics: min, max, mean and standard
+    deviation, printed with six decimals."""
 
     line: int
     shape: tuple[int, ...]
@@ -41,8 +41,8 @@ class SavedArray:
 
 @dataclass(slots=True)
 class ValidateReport:
-    """The report. date: as printed, or "". arrays: by key, such as c_outputs_1. cross: line number and printed metrics of each
-    output of the C-model against the original model, by number of the output."""
+    """The report. date: as printed, or "". arrays: by key, such as c_outputs_1. cross: line number and printed metrics
+    of each output of the C-model against the original model, by number of the output."""
 
     path: str
     date: str = ""
@@ -51,8 +51,8 @@ class ValidateReport:
 
 
 def read_report(file: UntrustedFile) -> ValidateReport:
-    """Returns the report. Raises BadFileError if it contains an error or "not evaluated", or if it lists no array, since the
-    arrays beside it are then of another run."""
+    """Returns the report. Raises BadFileError if it contains an error or "not evaluated", or if it lists no array,
+    since the arrays beside it are then of another run."""
     report = ValidateReport(file.path)
     for number, line in enumerate(file.whole(MAX_REPORT_BYTES).decode("utf-8", "replace").splitlines(), 1):
         text, where = line.strip(), f"{file.path}: line {number}"
@@ -99,8 +99,8 @@ def check_array(report: ValidateReport, key: str, array: StoredArray) -> None:
 
 
 def check_metrics(report: ValidateReport, arrays: dict[str, StoredArray]) -> list[str]:
-    """Recomputes the report's metrics of the C-model against the original model from the arrays of real values. Returns a note
-    on the result."""
+    """Recomputes the report's metrics of the C-model against the original model from the arrays of real values. Returns
+    a note on the result."""
     checked, contradicted = 0, []
     for number, (line, printed) in report.cross.items():
         m, c = (arrays.get(f"{side}_outputs_{number}") for side in "mc")
@@ -124,8 +124,8 @@ def check_metrics(report: ValidateReport, arrays: dict[str, StoredArray]) -> lis
 
 
 def _measure(m: Reals, c: Reals) -> dict[str, float] | None:
-    """Returns the metrics of the C-model's values c against the original model's values m, or None if their numbers of elements
-    differ."""
+    """Returns the metrics of the C-model's values c against the original model's values m, or None if their numbers of
+    elements differ."""
     if m.size != c.size or not m.size:
         return None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

@@ -1,5 +1,5 @@
-"""Opens untrusted files of a dump. Their number and sizes are limited before memory is allocated, and they must lie in the
-dump's folder."""
+"""Opens untrusted files of a dump. Their number and sizes are limited before memory is allocated, and they must lie in
+the dump's folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNFINISHED = re.compile(r"\.\d{4,}\.part\.npy")
 
 
 def unfinished(name: str) -> bool:
-    """Returns True if the name is that of a temporary file of `qverify infer`, which remains after it was killed or the disk was
-    full."""
+    """Returns True if the name is that of a temporary file of `qverify infer`, which remains after it was killed or the
+    disk was full."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 class UntrustedFile:
-    """A regular file that is read by offset. size_bytes: its size when it was first opened. A file that became shorter since
-    then is rejected."""
+    """A regular file that is read by offset. size_bytes: its size when it was first opened. A file that became shorter
+    since then is rejected."""
 
     def __init__(self, path: str):
         self.path = path
@@ -32,7 +32,8 @@ class UntrustedFile:
             self.size_bytes = os.fstat(handle).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Returns exactly `size` bytes. Raises BadFileError, before memory is allocated, if the file does not have them."""
+        """Returns exactly `size` bytes. Raises BadFileError, before memory is allocated, if the file does not have
+        them."""
         if size < 0 or offset < 0 or offset + size > self.size_bytes:
             raise BadFileError(
                 f"{self.path}: byte {offset}: {size} bytes declared, {max(self.size_bytes - offset, 0)} are left"
@@ -55,8 +56,8 @@ class UntrustedFile:
         return self.read(0, self.size_bytes)
 
     def line(self, offset: int, limit: int = 4096) -> bytes:
-        """Returns the bytes from offset to the next newline, without the newline. Raises BadFileError if the line is longer than
-        limit, or does not end."""
+        """Returns the bytes from offset to the next newline, without the newline. Raises BadFileError if the line is
+        longer than limit, or does not end."""
         content = self.read(offset, min(limit + 1, max(self.size_bytes - offset, 0)))
         end = content.find(b"\n")
         if end < 0:
@@ -66,7 +67,8 @@ class UntrustedFile:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """Yields a descriptor of a regular file, opened without blocking. The last component of the path must not be a link."""
+    """Yields a descriptor of a regular file, opened without blocking. The last component of the path must not be a
+    link."""
     handle = open_regular(path)
     try:
         yield handle
@@ -86,8 +88,8 @@ class UntrustedFolder:
         return not os.path.isdir(self._real)
 
     def names(self, max_depth: int = 1) -> list[str]:
-        """Returns the paths of the files below the folder, sorted. max_depth: levels of folders; 1 stands for the folder's own
-        files."""
+        """Returns the paths of the files below the folder, sorted. max_depth: levels of folders; 1 stands for the
+        folder's own files."""
         names: list[str] = []
         self._walk("", min(max_depth, MAX_DEPTH), names)
         return sorted(names)
@@ -97,8 +99,8 @@ class UntrustedFolder:
         return sorted(e.name for e in self._entries("") if e.is_dir(follow_symlinks=False))
 
     def file(self, name: str) -> UntrustedFile:
-        """Opens a file. name: from names(), or from a manifest. Raises BadFileError if the path leads out of the folder, also by
-        a link."""
+        """Opens a file. name: from names(), or from a manifest. Raises BadFileError if the path leads out of the
+        folder, also by a link."""
         path = os.path.join(self.path, name)
         if "\0" in name:
             raise BadFileError(f"{path!r}: not a file name")

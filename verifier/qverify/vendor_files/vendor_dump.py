@@ -102,8 +102,9 @@ class VendorDump:
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """Options for reading a dump. dtypes: dtype by tensor name; the name "" stands for all tensors. side: which side of the dump
-    to read. frame: which frame (Result_N). layer_info: file or folder with the names of tensors (profile tidl)."""
+    """Options for reading a dump. dtypes: dtype by tensor name; the name "" stands for all tensors. side: which side of
+    the dump to read. frame: which frame (Result_N). layer_info: file or folder with the names of tensors (profile
+    tidl)."""
 
     dtypes: dict[str, str] = field(default_factory=dict)
     side: str = ""
@@ -112,8 +113,8 @@ class ReadingOptions:
 
 
 def count_elements(shape: tuple[int, ...], where: str) -> int:
-    """Returns the number of elements of a declared shape. Raises BadFileError if a dim is negative, or if there are more than
-    MAX_ELEMENTS."""
+    """Returns the number of elements of a declared shape. Raises BadFileError if a dim is negative, or if there are
+    more than MAX_ELEMENTS."""
     if any(not 0 <= d <= MAX_ELEMENTS for d in shape) or len(shape) > 16 or (count := prod(shape)) > MAX_ELEMENTS:
         raise BadFileError(f"{where}: shape {list(shape)[:16]}; at most {MAX_ELEMENTS} elements in 16 dims are read")
     return count
@@ -139,6 +140,6 @@ def real_number(text: str | bytes, where: str) -> float:
 
 
 def spelled_loosely(name: str) -> str:
-    """Returns the name with every character except letters and digits replaced by "_", for tools with an unpublished spelling.
-    Names that become equal are reported as ambiguous."""
+    """Returns the name with every character except letters and digits replaced by "_", for tools with an unpublished
+    spelling. Names that become equal are reported as ambiguous."""
     return re.sub(r"[^A-Za-z0-9]", "_", name)

@@ -124,8 +124,8 @@ def _worst(error_map: ErrorMap, unit: str) -> str:
 
 
 def values(drawn: ValueHistogram, a: str, b: str) -> Figure:
-    """Returns the histogram of both sides' values, with the range of the type and the number of elements clipped at its ends.
-    Numbers of elements are drawn as logarithms."""
+    """Returns the histogram of both sides' values, with the range of the type and the number of elements clipped at its
+    ends. Numbers of elements are drawn as logarithms."""
     low, high = (drawn.low, drawn.high) if drawn.quantized is None else drawn.quantized
     low, high = min(low, drawn.low), max(high, drawn.high)
     sides = f"{a} (filled) and {b} (line)" if drawn.b is not None else a

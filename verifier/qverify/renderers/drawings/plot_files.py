@@ -24,8 +24,8 @@ MAX_TITLE_NAME = 60  # characters of a name in a title
 
 @dataclass(frozen=True, slots=True)
 class _DrawnPair:
-    """The drawn tensors of sides a and b. prefix: beginning of the names of their files. place: frame and board, if there are
-    several."""
+    """The drawn tensors of sides a and b. prefix: beginning of the names of their files. place: frame and board, if
+    there are several."""
 
     a: str
     b: str
@@ -36,9 +36,10 @@ class _DrawnPair:
 
 
 def write_plots(report: Report | TriageDocument, folder: str) -> None:
-    """Writes the files into the folder, which is created if necessary; each file is written completely or not at all. File
-    names begin with a number, in the order of the report. LIST contains their names. Files that an earlier LIST names are
-    removed first; other files remain. Raises UsageError if a file cannot be written, MissingExtraError without Pillow."""
+    """Writes the files into the folder, which is created if necessary; each file is written completely or not at all.
+    File names begin with a number, in the order of the report. LIST contains their names. Files that an earlier LIST
+    names are removed first; other files remain. Raises UsageError if a file cannot be written, MissingExtraError
+    without Pillow."""
     png.require()
     try:
         os.makedirs(folder, exist_ok=True)
@@ -114,7 +115,8 @@ def _title(pair: _DrawnPair, drawing: TensorDrawing) -> str:
 
 
 def describe_place(pair: Pair, several_boards: bool) -> str:
-    """Returns the words that distinguish a pair from others of the same sides: its board, if there are several, and its frame."""
+    """Returns the words that distinguish a pair from others of the same sides: its board, if there are several, and its
+    frame."""
     words = (pair.board if several_boards else "", f"frame {pair.frame}" if pair.frame else "")
     return "".join(f", {word}" for word in words if word)
 

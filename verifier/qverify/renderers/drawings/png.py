@@ -1,5 +1,5 @@
-"""Renders figures and arrays of pixels as PNG. Figures need Pillow (the extra `images`), which draws text; arrays need no
-library."""
+"""Renders figures and arrays of pixels as PNG. Figures need Pillow (the extra `images`), which draws text; arrays need
+no library."""
 
 from __future__ import annotations
 

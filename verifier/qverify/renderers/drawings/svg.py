@@ -1,4 +1,5 @@
-"""Renders a figure as SVG. Colours are attributes; a page's style sheet can replace them by the class of the same name."""
+"""Renders a figure as SVG. Colours are attributes; a page's style sheet can replace them by the class of the same
+name."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
 
 def draw(figure: Figure) -> str:
-    """Returns the svg element for a page. Its label describes the figure, and its size does not depend on a style sheet."""
+    """Returns the svg element for a page. Its label describes the figure, and its size does not depend on a style
+    sheet."""
     return _svg(figure, _size(figure), "".join(map(_shape, figure.shapes)))
 
 

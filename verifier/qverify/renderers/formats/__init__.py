@@ -1,10 +1,10 @@
-"""The file formats of a report, one page per format: NAME.py is the format NAME of `--report NAME=PATH`, with - for each _. A
-page defines
+"""The file formats of a report, one per file: NAME.py is the format NAME of `--report NAME=PATH`, with - for each _.
+A page defines
 
 SUFFIX                       suffix of its files, such as ".json"
-write(report, path)          writes the whole file or none of it; "-" is stdout. Raises UsageError if it cannot be written
+write(report, path)          writes the file completely or not at all; "-" is stdout. Raises UsageError if it cannot
 write_triage(triage, path)   the same for the results of `qverify triage`; absent if the format cannot represent them
-write_difference(difference, path)  the same for those of `qverify report diff`; absent if the format cannot represent them
+write_difference(difference, path)  the same for `qverify report diff`; absent if the format cannot represent it
 DRAWS                        True if the format shows drawings of tensors; absent otherwise
 
 The file names are the registry."""

@@ -20,9 +20,9 @@ SEVERITY = {"FAILED": ("critical", "major"), "INCONCLUSIVE": ("major", "minor")}
 
 
 def write(report: Report, path: str) -> None:
-    """Writes the list of issues, which is empty if everything PASSED. Fingerprints are the same in every run, so that GitLab can
-    tell which issues are new and which are resolved. The location is the model's file, since GitLab shows no issue without
-    one."""
+    """Writes the list of issues, which is empty if everything PASSED. Fingerprints are the same in every run, so that
+    GitLab can tell which issues are new and which are resolved. The location is the model's file, since GitLab shows no
+    issue without one."""
     report = visible(report)
     place = _place(report)
     issues = [issue for pair in report.pairs for issue in _issues(report, pair, place)]
@@ -33,7 +33,8 @@ def write(report: Report, path: str) -> None:
 
 
 def _place(report: Report) -> str:
-    """Returns the path of the first model, relative to the current folder if it lies below it, or else its file name."""
+    """Returns the path of the first model, relative to the current folder if it lies below it, or else its file
+    name."""
     path = str(report.models[0].get("path", "")) if report.models else ""
     relative = os.path.relpath(path) if path and os.path.isabs(path) else path
     return os.path.basename(relative) if relative.startswith("..") else relative or "qverify"

@@ -1,5 +1,5 @@
-"""One row for each compared tensor of each pair, for spreadsheets and scripts. Lines that begin with # contain facts that
-belong to no tensor: verdicts, blame, missing tensors, notes."""
+"""One row for each compared tensor of each pair, for spreadsheets and scripts. Lines that begin with # contain facts
+that belong to no tensor: verdicts, blame, missing tensors, notes."""
 
 from __future__ import annotations
 

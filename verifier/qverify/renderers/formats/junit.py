@@ -79,8 +79,8 @@ def write_triage(triage: TriageDocument, path: str) -> None:
 
 
 def write_difference(difference: ReportDifference, path: str) -> None:
-    """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure, not
-    known an error."""
+    """Writes a suite for each pair, with a case for its verdict and for each tensor that changed. Worse is a failure,
+    not known an error."""
     difference = visible(difference)
     suites = xml.Element("testsuites", name="qverify report diff")
     whole = xml.SubElement(suites, "testsuite", name="report diff")

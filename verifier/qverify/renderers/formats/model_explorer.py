@@ -18,8 +18,9 @@ ORDER = ("FAILED", "INCONCLUSIVE", "PASSED")
 
 
 def write(report: Report, path: str) -> None:
-    """Writes value and colour of each tensor: the lowest SQNR in dB of all pairs, frames and boards, at most EQUAL_DB, and the
-    colour of the worst verdict. The keys are the tensor and the ONNX nodes that it stands for; Model Explorer accepts both."""
+    """Writes value and colour of each tensor: the lowest SQNR in dB of all pairs, frames and boards, at most EQUAL_DB,
+    and the colour of the worst verdict. The keys are the tensor and the ONNX nodes that it stands for; Model Explorer
+    accepts both."""
     results: dict[str, dict[str, object]] = {}
     for row, value, verdict in _worst(report).values():
         for key in dict.fromkeys((row.name, row.node, *row.covers)):

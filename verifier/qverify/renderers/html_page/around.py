@@ -1,4 +1,5 @@
-"""Draws the graph around a node: its inputs, its readers, the ONNX nodes that it stands for, and where the sides agree."""
+"""Draws the graph around a node: its inputs, its readers, the ONNX nodes that it stands for, and where the sides
+agree."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ class Network:
         return _worst_state(state for name in self.units[at].outputs for state in self.state(name))
 
     def find(self, node: str) -> int | None:
-        """Returns the number of the unit with this name, or of the unit that computes the tensor of this name; None if there is
-        none."""
+        """Returns the number of the unit with this name, or of the unit that computes the tensor of this name; None if
+        there is none."""
         named = next((at for at, unit in enumerate(self.units) if unit.node == node), None)
         return named if named is not None else self.makers.get(node)
 
@@ -77,8 +78,8 @@ def _worst_state(states: Iterable[str]) -> str:
 
 
 def network_of(report: Report, anchor: Callable[[int, int], str]) -> Network | None:
-    """Returns the network with the states in the worst frame and board, or None without units. anchor: returns the id of a row,
-    given the number of its pair and of the row; "" if the row is not on the page."""
+    """Returns the network with the states in the worst frame and board, or None without units. anchor: returns the id
+    of a row, given the number of its pair and of the row; "" if the row is not on the page."""
     if not report.units or not report.pairs:
         return None
     order = {"FAILED": 0, "INCONCLUSIVE": 1, "PASSED": 2}
@@ -94,13 +95,15 @@ def network_of(report: Report, anchor: Callable[[int, int], str]) -> Network | N
 
 
 def units_to_draw(network: Network) -> set[int]:
-    """Returns the numbers of the units to draw, at most MAX_DRAWN: first those that fail or differ, in running order."""
+    """Returns the numbers of the units to draw, at most MAX_DRAWN: first those that fail or differ, in running
+    order."""
     order = sorted(range(len(network.units)), key=lambda at: ORDER.index(network.unit_state(at)))
     return set(order[:MAX_DRAWN])
 
 
 def figure(network: Network, at: int, hops: int = 1, drawing: bool = True) -> str:
-    """Returns the figure of one unit: a drawing, if `drawing` is True, and a text. hops: maximal distance of drawn nodes."""
+    """Returns the figure of one unit: a drawing, if `drawing` is True, and a text. hops: maximal distance of drawn
+    nodes."""
     unit = network.units[at]
     distances = _near(network, at, hops)
     boxes = {name: _box(network, name, distance == 0) for name, distance in distances.items()}
@@ -122,7 +125,8 @@ def _key(network: Network, tensor: str) -> str:
 
 
 def _near(network: Network, at: int, hops: int) -> dict[str, int]:
-    """Returns the distances of the boxes to draw, by their key: u and the number of a unit, or i and the name of an input."""
+    """Returns the distances of the boxes to draw, by their key: u and the number of a unit, or i and the name of an
+    input."""
     distances = {f"u{at}": 0}
     for distance in range(1, hops + 1):
         for name in [n for n, d in distances.items() if d == distance - 1 and n.startswith("u")]:
@@ -152,8 +156,8 @@ def _box(network: Network, name: str, emphasised: bool) -> NodeBox:
 
 
 def _state_texts(network: Network, at: int, short: bool) -> list[str]:
-    """Returns texts on the state of a unit in each pair, or one text if all pairs agree. short: True for signs, False for
-    words."""
+    """Returns texts on the state of a unit in each pair, or one text if all pairs agree. short: True for signs, False
+    for words."""
     outputs = network.units[at].outputs
     by_pair = [_worst_state(network.state(name)[n] for name in outputs) for n in range(len(network.pairs))]
     if len(set(by_pair)) == 1:
@@ -188,7 +192,8 @@ def _tensor(network: Network, name: str) -> str:
 
 
 def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
-    """Returns the figure of a diverging tensor of triage with its neighbours, and the ONNX nodes that its unit stands for."""
+    """Returns the figure of a diverging tensor of triage with its neighbours, and the ONNX nodes that its unit stands
+    for."""
     above, below = found.above[:MAX_NEIGHBOURS], found.below[:MAX_NEIGHBOURS]
     boxes = {"at": _neighbour(found.at, True)}
     boxes |= {f"a{n}": _neighbour(neighbour) for n, neighbour in enumerate(above)}

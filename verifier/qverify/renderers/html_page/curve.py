@@ -1,4 +1,5 @@
-"""Draws the error along the network (SQNR, LSB or cosine), free-running and recomputed, as SVG. The points are links."""
+"""Draws the error along the network (SQNR, LSB or cosine), free-running and recomputed, as SVG. The points are
+links."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ RECOMPUTED = " Squares and the broken line: recomputed from the recorded inputs;
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One metric of the curve. said: name of the metric in words. place: returns the height of a value, from 0 (worst) to 1 (at
-    the upper end, as for equality). marks: values with a grid line, and their labels."""
+    """One metric of the curve. said: name of the metric in words. place: returns the height of a value, from 0 (worst)
+    to 1 (at the upper end, as for equality). marks: values with a grid line, and their labels."""
 
     name: str
     metric: str
@@ -96,8 +97,8 @@ def draw(pair: Pair, anchor: str) -> str:
 
 
 def figures(curve_points: Sequence[CurvePoint], what: str, group: str) -> str:
-    """Returns a figure for each metric that has values; the first one is open. what: name of the comparison. group: a name that
-    is unique on the page."""
+    """Returns a figure for each metric that has values; the first one is open. what: name of the comparison. group: a
+    name that is unique on the page."""
     drawn = [(scale, _figure(curve_points, scale, what)) for scale in SCALES]
     shown = [(scale, figure) for scale, figure in drawn if figure]
     folded = [

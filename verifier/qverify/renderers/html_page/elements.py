@@ -10,8 +10,8 @@ MARKS = {"PASSED": "✓", "FAILED": "✗", "INCONCLUSIVE": "?"}
 
 
 def element(tag: str, *inside: str, **attributes: object) -> str:
-    """Returns an element. inside: HTML. attributes: values are escaped; in names, a trailing _ is removed and any other _ is
-    replaced by -; an attribute with the value False or None is left out."""
+    """Returns an element. inside: HTML. attributes: values are escaped; in names, a trailing _ is removed and any other
+    _ is replaced by -; an attribute with the value False or None is left out."""
     shown = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
@@ -52,8 +52,8 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], heading: int | None = 0) -> str:
-    """Returns a table. caption, heads: text. rows: cells as HTML. heading: index of the column that names the rows, or None. A
-    table that is too wide gets its own scroll bar."""
+    """Returns a table. caption, heads: text. rows: cells as HTML. heading: index of the column that names the rows, or
+    None. A table that is too wide gets its own scroll bar."""
     head = element("tr", *(element("th", text(name), scope="col") for name in heads))
     body = [_cells(cells, heading) for cells in rows]
     shown = element("table", element("caption", text(caption)), element("thead", head), element("tbody", *body))

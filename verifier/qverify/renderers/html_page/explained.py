@@ -1,4 +1,5 @@
-"""Renders the explanation of a board's difference: the cause in words, its place, the candidates, and the experiments."""
+"""Renders the explanation of a board's difference: the cause in words, its place, the candidates, and the
+experiments."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ MAX_ROWS = 40  # candidates; the JSON report contains all
 
 
 def explanation(explained: Any, frames: int) -> str:
-    """Returns the explanation of one blamed output. explained: a session.triage.explain_nodes.ExplainedOutput. frames: number of frames
-    in the run."""
+    """Returns the explanation of one blamed output. explained: a session.triage.explain_nodes.ExplainedOutput. frames: number
+    of frames in the run."""
     where = f"{code(explained.tensor)} ({text(explained.op)})" + (f", frame {explained.frame}" if frames > 1 else "")
     if explained.explanation is None:
         return element("h3", where) + element("p", text(explained.why))
@@ -50,8 +51,8 @@ def _map(rows: list[str]) -> str:
 
 
 def _candidates(found: FaultExplanation) -> str:
-    """Returns a table of the causes that reproduce every recorded byte, and a folded one of the causes that failed or reproduce
-    a part only."""
+    """Returns a table of the causes that reproduce every recorded byte, and a folded one of the causes that failed or
+    reproduce a part only."""
     rows = list[list[str]]()
     for at, group in enumerate(found.exact):
         state = ("confirmed" if found.confirmed else "candidate") if at == 0 else "as exact"

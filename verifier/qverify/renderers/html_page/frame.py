@@ -18,8 +18,8 @@ MAX_LISTED_PAIRS = 9  # comparisons of two sides in the contents
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a page. id: its anchor. title: text for the contents. inside: HTML below the heading; a section without any is
-    left out. heading: the heading as HTML, if it differs from the title. kind: CSS class, or ""."""
+    """A section of a page. id: its anchor. title: text for the contents. inside: HTML below the heading; a section
+    without any is left out. heading: the heading as HTML, if it differs from the title. kind: CSS class, or ""."""
 
     id: str
     title: str

@@ -15,9 +15,9 @@ COLOURS = {"agrees": "#116329", "differs": "#7a4b00", "fails": "#b3261e", "unkno
 
 @dataclass(frozen=True, slots=True)
 class NodeBox:
-    """A node of the drawing. title: full name and state, shown as a tooltip. lines: up to three lines of text; the first is the
-    name. state: agrees, differs, fails or unknown, which determines the colour of its frame. link: target of a click.
-    emphasised: True to draw a thicker frame."""
+    """A node of the drawing. title: full name and state, shown as a tooltip. lines: up to three lines of text; the
+    first is the name. state: agrees, differs, fails or unknown, which determines the colour of its frame. link: target
+    of a click. emphasised: True to draw a thicker frame."""
 
     title: str
     lines: Sequence[str]
@@ -36,8 +36,8 @@ class _Layers:
 
 
 def draw(boxes: Mapping[str, NodeBox], edges: Sequence[tuple[str, str]], label: str) -> str:
-    """Returns the SVG. edges: names of two boxes, a tensor's maker and its reader, without cycles. label: description of the
-    drawing."""
+    """Returns the SVG. edges: names of two boxes, a tensor's maker and its reader, without cycles. label: description
+    of the drawing."""
     layers = _arrange(_place(list(boxes), edges), boxes)
     wide = max((layers.x[n] + _width(n, boxes) for row in layers.rows for n in row), default=0.0) + EDGE
     high = len(layers.rows) * (HEIGHT + RISE) - RISE + 2 * EDGE

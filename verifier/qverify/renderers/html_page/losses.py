@@ -1,4 +1,5 @@
-"""Renders the loss of quantization by tensor, as a curve in running order and as a table, and the results of what-if."""
+"""Renders the loss of quantization by tensor, as a curve in running order and as a table, and the results of
+what-if."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def render(report: Report) -> str:
 
 
 def _pairs_with_tensors(ordered: list[tuple[int, Pair]]) -> set[int]:
-    """Returns the numbers of the pairs with tensors on the page: pairs of the first pair's frame and board (the pair of the
-    host's sides has no board), and others while there is room."""
+    """Returns the numbers of the pairs with tensors on the page: pairs of the first pair's frame and board (the pair of
+    the host's sides has no board), and others while there is room."""
     kept, room = set[int](), {True: MAX_ROWS, False: MAX_OTHER_ROWS}
     board = next((pair.board for _, pair in ordered if pair.board is not None), None)
     for at, pair in ordered:
@@ -86,7 +86,8 @@ def when(date: str) -> str:
 
 
 def _blames(report: Report) -> list[str]:
-    """Returns a card for each blamed side and node, at most MAX_BLAMED; several frames and boards may blame the same node."""
+    """Returns a card for each blamed side and node, at most MAX_BLAMED; several frames and boards may blame the same
+    node."""
     by_node: dict[tuple[str, str], list[Blame]] = {}
     for blame in report.blamed:
         by_node.setdefault((blame.side, blame.node), []).append(blame)
@@ -109,7 +110,8 @@ def _blame(blame: Blame, times: int) -> str:
 
 
 def _blamed(report: Report, network: around.Network | None) -> Section:
-    """Returns the graph around the first blamed node of each side, up to a distance of two nodes, without repetitions."""
+    """Returns the graph around the first blamed node of each side, up to a distance of two nodes, without
+    repetitions."""
     parts = list[str]()
     for blame in [*{(b.side, b.node): b for b in report.blamed}.values()][:MAX_BLAMED]:
         at = None if network is None else network.find(blame.node)
@@ -127,8 +129,8 @@ def _of(network: around.Network | None) -> str:
 def _pair(
     pair: Pair, at: int, network: around.Network | None, boards: int, drawings: dict[str, str], whole: bool
 ) -> Section:
-    """Returns the section of one pair. boards: number of boards in the run; the title names the board if there are several.
-    drawings: ids of the drawn tensors' sections. whole: True to include its tensors."""
+    """Returns the section of one pair. boards: number of boards in the run; the title names the board if there are
+    several. drawings: ids of the drawn tensors' sections. whole: True to include its tensors."""
     words = (pair.board if boards > 1 else "", f"frame {pair.frame}" if pair.frame else "")
     title = f"{pair.a} ~ {pair.b}{''.join(f', {word}' for word in words if word)}"
     heading = f"{text(title)}: {verdict(pair.verdict)}"

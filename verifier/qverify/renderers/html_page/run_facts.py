@@ -1,4 +1,5 @@
-"""Renders facts about the run as sections: command, versions and settings, board, hashes of models and inputs, times."""
+"""Renders facts about the run as sections: command, versions and settings, board, hashes of models and inputs,
+times."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ MAX_NAME_LENGTH = 200  # characters of a name in a heading
 
 
 def anchors(pairs: list[Pair]) -> list[dict[str, str]]:
-    """Returns, for each pair, the ids of its drawn tensors' sections, by name. They include sections of other pairs with exactly
-    the same bytes."""
+    """Returns, for each pair, the ids of its drawn tensors' sections, by name. They include sections of other pairs
+    with exactly the same bytes."""
     several = len({pair.board for pair in pairs} - {None}) > 1
     return [
         {
@@ -41,8 +41,8 @@ def _shares(drawing: TensorDrawing, drawn: Pair, pair: Pair) -> bool:
 
 
 def sections(report: Report, order: list[int], room: int) -> list[Section]:
-    """Returns the sections of tensors and inputs; the page leaves out empty ones. order: numbers of the pairs. room: bytes that
-    both sections may take together, but the one of tensors may always take MIN_DRAWING_BYTES."""
+    """Returns the sections of tensors and inputs; the page leaves out empty ones. order: numbers of the pairs. room:
+    bytes that both sections may take together, but the one of tensors may always take MIN_DRAWING_BYTES."""
     input_section = inputs(report.input_drawings, len(report.frames))
     drawn = _tensors(report, order, max(room - len(input_section.inside), MIN_DRAWING_BYTES))
     return [Section("drawn", "Tensors, drawn", drawn), input_section]
@@ -98,8 +98,8 @@ def _of_pair(pair: Pair, pair_number: int, index: int, several_boards: bool, fir
 
 
 def tensor(d: TensorDrawing, a: str, b: str, place: str, anchor: str, opened: bool) -> str:
-    """Returns the drawings of one tensor of sides a and b, folded unless opened. place: frame and board, if there are several.
-    anchor: id of the section."""
+    """Returns the drawings of one tensor of sides a and b, folded unless opened. place: frame and board, if there are
+    several. anchor: id of the section."""
     head = _head(d, a, b, place)
     facts = f"{d.dtype} {'x'.join(map(str, d.shape))}; drawn because: {d.why}"
     facts += f"; the same bytes in {', '.join(d.also)}" if d.also else ""

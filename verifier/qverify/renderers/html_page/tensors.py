@@ -12,8 +12,8 @@ MAX_BARS = 41
 
 
 def table(pair: Pair, anchor: str, graphs: Mapping[str, str], drawings: Mapping[str, str]) -> str:
-    """Returns the table of a pair, which a script can sort and filter. anchor: prefix of the ids of its rows. graphs: ids of the
-    graphs around tensors. drawings: ids of the drawings of tensors."""
+    """Returns the table of a pair, which a script can sort and filter. anchor: prefix of the ids of its rows. graphs:
+    ids of the graphs around tensors. drawings: ids of the drawings of tensors."""
     heads = [element("th", element("button", text(name), type="button"), scope="col") for name in HEADS]
     rows = [
         _row(row, at, f"{anchor}{at}", graphs.get(row.name, ""), drawings.get(row.name, ""))
@@ -107,8 +107,8 @@ def _details(row: TensorRow, graph: str, drawing: str) -> str:
 
 
 def _bars(histogram: dict[str, int]) -> str:
-    """Returns the histogram of differences in LSB. The number of elements that agree is stated in words, since its bar would hide
-    the others."""
+    """Returns the histogram of differences in LSB. The number of elements that agree is stated in words, since its bar
+    would hide the others."""
     pairs = sorted((int(k), v) for k, v in histogram.items() if k.lstrip("-").isdigit())
     equal, others = dict(pairs).get(0, 0), [p for p in pairs if p[0]]
     if not others:

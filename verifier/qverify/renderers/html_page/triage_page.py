@@ -116,7 +116,8 @@ def _stage(stage: Stage | None, name: str) -> str:
 
 
 def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
-    """Returns the evidence of a rung: outputs, first divergence, tensors that fail when recomputed, and the graph around them."""
+    """Returns the evidence of a rung: outputs, first divergence, tensors that fail when recomputed, and the graph
+    around them."""
     known = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
     first = rung.first_divergence
     if first is not None:
@@ -134,7 +135,8 @@ def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
 
 
 def _drawn(rung: Rung, at: int, several_frames: bool) -> str:
-    """Returns the drawings of the tensors that differ; the first one is open. several_frames: True if several frames ran."""
+    """Returns the drawings of the tensors that differ; the first one is open. several_frames: True if several frames
+    ran."""
     drawn = [
         tensor_drawings.tensor(d, rung.a, rung.b, "", f"d{at}-{index}", index == 0)
         for index, d in enumerate(rung.drawings)

@@ -28,8 +28,8 @@ def find_arrays(path: str) -> list[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Returns manifest.json of `qverify infer`, or None if there is none. Raises BadFileError for any other file of that
-    name."""
+    """Returns manifest.json of `qverify infer`, or None if there is none. Raises BadFileError for any other file of
+    that name."""
     manifest = os.path.join(path, "manifest.json")
     if not os.path.lexists(manifest):
         return None
@@ -57,7 +57,8 @@ def manifest_files(path: str) -> list[str]:
 
 
 def describes_itself(path: str) -> bool:
-    """Returns True if `qverify infer` wrote the folder's dump.json, as its manifest states, and there is no dump.toml."""
+    """Returns True if `qverify infer` wrote the folder's dump.json, as its manifest states, and there is no
+    dump.toml."""
     if os.path.lexists(os.path.join(path, "dump.toml")):
         return False
     try:
@@ -110,8 +111,8 @@ def open_array_dump(path: str, side: str) -> Recording:
 
 
 def _manifest_settings(manifest: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns facts that `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final outputs,
-    and the nodes that were left to the host if the tensors cover a part of the network only."""
+    """Returns facts that `qverify infer` wrote into the manifest: the SHA-256 of the inputs, the names of the final
+    outputs, and the nodes that were left to the host if the tensors cover a part of the network only."""
     content = manifest or {}
     lists = {key: content.get(key, []) for key in ("inputs", "outputs", "part")}
     return {

@@ -59,8 +59,8 @@ class DumpFolder:
 
 
 class DumpTar:
-    """The files of a dump in a tar. Members are read in place and never unpacked to disk; a gzipped tar is decompressed to
-    an unnamed file of at most max_bytes."""
+    """The files of a dump in a tar. Members are read in place and never unpacked to disk; a gzipped tar is decompressed
+    to an unnamed file of at most max_bytes."""
 
     def __init__(self, path: str, max_bytes: int):
         self._file: IO[bytes] | None = None
@@ -133,8 +133,8 @@ def open_dump(path: str, graph: Graph) -> DumpFiles:
 
 def read_board_dump(path: str, graph: Graph, model_sha256: str, prepared: PreparedInputs | None = None) -> Recording:
     """Returns the board's Recording. Every tensor is read once; a tensor that does not match the digest that the board
-    printed is missing, with the reason. prepared: inputs that the board must have run on, or None to accept any. The state
-    is "did not run" for a dump of another model or other inputs, or one that contradicts itself or the model."""
+    printed is missing, with the reason. prepared: inputs that the board must have run on, or None to accept any. The
+    state is "did not run" for a dump of another model or other inputs, or one that contradicts itself or the model."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     recording = Recording("board", "qvrt", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     recording.capabilities = frozenset({"finals", "per_node", "digests"})
@@ -220,7 +220,8 @@ def printed_digests(files: DumpFiles) -> list[tuple[str, str]]:
 
 
 def find_contradicting_digests(files: DumpFiles, graph: Graph) -> str:
-    """Returns why digests.txt cannot be of one run of this model (a tensor twice, or an unknown tensor), or "" if it can."""
+    """Returns why digests.txt cannot be of one run of this model (a tensor twice, or an unknown tensor), or "" if it
+    can."""
     digests: dict[str, str] = {}
     observable = set(graph.observable())
     for tensor, digest in printed_digests(files):
@@ -233,8 +234,8 @@ def find_contradicting_digests(files: DumpFiles, graph: Graph) -> str:
 
 
 def _find_contradiction(files: DumpFiles, names: set[str], graph: Graph) -> str:
-    """Returns why the dump cannot be of one run of this model (a tensor twice, an unknown tensor, or a file of no tensor), or
-    "" if it can."""
+    """Returns why the dump cannot be of one run of this model (a tensor twice, an unknown tensor, or a file of no
+    tensor), or "" if it can."""
     if why := find_contradicting_digests(files, graph):
         return why
     labels = {*_node_labels(graph).values(), *_output_labels(graph)}

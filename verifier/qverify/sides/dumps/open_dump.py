@@ -28,9 +28,9 @@ _WANTED = (
 def open_dump(
     path: str, profile: str, options: ReadingOptions, graph: Graph | None, model_sha256: str
 ) -> Recording | VendorDump:
-    """Returns the dump at `path`. profile: name of a profile, or "" to recognise the format by content. graph, model_sha256:
-    graph and hash of the model of -m, if given. Raises UsageError if two formats are possible, BadFileError if the dump
-    cannot be read."""
+    """Returns the dump at `path`. profile: name of a profile, or "" to recognise the format by content. graph,
+    model_sha256: graph and hash of the model of -m, if given. Raises UsageError if two formats are possible,
+    BadFileError if the dump cannot be read."""
     if not profile and is_capture(path):
         return read_side(path, options.side, options.frame, "dump")
     if not profile and graph is not None and (run_sh_dump := _find_run_sh_dump(path)):
@@ -72,8 +72,8 @@ def _content(path: str) -> str:
 
 
 def add_scales(recording: Recording, graph: Graph) -> Recording:
-    """Adds the scale to arrays that have name, dtype and shape of a model's tensor, so that stored values are distinguished
-    from real ones."""
+    """Adds the scale to arrays that have name, dtype and shape of a model's tensor, so that stored values are
+    distinguished from real ones."""
     for name, spec in recording.specs.items():
         model_spec = graph.tensors.get(name)
         if model_spec is not None and (model_spec.dtype, model_spec.shape) == (spec.dtype, spec.shape):

@@ -22,7 +22,8 @@ _DUMPED = re.compile(r"(node_\d+(\.\d+)?|model_infer_output_\d+)_.*\.bin", re.DO
 
 
 def is_qvrt_dump(path: str) -> bool:
-    """Returns True if the folder has files of nodes with the names that qvrt gives them, and no file that run.sh adds."""
+    """Returns True if the folder has files of nodes with the names that qvrt gives them, and no file that run.sh
+    adds."""
     if not os.path.isdir(path):
         return False
     names = UntrustedFolder(path).names()
@@ -30,9 +31,9 @@ def is_qvrt_dump(path: str) -> bool:
 
 
 def read_qvrt_dump(path: str, graph: Graph) -> Recording:
-    """Returns the dump as a side. A tensor is missing, with the reason, if it has no file, another size, or another digest
-    than in digests.txt. The state is "did not run" for a dump that cannot be of one run of this model: a file belongs to no
-    tensor, or some files have padding and others have none."""
+    """Returns the dump as a side. A tensor is missing, with the reason, if it has no file, another size, or another
+    digest than in digests.txt. The state is "did not run" for a dump that cannot be of one run of this model: a file
+    belongs to no tensor, or some files have padding and others have none."""
     specs = {n: graph.spec(n) for n in graph.observable()}
     side = Recording("board", "qvrt infer", host=os.path.basename(path.rstrip("/")), specs=specs, finals=graph.outputs)
     side.capabilities = frozenset({"finals", "per_node"})

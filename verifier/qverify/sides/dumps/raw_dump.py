@@ -21,9 +21,9 @@ def is_raw_dump(path: str) -> bool:
 
 
 def read_raw_dump(path: str, options: ReadingOptions, graph: Graph | None) -> VendorDump:
-    """Returns one tensor per NAME.bin. It gets the name of the graph's tensor if exactly one is spelled so. Its type comes from
-    options.dtypes, or else from the graph. A tensor without a type, or of a size that does not fit, is missing, with the
-    reason. Raises BadFileError for pipes, devices, and links that lead out of the folder."""
+    """Returns one tensor per NAME.bin. It gets the name of the graph's tensor if exactly one is spelled so. Its type
+    comes from options.dtypes, or else from the graph. A tensor without a type, or of a size that does not fit, is
+    missing, with the reason. Raises BadFileError for pipes, devices, and links that lead out of the folder."""
     folder = UntrustedFolder(path)
     names = folder.names()
     raw = [n for n in names if n.endswith(ENDING)]

@@ -20,8 +20,8 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How to read a stored tensor. cut: the valid shape within the stored one. order: permutation of its axes. shape: shape of
-    the result. note: note for the report, or "" if nothing was moved."""
+    """How to read a stored tensor. cut: the valid shape within the stored one. order: permutation of its axes. shape:
+    shape of the result. note: note for the report, or "" if nothing was moved."""
 
     cut: Shape
     order: Shape
@@ -29,7 +29,8 @@ class Arrangement:
     note: str = ""
 
     def axis(self, before: int) -> int:
-        """Returns the index of an axis after the reordering. Raises Unsettled if a reshape leaves no unique index for it."""
+        """Returns the index of an axis after the reordering. Raises Unsettled if a reshape leaves no unique index for
+        it."""
         place, size = self.order.index(before), self.cut[before]
         rank = sum(self.cut[i] != 1 for i in self.order[:place])
         kept = [i for i, d in enumerate(self.shape) if d != 1]
@@ -39,9 +40,9 @@ class Arrangement:
 
 
 def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loose_inner: bool = False) -> Arrangement:
-    """Returns the only arrangement of shape `have` that gives shape `want`. layout: layout of `have`, or "" if the dump does not
-    state it. wanted_layout: layout of the other side. loose_inner: True if the innermost dim may contain padding. Raises
-    Unsettled if no arrangement or several fit."""
+    """Returns the only arrangement of shape `have` that gives shape `want`. layout: layout of `have`, or "" if the dump
+    does not state it. wanted_layout: layout of the other side. loose_inner: True if the innermost dim may contain
+    padding. Raises Unsettled if no arrangement or several fit."""
     fitting = _fitting(have, want, layout)
     if not fitting and loose_inner and have:
         shorter = [(*have[:-1], d) for d in sorted(set(want)) if d < have[-1] and _is_aligned_size(d, have[-1])]
@@ -62,9 +63,9 @@ def arrange_axes(have: Shape, want: Shape, layout: str, wanted_layout: str, loos
 
 
 def padded_axes(size_bytes: int, item: int, want: Shape, inner: Callable[[int], int]) -> tuple[Shape, Shape]:
-    """Returns valid and stored shape of raw aligned bytes, for the only order of the axes of `want` in which a padded innermost
-    dim gives size_bytes. item: bytes of an element. inner: returns the aligned size of an innermost dim, in bytes. Raises
-    Unsettled if no order or several fit."""
+    """Returns valid and stored shape of raw aligned bytes, for the only order of the axes of `want` in which a padded
+    innermost dim gives size_bytes. item: bytes of an element. inner: returns the aligned size of an innermost dim, in
+    bytes. Raises Unsettled if no order or several fit."""
     shapes: dict[tuple[Shape, Shape], str] = {}
     orders: dict[str, Shape] = {"": tuple(range(len(want))), **ORDERS.get(len(want), {})}
     for name, order in orders.items():

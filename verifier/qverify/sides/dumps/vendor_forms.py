@@ -22,9 +22,9 @@ UP_TO_A_SCALE = "in two files, which agree up to an unknown scale and zero point
 
 
 def check_forms_agree(chosen: SettledTensor, twin: VendorTensor, known: list[TensorSpec]) -> str:
-    """Returns the report's note on a tensor with two files. known: its specs on the other side and in the model of -m, which may
-    state the scale. Raises BadFileError, which names both files, if their values differ, and Unsettled if they cannot be
-    compared."""
+    """Returns the report's note on a tensor with two files. known: its specs on the other side and in the model of -m,
+    which may state the scale. Raises BadFileError, which names both files, if their values differ, and Unsettled if
+    they cannot be compared."""
     chosen_name, twin_name = (os.path.basename(t.where) for t in (chosen.tensor, twin))
     chosen_real, readings = _real_values(chosen.value(), chosen.spec, known), list(_readings(chosen, twin))
     if not readings:
@@ -93,8 +93,8 @@ def _nearly_equal(a: Real, b: Real, tolerance: float) -> bool:
 
 
 def _can_be_stored_form(stored_values: Array, real: Real, tolerance: float) -> bool:
-    """Returns True if `stored_values` can be the stored form of `real`: for integers of 8 or 16 bits with any positive scale and
-    integer zero point, for wider integers with scale 1."""
+    """Returns True if `stored_values` can be the stored form of `real`: for integers of 8 or 16 bits with any positive
+    scale and integer zero point, for wider integers with scale 1."""
     as_float = stored_values.astype(np.float64)
     if stored_values.dtype.name not in NARROW:
         return _nearly_equal(real, as_float, tolerance)

@@ -14,8 +14,8 @@ Spelling = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class NamedTensor:
-    """A tensor and its possible names, usually one; the name is #I if the dump does not name output I. index: its position
-    among the model's outputs, if known."""
+    """A tensor and its possible names, usually one; the name is #I if the dump does not name output I. index: its
+    position among the model's outputs, if known."""
 
     names: tuple[str, ...]
     index: int | None = None
@@ -23,8 +23,8 @@ class NamedTensor:
 
 @dataclass(slots=True)
 class PairedNames:
-    """The pairs of two sides. b_of_a: first name of a tensor of side b by the first name of its partner on side a. doubtful: by
-    name of either side, why it has no partner."""
+    """The pairs of two sides. b_of_a: first name of a tensor of side b by the first name of its partner on side a.
+    doubtful: by name of either side, why it has no partner."""
 
     b_of_a: dict[str, str] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
@@ -76,8 +76,8 @@ def pair_names(a: list[NamedTensor], b: list[NamedTensor], spelled: Spelling, kn
 
 
 def pair_by_index(pairs: PairedNames, a: list[NamedTensor], outputs: tuple[str, ...], available: set[str]) -> None:
-    """Pairs the tensors of a that state their position among the model's outputs with the output at that position. Their names
-    must agree in letters and digits. available: names of side b."""
+    """Pairs the tensors of a that state their position among the model's outputs with the output at that position.
+    Their names must agree in letters and digits. available: names of side b."""
     for tensor in a:
         if tensor.index is None:
             continue

@@ -39,8 +39,8 @@ class OtherSide:
 
 
 def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, dtypes: Mapping[str, str]) -> Recording:
-    """Returns the dump as a side. A tensor that cannot be read for certain, or has an ambiguous name, is missing, with the
-    reason. The notes state how values were converted. dtypes: values of --dtype, by tensor name."""
+    """Returns the dump as a side. A tensor that cannot be read for certain, or has an ambiguous name, is missing, with
+    the reason. The notes state how values were converted. dtypes: values of --dtype, by tensor name."""
     dump.tensors = [
         replace(t, name=one_line(t.name), other_names=tuple(map(one_line, t.other_names))) for t in dump.tensors
     ]
@@ -77,9 +77,9 @@ class _Reading:
         self.note_names.setdefault(text, []).extend(names)
 
     def settle(self, name: str, tensors: list[VendorTensor], other: TensorSpec | None) -> None:
-        """Records the first of the tensor's files that can be read for certain, and compares the other files with it. If there
-        is none, the tensor is missing, with the reason for the first file. Raises BadFileError if its files contradict each
-        other."""
+        """Records the first of the tensor's files that can be read for certain, and compares the other files with it.
+        If there is none, the tensor is missing, with the reason for the first file. Raises BadFileError if its files
+        contradict each other."""
         model, why = _model_spec(name, self.dump, self.other_side), ""
         for tensor in _sort_by_similarity(tensors, other):
             dtype = self.dtypes.get(name) or self.dtypes.get(tensor.name) or self.dtypes.get("", "")
@@ -147,7 +147,8 @@ def _pairs(groups: Mapping[str, list[VendorTensor]], other_side: OtherSide, dump
 
 
 def _model_spec(name: str, dump: VendorDump, other_side: OtherSide) -> TensorSpec | None:
-    """Returns the spec of the model's tensor with this name in the vendor's spelling, or None if there is none or several."""
+    """Returns the spec of the model's tensor with this name in the vendor's spelling, or None if there is none or
+    several."""
     if name in other_side.model:
         return other_side.model[name]
     spelled = common_spelling(dump.respell, None)
@@ -156,8 +157,8 @@ def _model_spec(name: str, dump: VendorDump, other_side: OtherSide) -> TensorSpe
 
 
 def _sort_by_similarity(tensors: list[VendorTensor], other: TensorSpec | None) -> list[VendorTensor]:
-    """Sorts the files of one tensor by similarity to the other side: first files of its dtype, then real values if it has real
-    values, or files that may have its dtype if it has integers."""
+    """Sorts the files of one tensor by similarity to the other side: first files of its dtype, then real values if it
+    has real values, or files that may have its dtype if it has integers."""
     real = other is None or other.numpy_dtype.kind == "f"
 
     def rank(tensor: VendorTensor) -> int:
@@ -182,8 +183,8 @@ def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
 
 
 def align_profiles(a: VendorDump, b: VendorDump) -> None:
-    """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor. If
-    neither dump states the dtype, equal bytes count as equal values."""
+    """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor.
+    If neither dump states the dtype, equal bytes count as equal values."""
     forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []

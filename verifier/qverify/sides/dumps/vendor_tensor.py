@@ -1,4 +1,5 @@
-"""Reads one tensor of a vendor's dump. Facts that its file does not state are taken from the other side and the model."""
+"""Reads one tensor of a vendor's dump. Facts that its file does not state are taken from the other side and the
+model."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class SettledTensor:
     notes: list[str] = field(default_factory=list)
 
     def value(self) -> Array:
-        """Returns the valid elements in the other side's axes. Raises BadFileError if the size of the file has changed."""
+        """Returns the valid elements in the other side's axes. Raises BadFileError if the size of the file has
+        changed."""
         data = self.tensor.read()
         if len(data) != self.tensor.size_bytes:
             raise BadFileError(f"{self.tensor.where}: {len(data)} bytes, wanted {self.tensor.size_bytes}")
@@ -55,8 +57,8 @@ class SettledTensor:
 def settle_tensor(
     name: str, tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, dtype: str = ""
 ) -> SettledTensor:
-    """Determines shape, axes, dtype and scale of a tensor. other: spec of the tensor on the other side. model: its spec in the
-    model of -m. dtype: from the command line, or "". Raises Unsettled if they are not certain."""
+    """Determines shape, axes, dtype and scale of a tensor. other: spec of the tensor on the other side. model: its spec
+    in the model of -m. dtype: from the command line, or "". Raises Unsettled if they are not certain."""
     shape, stored, dtype = _stored(tensor, other, model, dtype)
     numpy_type = "float32" if dtype == "bfloat16" else dtype
     notes = [f"read as {dtype}, according to the other side, -m or --dtype"] if len(tensor.dtypes) > 1 else []
@@ -89,8 +91,8 @@ def settle_tensor(
 def _stored(
     tensor: VendorTensor, other: TensorSpec | None, model: TensorSpec | None, requested: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-    """Returns valid shape, stored shape and dtype: the first combination that fits size_bytes, of those that the dump, the
-    command line, the other side and the model allow."""
+    """Returns valid shape, stored shape and dtype: the first combination that fits size_bytes, of those that the dump,
+    the command line, the other side and the model allow."""
     if requested and requested not in tensor.dtypes:
         raise Unsettled(f"{requested} was asked for; its file can only be {', '.join(tensor.dtypes)}")
     specs = [s for s in (other, model) if s is not None]
@@ -127,8 +129,8 @@ def _dtypes(tensor: VendorTensor, specs: list[TensorSpec]) -> list[str]:
 
 
 def _set_scale(settled: SettledTensor, other: TensorSpec | None, model: TensorSpec | None) -> None:
-    """Sets the scale of stored values from the dump, the model or the other side, and the number of decimals that are known
-    if the scale has few digits."""
+    """Sets the scale of stored values from the dump, the model or the other side, and the number of decimals that are
+    known if the scale has few digits."""
     spec, tensor = settled.spec, settled.tensor
     if spec.dtype not in ITEM or spec.numpy_dtype.kind not in "iu":
         if tensor.form.endswith("text") and tensor.decimals is None and other is not None and other.quantized:
@@ -183,8 +185,8 @@ def _same_scale(a: TensorSpec, b: TensorSpec, steps: tuple[float, ...]) -> bool:
 
 
 def _decimals_left(settled: SettledTensor) -> int:
-    """Returns the number of known decimals of dequantized values. An error of the scale of up to scale_step gives an error of
-    up to |q - zero_point| * scale_step."""
+    """Returns the number of known decimals of dequantized values. An error of the scale of up to scale_step gives an
+    error of up to |q - zero_point| * scale_step."""
     errors = replace(settled.spec, scale=settled.tensor.scale_step).dequantized(settled.value())
     largest_error = float(np.abs(errors).max(initial=0.0))
     return 15 if largest_error == 0 else max(0, min(15, math.floor(-math.log10(2 * largest_error))))

@@ -19,8 +19,8 @@ from qverify.tensors.spec import TensorSpec
 
 
 def check_writable_dump(output: str) -> None:
-    """Raises UsageError if write_arrays() cannot write into this folder, or would replace a dump.json that `qverify infer`
-    did not write."""
+    """Raises UsageError if write_arrays() cannot write into this folder, or would replace a dump.json that `qverify
+    infer` did not write."""
     check_folder_writable(output)
     path = os.path.join(output, DESCRIPTION)
     if os.path.lexists(path) and not describes_itself(output):
@@ -28,10 +28,10 @@ def check_writable_dump(output: str) -> None:
 
 
 def write_arrays(recording: Recording, inputs: list[str], output: str, on_host: list[str], dequantize: bool) -> int:
-    """Writes NAME.npy for each tensor, dump.json (a description of each file for the profile generic), and manifest.json
-    (exact tensor name by file), whose state is `partial` until all files are written. inputs: hashes of the inputs. on_host:
-    names of nodes that were left to the host. dequantize: True to write quantized tensors as real values in float32.
-    Returns the number of tensors."""
+    """Writes NAME.npy for each tensor, dump.json (a description of each file for the profile generic), and
+    manifest.json (exact tensor name by file), whose state is `partial` until all files are written. inputs: hashes of
+    the inputs. on_host: names of nodes that were left to the host. dequantize: True to write quantized tensors as real
+    values in float32. Returns the number of tensors."""
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:

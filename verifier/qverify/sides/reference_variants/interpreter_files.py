@@ -31,8 +31,8 @@ class ResultRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVariant:
-    """One more run of the reference. base: the arrays to compare with. specs: the specs of the outputs, with the names that
-    the report uses. Both are keyed by the model's own output names."""
+    """One more run of the reference. base: the arrays to compare with. specs: the specs of the outputs, with the names
+    that the report uses. Both are keyed by the model's own output names."""
 
     model: bytes
     feed: Mapping[str, Array]
@@ -70,8 +70,8 @@ def largest_result_bytes(like: Mapping[str, Array]) -> int:
 
 
 def read_result(path: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the arrays of a run by name. Raises ResultRejected if an array has another dtype or shape than in `like`, or
-    is not finite where that one is."""
+    """Returns the arrays of a run by name. Raises ResultRejected if an array has another dtype or shape than in `like`,
+    or is not finite where that one is."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(str(path), largest_result_bytes(like) + 1))) as archive:
             if sorted(archive.namelist()) != sorted(f"{number}.npy" for number in range(len(like))):
@@ -105,7 +105,8 @@ def _array(archive: zipfile.ZipFile, member: str, name: str, like: Array) -> Arr
 
 
 def read_identity(folder: Path, command: str) -> SpreadRun:
-    """Returns a row with the versions and the machine that the interpreter states. Raises ResultRejected if one is missing."""
+    """Returns a row with the versions and the machine that the interpreter states. Raises ResultRejected if one is
+    missing."""
     try:
         content = json.loads(read_regular(str(folder / "ran.json"), HEADER))
         facts = [content[k] for k in ("onnxruntime", "python", "machine")]

@@ -57,9 +57,9 @@ class OtherInterpreter:
         take: TakeResult,
         step: Callable[[int], None],
     ) -> SpreadRun:
-        """Runs the variants. take: called with the number of each variant and its result, as soon as it exists. like: arrays
-        of the expected dtypes and shapes (interpreter_files.read_result). step: called with the number of variants that
-        are done. Returns the interpreter's row of the report."""
+        """Runs the variants. take: called with the number of each variant and its result, as soon as it exists. like:
+        arrays of the expected dtypes and shapes (interpreter_files.read_result). step: called with the number of
+        variants that are done. Returns the interpreter's row of the report."""
         if self._failed:
             raise UsageError(self._failed)
         start = time.perf_counter()

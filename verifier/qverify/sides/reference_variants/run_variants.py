@@ -43,7 +43,8 @@ class Spread:
 def measure_spread(
     variants: Sequence[ReferenceVariant], others: Iterable[OtherInterpreter] = (), step: Step | None = None
 ) -> Spread:
-    """Runs every variant in this interpreter, then in every other one. Raises UsageError if another interpreter fails."""
+    """Runs every variant in this interpreter, then in every other one. Raises UsageError if another interpreter
+    fails."""
     spread, interpreters = Spread(), list(others)
     whole = len(variants) * (1 + len(interpreters))
     start, distances, values_by_model = time.perf_counter(), VariantDistances(variants), dict[int, dict[str, Array]]()

@@ -83,8 +83,12 @@ def _choose(report: Report, rows: Rows, outputs: list[str]) -> list[str]:
 def _find_culprit(report: Report, rows: Rows) -> str | None:
     """Returns the first tensor that does not pass, or fails when forced; None if there is none."""
     first = {p.first_divergence.tensor for p in report.pairs if p.verdict != "PASSED" and p.first_divergence}
-    bad = (n for n, known in rows.items() if n in first or any(r is not None and _is_bad(r) for r in known))
-    return next(bad, None)
+    culprits = (
+        n
+        for n, rows_of_tensor in rows.items()
+        if n in first or any(r is not None and _is_bad(r) for r in rows_of_tensor)
+    )
+    return next(culprits, None)
 
 
 def _is_bad(row: TensorRow) -> bool:
@@ -95,11 +99,11 @@ def _sort_by_difference(rows: Rows) -> list[str]:
     """Returns the names, the tensor that differs most first."""
 
     def rank(name: str) -> tuple[float, ...]:
-        known = [r for r in rows[name] if r is not None]
-        if not known:  # not compared: worse than anything that passes
+        compared = [r for r in rows[name] if r is not None]
+        if not compared:  # not compared: worse than anything that passes
             return (RANK["INCONCLUSIVE"],)
-        worst = min(RANK[r.verdict] for r in known)
-        return worst, -max(_read_number(r, "max_lsb") for r in known), -max(_read_share(r) for r in known)
+        worst = min(RANK[r.verdict] for r in compared)
+        return worst, -max(_read_number(r, "max_lsb") for r in compared), -max(_read_share(r) for r in compared)
 
     return sorted(rows, key=rank)
 
@@ -116,13 +120,13 @@ def _read_share(row: TensorRow) -> float:
 def _count_left_out(rows: Rows, names: list[str]) -> dict[int, str]:
     """Returns a line for each sequence of tensors without a row, by the index in `names` of the row that it
     precedes."""
-    left, at = dict[int, Counter[str]](), 0
-    for name, known in rows.items():
-        if at < len(names) and name == names[at]:
-            at += 1
+    states_by_index, index = dict[int, Counter[str]](), 0
+    for name, rows_of_tensor in rows.items():
+        if index < len(names) and name == names[index]:
+            index += 1
         else:
-            left.setdefault(at, Counter())[_sum_up(known)] += 1
-    return {at: _describe_left_out(states) for at, states in left.items()}
+            states_by_index.setdefault(index, Counter())[_sum_up(rows_of_tensor)] += 1
+    return {index: _describe_left_out(states) for index, states in states_by_index.items()}
 
 
 def _describe_left_out(states: Counter[str]) -> str:
@@ -145,17 +149,23 @@ def _sum_up(rows: Sequence[TensorRow | None]) -> str:
 
 def _make_columns(pairs: list[Pair], rows: Rows, names: list[str]) -> list[Column]:
     chosen = [rows[n] for n in names]
-    known = [[r for r in row if r is not None] for row in chosen]
-    forced = [_describe_forced([r.forced for r in row if r.forced]) for row in known]
+    compared = [[r for r in row if r is not None] for row in chosen]
+    forced = [_describe_forced([r.forced for r in row if r.forced]) for row in compared]
     return [
         Column("tensor", names, name=True),
-        Column("op", [row[0].op if row else "" for row in known], rank=2),
-        Column("dtype", [row[0].dtype if row else "" for row in known], rank=6),
-        Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in known], rank=5),
+        Column("op", [row[0].op if row else "" for row in compared], rank=2),
+        Column("dtype", [row[0].dtype if row else "" for row in compared], rank=6),
+        Column("shape", ["x".join(map(str, row[0].shape)) if row else "" for row in compared], rank=5),
         *[Column(name_pair(p), [_mark(row[at]) for row in chosen]) for at, p in enumerate(pairs)],
-        Column("max LSB", steps := [_largest(row, "max_lsb") for row in known], ["LSB", *steps], right=True, rank=1),
-        Column("max |a-b|", apart := [_largest(row, "max_abs") for row in known], ["|a-b|", *apart], True, rank=3),
-        Column("cosine", [_describe_cosine(row) for row in known], rank=4),
+        Column("max LSB", lsbs := [_largest(row, "max_lsb") for row in compared], ["LSB", *lsbs], right=True, rank=1),
+        Column(
+            "max |a-b|",
+            distances := [_largest(row, "max_abs") for row in compared],
+            ["|a-b|", *distances],
+            True,
+            rank=3,
+        ),
+        Column("cosine", [_describe_cosine(row) for row in compared], rank=4),
         Column("forced", forced, ["forced", *(text.partition(" ")[0] for text in forced)]),
     ]
 

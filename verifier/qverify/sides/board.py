@@ -158,7 +158,7 @@ class Board(BoardUnits):
                 nodes="all" if per_node else reported,
                 digests=digests,
                 names=list(self.graph.tensors),
-                events=self._computed(reported),
+                events=self._in_running_order(reported),
             )
             self._generation = self._agent.generation
         finally:
@@ -180,13 +180,14 @@ class Board(BoardUnits):
             recording.settings["spot_seed"] = seed
             recording.notes.append(f"spot check: {pulled_names[0]} matches its digest (seed {seed})")
 
-    def _feed(self, contents: Iterable[tuple[str, bytes]]) -> None:
+    def _send_inputs(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Sends inputs, given as SHA-256 and bytes, in the order in which the model reads them."""
         for sha256, data in contents:
             self._agent.put(sha256, data)
             self._contents[sha256] = data
             self._inputs.append(sha256)
 
-    def _computed(self, names: Collection[str]) -> list[str]:
+    def _in_running_order(self, names: Collection[str]) -> list[str]:
         """Returns those of `names` that nodes compute, in running order. A run that reports them sends these events."""
         requested = set(names)
         return [o for node in self.graph.nodes for o in node.outputs if o in requested]
@@ -212,7 +213,7 @@ class Board(BoardUnits):
             nodes="all" if per_node else names if has_digests else [],
             digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._computed(names if per_node or has_digests else []),
+            events=self._in_running_order(names if per_node or has_digests else []),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         digests_of_first_run = self._digests
@@ -230,7 +231,7 @@ class Board(BoardUnits):
 
     @property
     def facts(self) -> dict[str, object]:
-        """Returns the facts that the board reports: arch, system, temperature_c, frequency_mhz."""
+        """The facts that the board reports: arch, system, temperature_c, frequency_mhz."""
         return {k: self._agent.hello.get(k) for k in FACTS}
 
     def notes(self) -> list[str]:
@@ -241,8 +242,8 @@ class Board(BoardUnits):
         """Sends the model, the inputs and the results of host islands, unless the board has them already."""
         self._agent.put(self._sha256, self._model)
         self._contents, self._inputs = {self._sha256: self._model}, []
-        self._feed((i.sha256, i.data) for i in prepared.inputs)
-        self._feed(self._islands.compute(prepared, self.run_unit, self.capabilities))
+        self._send_inputs((i.sha256, i.data) for i in prepared.inputs)
+        self._send_inputs(self._islands.compute(prepared, self.run_unit, self.capabilities))
 
     def time_nodes(self, runs: int) -> list[dict[str, float]]:
         """Runs the model `runs` times on the inputs that were sent, without digests. Returns, for each run, the seconds
@@ -298,7 +299,7 @@ class Board(BoardUnits):
             nodes=names,
             digests=has_digests,
             names=list(self.graph.tensors),
-            events=self._computed(names),
+            events=self._in_running_order(names),
         )
         self._values_are_of_the_run, self._generation = True, self._agent.generation
         requested = frozenset(names)

@@ -39,14 +39,14 @@ class BoardIslands:
             if self._islands is None or "inject" not in capabilities:
                 raise LinkError("the board cannot run the part before a host island by itself")
             known = {**inputs, **self.computed}
-            lacking = [n for n in island.inputs if n not in known and n not in self._read]
-            self._read |= self._run_before(lacking, known, run_unit)
+            unread = [n for n in island.inputs if n not in known and n not in self._read]
+            self._read |= self._run_before(unread, known, run_unit)
             try:
                 self.computed |= self._islands.run(island, {**known, **self._read})
             except BadFileError as error:
                 raise LinkError(f"the host could not compute its part from the board's tensors: {error}") from error
-        fed = self._graph.fed()[len(self._graph.inputs) :]
-        contents = [self._graph.spec(n).aligned_bytes(self.computed[n]) for n in fed]
+        board_inputs = self._graph.fed()[len(self._graph.inputs) :]
+        contents = [self._graph.spec(n).aligned_bytes(self.computed[n]) for n in board_inputs]
         return [(hashlib.sha256(data).hexdigest(), data) for data in contents]
 
     def _run_before(self, names: list[str], known: Mapping[str, Array], run_unit: RunUnit) -> dict[str, Array]:

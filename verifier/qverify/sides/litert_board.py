@@ -71,7 +71,7 @@ class LiteRtBoard(Board):
         self._contents, self._inputs = {self._sha256: self._model}, []
         values = _simulate_nodes(self._whole_graph, self._quantizers, prepared.arrays())
         contents = [np.ascontiguousarray(values[n]).tobytes() for n in self.graph.inputs]
-        self._feed((hashlib.sha256(data).hexdigest(), data) for data in contents)
+        self._send_inputs((hashlib.sha256(data).hexdigest(), data) for data in contents)
 
     def run(
         self,

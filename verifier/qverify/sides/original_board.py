@@ -51,9 +51,9 @@ class OriginalBoard(Board):
         self._contents, self._inputs = {self._sha256: self._model}, []
         values = prepared.arrays()
         contents = [np.ascontiguousarray(values[n]).tobytes() for n in self._fed]
-        self._feed((hashlib.sha256(data).hexdigest(), data) for data in contents)
+        self._send_inputs((hashlib.sha256(data).hexdigest(), data) for data in contents)
 
-    def _computed(self, names: Collection[str]) -> list[str]:
+    def _in_running_order(self, names: Collection[str]) -> list[str]:
         requested = set(names)
         return [n for n in self._output_names if n in requested]
 

@@ -48,7 +48,7 @@ class RuntimeBoard(Board):
         if graph.islands:
             raise UsageError(f"a board whose runtime is {runtime} runs no model of which the host computes a part")
         computed = {o for node in model.model.graph.node for o in node.output}
-        names = _shown(graph)
+        names = _observable_outputs(graph)
         if missing := next((n for n in names if n not in computed), None):
             raise UsageError(
                 f"{missing}: model.bin computes it and the quantized ONNX does not (a prepared input?), so a board whose "
@@ -60,19 +60,19 @@ class RuntimeBoard(Board):
         self._names = frozenset(names)
         if find_option(uri, options or {}, "providers") in CPU_PROVIDERS:
             self.kernels = "onnxruntime"
-        super().__init__(uri, _exposed(model, names), graph, deadline_s, options, spot_seed)
+        super().__init__(uri, _expose_tensors(model, names), graph, deadline_s, options, spot_seed)
 
     def send(self, prepared: PreparedInputs) -> None:
         """Sends the model and the inputs as dense arrays, unless the board has them already."""
         self._agent.put(self._sha256, self._model)
         self._contents, self._inputs = {self._sha256: self._model}, []
         values = prepared.arrays()
-        self._feed(map(_content, (values[n] for n in self._fed)))
+        self._send_inputs(map(_hashed_bytes, (values[n] for n in self._fed)))
 
     def start_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, str]:
         """Runs one unit on the board as a separate model. Returns digests by name."""
         part, fed = self._part(unit)
-        contents = [_content(inputs[n]) for n in fed]
+        contents = [_hashed_bytes(inputs[n]) for n in fed]
         model = hashlib.sha256(part).hexdigest()
         for sha256, data in ((model, part), *contents):
             self._agent.put(sha256, data)
@@ -131,10 +131,10 @@ class RuntimeBoard(Board):
 
 def model_of_boards(model: LightModel, graph: Graph) -> bytes:
     """Returns the model that RuntimeBoard sends to its board. The arguments are those of RuntimeBoard."""
-    return _exposed(model, _shown(graph))
+    return _expose_tensors(model, _observable_outputs(graph))
 
 
-def _shown(graph: Graph) -> list[str]:
+def _observable_outputs(graph: Graph) -> list[str]:
     return [o for node in graph.nodes for o in node.outputs if not graph.spec(o).interior]
 
 
@@ -155,7 +155,7 @@ def placement_of(facts: Mapping[str, Any]) -> Counter[str]:
     return Counter({printable(str(k)[:80]): v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
 
 
-def _exposed(model: LightModel, names: Sequence[str]) -> bytes:
+def _expose_tensors(model: LightModel, names: Sequence[str]) -> bytes:
     """Returns the model with these tensors, in this order, as its only outputs."""
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model.model)
@@ -182,6 +182,6 @@ def _name_nodes(model: onnx.ModelProto, names: Sequence[str]) -> None:
             todo += [i for i in node.input if i not in exposed]
 
 
-def _content(value: Array) -> tuple[str, bytes]:
+def _hashed_bytes(value: Array) -> tuple[str, bytes]:
     data = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
     return hashlib.sha256(data).hexdigest(), data

@@ -95,10 +95,10 @@ def _rung(rung: Rung) -> list[dict[str, object]]:
 
 def _loss(row: TensorLoss) -> dict[str, object]:
     names = ("sqnr_db", "cosine", "rmse", "drop_db", "clipped", "used", "step", "weights_sqnr_db")
-    known = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
+    cells = {"row": "loss", "tensor": row.tensor, "op": row.op} | {n: _plain(getattr(row, n)) for n in names}
     if row.single is not None:
-        known |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
-    return known
+        cells |= {"single_output": row.single.worst_output, "single_cosine": _plain(row.single.cosine)}
+    return cells
 
 
 def _plain(value: float | None) -> object:

@@ -191,21 +191,23 @@ def _tensor(network: Network, name: str) -> str:
     return f"{shown} ({WORDS[_worst_state(network.state(name))] if name in network.makers else 'input of the network'})"
 
 
-def neighbourhood(found: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
+def neighbourhood(diverging: Neighbourhood, units: Iterable[NetworkUnit]) -> str:
     """Returns the figure of a diverging tensor of triage with its neighbours, and the ONNX nodes that its unit stands
     for."""
-    above, below = found.above[:MAX_NEIGHBOURS], found.below[:MAX_NEIGHBOURS]
-    boxes = {"at": _neighbour(found.at, True)}
+    above, below = diverging.above[:MAX_NEIGHBOURS], diverging.below[:MAX_NEIGHBOURS]
+    boxes = {"at": _neighbour(diverging.at, True)}
     boxes |= {f"a{n}": _neighbour(neighbour) for n, neighbour in enumerate(above)}
     boxes |= {f"b{n}": _neighbour(neighbour) for n, neighbour in enumerate(below)}
     edges = [(name, "at") for name in boxes if name[0] == "a" and name != "at"]
     edges += [("at", name) for name in boxes if name[0] == "b"]
-    label = f"the graph around {found.at.tensor}"
-    not_drawn = len(found.above) + len(found.below) - len(above) - len(below)
+    label = f"the graph around {diverging.at.tensor}"
+    not_drawn = len(diverging.above) + len(diverging.below) - len(above) - len(below)
     caption = text(f"{LEGEND}; {not_drawn} more are not drawn" if not_drawn else LEGEND)
-    covers = next((u.covers for u in units if found.at.tensor in u.outputs), [])
+    covers = next((u.covers for u in units if diverging.at.tensor in u.outputs), [])
     named = ", ".join(element("code", text(name)) for name in covers)
-    caption += f"<br>{element('code', text(found.at.tensor))} stands for {named} of the original ONNX" if named else ""
+    caption += (
+        f"<br>{element('code', text(diverging.at.tensor))} stands for {named} of the original ONNX" if named else ""
+    )
     picture = draw(boxes, edges, label)
     return element(
         "figure",

@@ -136,10 +136,10 @@ def _curve_point(row: TensorRow, link: str) -> CurvePoint:
 
 def _free(row: TensorRow) -> dict[str, float]:
     values = {name: row.metrics.get(name) for name in METRICS}
-    known = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not math.isnan(v)}
+    numbers = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not math.isnan(v)}
     if row.bit_equal or row.metrics.get("max_abs") == 0:
-        known = dict.fromkeys(_metrics_of(row), math.inf)
-    return known
+        numbers = dict.fromkeys(_metrics_of(row), math.inf)
+    return numbers
 
 
 def _recomputed(forced: Forced, row: TensorRow) -> dict[str, float]:

@@ -24,20 +24,20 @@ def explanation(explained: Any, frames: int) -> str:
     where = f"{code(explained.tensor)} ({text(explained.op)})" + (f", frame {explained.frame}" if frames > 1 else "")
     if explained.explanation is None:
         return element("h3", where) + element("p", text(explained.why))
-    found: FaultExplanation = explained.explanation
-    kind = "blame" if found.confirmed else "blame quiet"
-    lines = fault_explanation.details(found, every=False)
+    result: FaultExplanation = explained.explanation
+    kind = "blame" if result.confirmed else "blame quiet"
+    lines = fault_explanation.details(result, every=False)
     drawn = [line.strip().strip("|") for line in lines if line.startswith("  |")]
     facts = listed(
         [*([explained.cost] if explained.cost else []), *(line for line in lines if not line.startswith("  |"))]
     )
     parts = [
         element("h3", where),
-        element("p", text(fault_explanation.verdict(found)), class_=kind),
+        element("p", text(fault_explanation.verdict(result)), class_=kind),
         facts,
         _map(drawn),
-        _experiments(found.experiments),
-        _candidates(found),
+        _experiments(result.experiments),
+        _candidates(result),
     ]
     return "".join(parts)
 
@@ -50,16 +50,16 @@ def _map(rows: list[str]) -> str:
     return element("figure", element("pre", text(frame), class_="map", tabindex=0, aria_label="map"), caption)
 
 
-def _candidates(found: FaultExplanation) -> str:
+def _candidates(result: FaultExplanation) -> str:
     """Returns a table of the causes that reproduce every recorded byte, and a folded one of the causes that failed or
     reproduce a part only."""
     rows = list[list[str]]()
-    for at, group in enumerate(found.exact):
-        state = ("confirmed" if found.confirmed else "candidate") if at == 0 else "as exact"
+    for at, group in enumerate(result.exact):
+        state = ("confirmed" if result.confirmed else "candidate") if at == 0 else "as exact"
         rows += [_cause(fault, state) for fault in group]
-    rows += [_cause(fault, "exact, less specific") for group in found.general for fault in group]
-    others = [_cause(f.cause, f"failed experiment {f.experiment}") for f in found.fallen]
-    others += [_cause(p.cause, f"gives {p.of_differing:.1%} of what differs") for p in found.partial]
+    rows += [_cause(fault, "exact, less specific") for group in result.general for fault in group]
+    others = [_cause(f.cause, f"failed experiment {f.experiment}") for f in result.fallen]
+    others += [_cause(p.cause, f"gives {p.of_differing:.1%} of what differs") for p in result.partial]
     heads = ("cause", "family", "bits it takes", "what became of it")
     shown = table("causes that give every byte", heads, rows[:MAX_ROWS]) if rows else ""
     if not others:

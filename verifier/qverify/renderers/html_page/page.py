@@ -21,26 +21,26 @@ def render(report: Report) -> str:
     """Returns the page as HTML. report: all its texts must be printable."""
     models = ", ".join(str(m.get("path", "")) for m in report.models)
     title = f"qverify: {report.verdict}" + (f", {models}" if models else "")
-    ordered = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
-    whole = _pairs_with_tensors(ordered)
-    network = around.network_of(report, lambda pair, row: f"t{pair}-{row}" if pair in whole else "")
-    first = [
+    pairs = sorted(enumerate(report.pairs), key=lambda pair: ORDER[pair[1].verdict])
+    pairs_with_tensors = _pairs_with_tensors(pairs)
+    network = around.network_of(report, lambda pair, row: f"t{pair}-{row}" if pair in pairs_with_tensors else "")
+    sections_above = [
         _blamed(report, network),
         Section("task", "Task numbers", task_numbers.section_text(report)),
         Section("frames", "Frames", run_facts.frames(report)),
     ]
     several, ids = len(report.boards), tensor_drawings.anchors(report.pairs)
-    first += [_pair(pair, at, network, several, ids[at], at in whole) for at, pair in ordered]
-    rest = [
+    sections_above += [_pair(pair, at, network, several, ids[at], at in pairs_with_tensors) for at, pair in pairs]
+    sections_below = [
         _graph(network),
         Section("ledger", "Coverage ledger", run_facts.ledger(report)),
         Section("options", "How it was judged", run_facts.options(report)),
         *run_facts.sections(report),
         Section("notes", "Everything the report says", listed(summary_lines(report))),
     ]
-    room = MAX_PAGE_BYTES - sum(len(section.inside.encode()) for section in (*first, *rest))
-    drawn = tensor_drawings.sections(report, [at for at, _ in ordered], max(room, MIN_DRAWING_BYTES))
-    sections = [*first, *drawn, *rest]
+    room = MAX_PAGE_BYTES - sum(len(section.inside.encode()) for section in (*sections_above, *sections_below))
+    drawn = tensor_drawings.sections(report, [at for at, _ in pairs], max(room, MIN_DRAWING_BYTES))
+    sections = [*sections_above, *drawn, *sections_below]
     return page(title, _top(report, models), sections)
 
 

@@ -69,16 +69,16 @@ def _times(report: Report | TriageDocument) -> str:
 
 def options(report: Report) -> str:
     """Returns how the run was judged: decimals, scope, gates of each pair, relaxations."""
-    known = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
-    known = known if report.decimals else []
-    known += [("every node judged", "yes (-r True)" if report.dump_all else "no (-r True judges every node)")]
-    known += [("criteria of", text(report.criteria))] if report.criteria else []
+    fact_rows = [("decimals", text(f"{report.decimals.get('digits', '')}, rule {report.decimals.get('rule', '')}"))]
+    fact_rows = fact_rows if report.decimals else []
+    fact_rows += [("every node judged", "yes (-r True)" if report.dump_all else "no (-r True judges every node)")]
+    fact_rows += [("criteria of", text(report.criteria))] if report.criteria else []
     rows = {
         (p.a, p.b, p.board): [text(f"{p.a} ~ {p.b}"), text(p.board or ""), text(p.gate), text(p.scope), text("; ".join(p.relaxed))]
         for p in report.pairs
     }  # fmt: skip
     gates = table("gates", ("pair", "board", "gate", "scope", "relaxed by"), rows.values()) if rows else ""
-    return facts(known) + gates
+    return facts(fact_rows) + gates
 
 
 def ledger(report: Report) -> str:

@@ -102,8 +102,8 @@ def _ladder(document: TriageDocument) -> str:
             element("a", f"{text(rung.a)} ~ {text(rung.b)}", href=f"#r{at}") if _evidence(rung, document.units) else ""
         )
         worst = triage_text.worst_output(rung)
-        said = f"{verdict(rung.verdict)} {text(rung.gate)}" + (f": {text(worst)}" if worst else "")
-        items.append(element("li", f"{said} {link}", class_=f"rung {rung.verdict.lower()}"))
+        rung_text = f"{verdict(rung.verdict)} {text(rung.gate)}" + (f": {text(worst)}" if worst else "")
+        items.append(element("li", f"{rung_text} {link}", class_=f"rung {rung.verdict.lower()}"))
         items.append(_stage(stages.get(rung.b), rung.b))
         last = rung.b
     return element("ol", *items, class_="ladder") if items else ""
@@ -118,20 +118,20 @@ def _stage(stage: Stage | None, name: str) -> str:
 def _evidence(rung: Rung, units: list[NetworkUnit]) -> str:
     """Returns the evidence of a rung: outputs, first divergence, tensors that fail when recomputed, and the graph
     around them."""
-    known = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
+    fact_rows = [("gate", text(rung.gate))] + ([("why", text(rung.why))] if rung.why else [])
     first = rung.first_divergence
     if first is not None:
         also = f", also {', '.join(map(code, first.also))}" if first.also else ""
-        known.append(("first divergence", f"{code(first.tensor)} ({text(first.op)}){also}"))
+        fact_rows.append(("first divergence", f"{code(first.tensor)} ({text(first.op)}){also}"))
     if rung.forced_failures:
         failing = ", ".join(map(code, rung.forced_failures))
-        known.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))
-    known += [("not recomputed", text(rung.not_forced))] if rung.not_forced else []
-    known += [("next step", text(rung.next_step))] if rung.next_step else []
+        fact_rows.append(("fails when recomputed", f"{len(rung.forced_failures)} of {rung.forced}: {failing}"))
+    fact_rows += [("not recomputed", text(rung.not_forced))] if rung.not_forced else []
+    fact_rows += [("next step", text(rung.next_step))] if rung.next_step else []
     heads = ("gate holds", "output", "elements", "max |a-b|", "cosine", "RMSE", "SQNR dB", "judged")
     outputs = table("final outputs", heads, [_output(o) for o in rung.outputs], heading=1) if rung.outputs else ""
     graphs = "".join(around.neighbourhood(n, units) for n in rung.neighbourhoods)
-    return facts(known) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
+    return facts(fact_rows) + listed([*rung.evidence, *rung.caveats]) + graphs + outputs
 
 
 def _drawn(rung: Rung, at: int, several_frames: bool) -> str:

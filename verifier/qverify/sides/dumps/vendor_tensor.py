@@ -197,5 +197,5 @@ def _least(a: int | None, b: int) -> int:
 
 
 def loader(settled: SettledTensor) -> partial[Array]:
-    """Returns a function that reads the tensor's values."""
+    """Returns a function without arguments that reads the tensor's values."""
     return partial(SettledTensor.value, settled)

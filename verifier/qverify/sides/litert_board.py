@@ -136,7 +136,7 @@ class LiteRtBoard(Board):
         operators = [] if model is None else operators_between(model, set(inputs), outputs)
         if model is None or not operators or len(outputs) < len(names) or len(input_names) < len(unit.inputs):
             raise AgentError(
-                UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board runs it not by itself"
+                UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board cannot run it alone"
             )
         part, index = cut(self._file, model, operators, inputs, outputs)
         tensors = {n: {**self._tensors[n], "tfl": index[int(self._tensors[n]["tfl"])]} for n in (*input_names, *names)}
@@ -186,7 +186,7 @@ class LiteRtBoard(Board):
                 if event.iteration < runs and event.elapsed_ns:
                     times[event.iteration][unit.name] = event.elapsed_ns / 1e9
         if not all(times):
-            raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
+            raise LinkError(f"{self.uri}: {self.runtime} reported no times of nodes")
         return times
 
 

@@ -311,7 +311,7 @@ def _exit_failure(started: RunningCommandLine, plan: RunnerPlan) -> str:
         status, last_line = marks.get(mark, ""), started.last_lines.get(mark, "")
         killed = status.isdigit() and 128 < int(status) < 160
         outcome = f"was killed by signal {int(status) - 128}" if killed else f"ended with status {status or 'unknown'}"
-        return outcome + (f": {last_line}" if last_line else ", and said nothing")
+        return outcome + (f": {last_line}" if last_line else ", without any output")
 
     if "setup" in marks:
         return f"the runner's setup {ended('setup')}"

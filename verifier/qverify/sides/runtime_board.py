@@ -110,7 +110,7 @@ class RuntimeBoard(Board):
             if event.tensor in self._names and event.iteration < runs and event.elapsed_ns:
                 times[event.iteration][event.tensor] = event.elapsed_ns / 1e9
         if not all(times):
-            raise LinkError(f"{self.uri}: {self.runtime} told no times of nodes")
+            raise LinkError(f"{self.uri}: {self.runtime} reported no times of nodes")
         return times
 
     def placement(self) -> Counter[str]:

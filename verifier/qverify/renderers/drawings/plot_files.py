@@ -44,7 +44,7 @@ def write_plots(report: Report | TriageDocument, folder: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--plots {folder}: cannot be made: {error.strerror}") from error
+        raise UsageError(f"--plots {folder}: cannot be created: {error.strerror}") from error
     _remove_earlier(folder)
     report = visible(report)
     sheets = [*_sheets(report)]

@@ -22,7 +22,7 @@ from qverify.ops import simulate_node
 from qverify.sides.board import Board
 from qverify.sides.board_events import digests_of
 from qverify.sides.litert_map import check_map
-from qverify.sides.runtime_board import UNSUPPORTED, parse_run_facts, placement_of
+from qverify.sides.runtime_board import UNSUPPORTED, describe_placement, parse_run_facts, placement_of
 from qverify.tensors.digest import tensor_digest
 from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
@@ -135,9 +135,7 @@ class LiteRtBoard(Board):
         outputs = [int(self._tensors[n]["tfl"]) for n in names if n in self._tensors]
         operators = [] if model is None else operators_between(model, set(inputs), outputs)
         if model is None or not operators or len(outputs) < len(names) or len(input_names) < len(unit.inputs):
-            raise AgentError(
-                UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board cannot run it alone"
-            )
+            raise AgentError(UNSUPPORTED, f"{unit.name}: no operator of the .tflite, so the board cannot run it alone")
         part, index = cut(self._file, model, operators, inputs, outputs)
         tensors = {n: {**self._tensors[n], "tfl": index[int(self._tensors[n]["tfl"])]} for n in (*input_names, *names)}
         boundary = replace(self.graph, inputs=tuple(input_names), outputs=tuple(names))
@@ -153,14 +151,13 @@ class LiteRtBoard(Board):
         lines = [] if self._no_onnx else [PAIRED_BY_MAP_ONLY]
         facts = parse_run_facts(self._agent.done_text)
         counts = placement_of(facts)
-        total = sum(counts.values())
-        shares = (f"{number} of {total} nodes ran on {name}" for name, number in counts.most_common())
-        lines += [f"litert: {'; '.join(shares)}"] if counts else []
+        lines += [f"litert: {describe_placement(counts)}"] if counts else []
         if not facts.get("each_node_alone"):
             return lines
         joined_differs = facts.get("joined_differs")
         lines.append(
-            f"the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives {'the same' if not joined_differs else 'OTHER'} outputs"
+            "the delegate was given each node by itself, so that every tensor is seen; joined, as in use, it gives "
+            f"{'the same' if not joined_differs else 'OTHER'} outputs"
         )
         return lines
 

@@ -12,7 +12,7 @@ from qverify.errors import UsageError
 from qverify.model_bin.graph import Graph
 from qverify.onnx_model.load import parse
 from qverify.sides.board import Board
-from qverify.sides.runtime_board import parse_run_facts, placement_of
+from qverify.sides.runtime_board import describe_placement, parse_run_facts, placement_of
 from qverify.tensors.prepared import PreparedInputs
 
 OFFERED = frozenset({"finals", "digests"})  # more outputs would change which nodes onnxruntime fuses
@@ -61,6 +61,4 @@ class OriginalBoard(Board):
         """Returns lines on what ran and where."""
         ran = "onnxruntime ran the quantized ONNX as it is, with its own optimizations; its final outputs are judged"
         counts = placement_of(parse_run_facts(self._agent.done_text))
-        total = sum(counts.values())
-        shares = (f"{number} of {total} nodes ran on {name}" for name, number in counts.most_common())
-        return [ran, f"onnxruntime: {'; '.join(shares)} (after its optimizations)"] if counts else [ran]
+        return [ran, f"onnxruntime: {describe_placement(counts)} (after its optimizations)"] if counts else [ran]

@@ -122,11 +122,7 @@ class RuntimeBoard(Board):
         """Returns lines on what ran and where, since a node meant for an accelerator may have run on the processor."""
         ran = f"{self.runtime} ran the integer form of the quantized ONNX, with every tensor as an output"
         counts = self.placement()
-        if not counts:
-            return [ran]
-        total = sum(counts.values())
-        shares = (f"{number} of {total} nodes ran on {name}" for name, number in counts.most_common())
-        return [ran, f"{self.runtime}: {'; '.join(shares)}"]
+        return [ran, f"{self.runtime}: {describe_placement(counts)}"] if counts else [ran]
 
 
 def model_of_boards(model: LightModel, graph: Graph) -> bytes:
@@ -153,6 +149,12 @@ def placement_of(facts: Mapping[str, Any]) -> Counter[str]:
     if not isinstance(nodes, dict):
         return Counter()
     return Counter({printable(str(k)[:80]): v for k, v in nodes.items() if type(v) is int and 0 < v < 1 << 31})
+
+
+def describe_placement(counts: Counter[str]) -> str:
+    """Returns the numbers of nodes by execution provider in words, the largest number first."""
+    total = sum(counts.values())
+    return "; ".join(f"{number} of {total} nodes ran on {name}" for name, number in counts.most_common())
 
 
 def _expose_tensors(model: LightModel, names: Sequence[str]) -> bytes:

@@ -116,8 +116,8 @@ def _triage(document: TriageDocument) -> list[str]:
     broken = next((r for r in document.rungs if document.broken == f"{r.a} ~ {r.b}"), None)
     if broken is not None and (blame := broken.blame) is not None:
         lines += [f"**{_escape(blame.side)}** is to blame at **{_escape(blame.node)}**: {_escape(blame.why)}", ""]
-    explained = [explained for explained in document.explained if explained.explanation is not None]
-    lines += [f"{_escape(explained.tensor)}: {_escape(explain(explained.explanation))}\n" for explained in explained]
+    explained = [row for row in document.explained if row.explanation is not None]
+    lines += [f"{_escape(row.tensor)}: {_escape(explain(row.explanation))}\n" for row in explained]
     lines += [f"Next step: {_escape(document.next_step)}", ""] if document.next_step else []
     lines += ["| gate | verdict | by | worst output |", "|---|---|---|---|"]
     lines += [

@@ -21,12 +21,12 @@ RECOMPUTED = " Squares and the broken line: recomputed from the recorded inputs;
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One metric of the curve. said: name of the metric in words. place: returns the height of a value, from 0 (worst)
+    """One metric of the curve. label: name of the metric in words. place: returns the height of a value, from 0 (worst)
     to 1 (at the upper end, as for equality). marks: values with a grid line, and their labels."""
 
     name: str
     metric: str
-    said: str
+    label: str
     place: Callable[[float], float]
     marks: tuple[tuple[float, str], ...]
 
@@ -74,19 +74,19 @@ class CurvePoint:
 
     Attributes:
         name: name of the tensor.
-        said: further facts in words.
+        facts: further facts in words.
         link: target of a click.
         kind: passed, failed, inconclusive or plain.
-        free, again: free-running and recomputed values by metric; inf if both sides are equal.
+        free, recomputed: free-running and recomputed values by metric; inf if both sides are equal.
         ring: True if the tensor fails when it is recomputed.
     """
 
     name: str
-    said: str
+    facts: str
     link: str
     kind: str = "plain"
     free: Mapping[str, float] = field(default_factory=dict)
-    again: Mapping[str, float] = field(default_factory=dict)
+    recomputed: Mapping[str, float] = field(default_factory=dict)
     ring: bool = False
 
 
@@ -112,7 +112,7 @@ def figures(curve_points: Sequence[CurvePoint], what: str, group: str) -> str:
         )
         for index, (scale, figure) in enumerate(shown)
     ]
-    return (_choice() if any(point.again for point in curve_points) else "") + "".join(folded)
+    return (_choice() if any(point.recomputed for point in curve_points) else "") + "".join(folded)
 
 
 def _choice() -> str:
@@ -155,7 +155,7 @@ def _metrics_of(row: TensorRow) -> list[str]:
 
 
 def _figure(curve_points: Sequence[CurvePoint], scale: Scale, what: str) -> str:
-    if not any(scale.metric in point.free or scale.metric in point.again for point in curve_points):
+    if not any(scale.metric in point.free or scale.metric in point.recomputed for point in curve_points):
         return ""
     distance, column_width = (
         (WIDTH - LEFT - 24) / max(1, len(curve_points) - 1),
@@ -164,14 +164,14 @@ def _figure(curve_points: Sequence[CurvePoint], scale: Scale, what: str) -> str:
     places = [LEFT + 12 + distance * at for at in range(len(curve_points))]
     drawn = [*_grid(scale)]
     drawn += [_line(places, [point.free.get(scale.metric) for point in curve_points], scale, "free")]
-    drawn += [_line(places, [point.again.get(scale.metric) for point in curve_points], scale, "again")]
+    drawn += [_line(places, [point.recomputed.get(scale.metric) for point in curve_points], scale, "again")]
     points = [_point(point, x, column_width, scale) for point, x in zip(curve_points, places, strict=True)]
     drawn.append(element("g", *points, fill="none", pointer_events="all"))
-    label = f"{scale.said} of {len(curve_points)} tensors in running order, {what}; arrow keys go from one to the next"
+    label = f"{scale.label} of {len(curve_points)} tensors in running order, {what}; arrow keys go from one to the next"
     size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "width": WIDTH, "height": HEIGHT}
     svg = element("svg", *drawn, role="group", aria_label=label, class_="curve", **size)
-    again = any(scale.metric in point.again for point in curve_points)
-    caption = f"{text(what)}: {scale.said}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
+    again = any(scale.metric in point.recomputed for point in curve_points)
+    caption = f"{text(what)}: {scale.label}, in running order; {WORDS}." + (FREE + RECOMPUTED if again else "")
     return element("figure", element("div", svg, class_="wide"), element("figcaption", caption))
 
 
@@ -206,7 +206,7 @@ def _point(point: CurvePoint, place: float, column_width: float, scale: Scale) -
             "rect", x=f"{place - column_width / 2:.1f}", width=f"{column_width:.1f}", height=HEIGHT, class_="column"
         )
     ]
-    free, again = point.free.get(scale.metric), point.again.get(scale.metric)
+    free, again = point.free.get(scale.metric), point.recomputed.get(scale.metric)
     x = f"{place:.1f}"
     if again is not None:
         y = _y(again, scale)
@@ -220,7 +220,7 @@ def _point(point: CurvePoint, place: float, column_width: float, scale: Scale) -
     values = [f"{scale.name} {_shown(free, scale)}"] + (
         [f"recomputed {_shown(again, scale)}"] if again is not None else []
     )
-    title = element("title", text(f"{point.name}: {point.said}, {', '.join(values)}"))
+    title = element("title", text(f"{point.name}: {point.facts}, {', '.join(values)}"))
     return element("a", title, *shapes, href=point.link)
 
 

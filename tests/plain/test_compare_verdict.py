@@ -229,9 +229,9 @@ def test_relax_board_is_said_with_what_was_lost():
     pair = three(board=wrong_at("n2"), options=off).pairs[2]
     assert pair.verdict == "PASSED" and not pair.bit_equal and pair.coverage.compared == 3
     for words in ("bit equality relaxed by --relax-board to max_lsb <= 1", "not bit-equal in 2 of 3 tensors, first n2"):
-        assert words in verdict_lines.line(pair)
+        assert words in verdict_lines.verdict_line(pair)
     healthy = three(options=off).pairs[2]
-    assert "bit-equal in all 3 tensors compared" in verdict_lines.line(healthy) and healthy.bit_equal
+    assert "bit-equal in all 3 tensors compared" in verdict_lines.verdict_line(healthy) and healthy.bit_equal
     assert three(board=wrong_at("n2", by=3), options=off).pairs[2].verdict == "FAILED"
 
 

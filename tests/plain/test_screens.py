@@ -89,7 +89,7 @@ def test_a_pass_is_one_screen_with_the_outputs(columns):
     assert lines[0].startswith("qverify ") and "quant.onnx" in " ".join(lines[:3]) and "local" in " ".join(lines[:3])
     assert "... 199 tensors, all equal" in shown
     assert len([line for line in shown if line.startswith("/")]) == 1
-    assert lines[-3:] == [verdict_lines.line(p) for p in report().pairs]
+    assert lines[-3:] == [verdict_lines.verdict_line(p) for p in report().pairs]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])
@@ -101,7 +101,7 @@ def test_a_failure_is_the_rows_around_the_first_culprit(columns):
     assert len(rows) == 8 and len([line for line in rows if "FAILED" in line]) == 1
     assert "... 87 tensors, all equal" in shown
     assert "... 105 tensors: 1 FAILED, 103 equal, 1 within the gate" in " ".join(line.strip() for line in shown)
-    assert lines[-3:] == [verdict_lines.line(p) for p in of.pairs]
+    assert lines[-3:] == [verdict_lines.verdict_line(p) for p in of.pairs]
     assert "".join("".join(lines).split()).count("firstdivergence") == 1  # of two pairs, one line
     assert f"blame: board at {name(90)}".replace(" ", "") in "".join(lines).replace(" ", "")
 
@@ -124,7 +124,7 @@ def test_every_row_or_the_few_that_differ_most():
 
 def test_only_the_verdict_lines_or_more_facts():
     of = report(bad={90: 12})
-    assert screen(of, detail="quiet") == [verdict_lines.line(p) for p in of.pairs]
+    assert screen(of, detail="quiet") == [verdict_lines.verdict_line(p) for p in of.pairs]
     assert not [line for line in screen(of) if line.startswith("link:")]
     assert "link: bytes sent 5" in screen(of, detail="verbose")
 

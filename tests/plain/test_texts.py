@@ -37,7 +37,7 @@ def test_a_role_has_an_article_and_a_dump_its_own_name(side: str, sentence: str)
     ],
 )
 def test_a_cause_in_words(cause: str, why: str, text: str) -> None:
-    line = verdict_lines.line(Pair("reference", "board", "INCONCLUSIVE", cause, why))
+    line = verdict_lines.verdict_line(Pair("reference", "board", "INCONCLUSIVE", cause, why))
     assert line == f"Quanti.onnx and Arm result Strict check INCONCLUSIVE ({why}; {text}"
 
 

@@ -22,5 +22,5 @@ class FramePrinter:
 
         self._verdicts.append(row["verdict"])
         if not self._silent and self._view.detail != "quiet":
-            self._live.say(frame_lines.line(row, self._view))
+            self._live.say(frame_lines.frame_line(row, self._view))
         self._live.set_prefix(frame_lines.progress(self._verdicts, self._total))

@@ -9,7 +9,7 @@ from typing import Literal
 from qverify.printable import shortened, visible
 from qverify.renderers.difference_rows import headline
 from qverify.renderers.triage_text import conclusion
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.difference import ReportDifference
 from qverify.report.document import Report
 from qverify.report.triage_document import TriageDocument
@@ -52,7 +52,7 @@ def _of_report(report: Report) -> list[Annotation]:
     ]
     common = common_weakenings(report)
     judged = [
-        Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", line(p, common))
+        Annotation(LEVELS[p.verdict], f"qverify: {p.verdict}", verdict_line(p, common))
         for p in report.pairs
         if p.verdict in LEVELS
     ]

@@ -9,7 +9,7 @@ from qverify.report.document import Blame
 MAX_SHOWN = 3  # names
 
 
-def also(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
+def list_others(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
     """Returns a text that lists further names, such as ", also a, b and 3 more", or "" if there are none."""
     if not names:
         return ""
@@ -19,4 +19,4 @@ def also(names: Sequence[str], shown: int = MAX_SHOWN) -> str:
 
 def blame_line(blame: Blame) -> str:
     """Returns two lines: the side and its nodes, and the evidence."""
-    return f"blame: {blame.side} at {blame.node}{also(blame.also)}\n  {blame.why}"
+    return f"blame: {blame.side} at {blame.node}{list_others(blame.also)}\n  {blame.why}"

@@ -10,7 +10,7 @@ from qverify.renderers import drafts, heading, task_lines
 from qverify.renderers.blamed import blame_line
 from qverify.renderers.terminal import describe_repeat
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import common_weakenings, line_over
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frame_rank import frame_rank
 from qverify.report.frames_left_out import describe_left_out
@@ -20,7 +20,7 @@ PLAIN = TextView()
 STATE_WORDS = {"NOT RUN": "left out", "FAILED": "FAILED", "INCONCLUSIVE": "INCONCLUSIVE"}
 
 
-def line(row: dict[str, Any], view: TextView = PLAIN) -> str:
+def frame_line(row: dict[str, Any], view: TextView = PLAIN) -> str:
     """Returns the line of one frame, which is printed as soon as the frame is judged."""
     row = visible(row)
     text = f"frame {row['frame']} {row['source']}: {row['verdict']}" + (f" ({row['why']})" if row["why"] else "")
@@ -69,7 +69,7 @@ def _summarize(report: Report) -> str:
             f"largest difference: {worst_frame['max_abs']:g} in frame {worst_frame['frame']} {worst_frame['source']}"
         )
     if bad:
-        parts += ["worst frames:", *(f"  {line(row)}" for row in bad[:MAX_SHOWN])]
+        parts += ["worst frames:", *(f"  {frame_line(row)}" for row in bad[:MAX_SHOWN])]
     parts += describe_repeat(report)
     if report.blame is not None:
         parts.append(blame_line(report.blame))
@@ -92,4 +92,4 @@ def _line_over(pairs: list[Pair], report: Report) -> tuple[Verdict, str]:
     )
     facts += left_out
     best_verdict: Verdict = "INCONCLUSIVE" if left_out else "PASSED"
-    return worst([best_verdict, verdict]), line_over(pairs, facts, common_weakenings(report), best_verdict)
+    return worst([best_verdict, verdict]), verdict_line_over(pairs, facts, common_weakenings(report), best_verdict)

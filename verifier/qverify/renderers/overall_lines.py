@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qverify.renderers import several_boards
 from qverify.renderers.frame_lines import verdicts_over_frames
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.document import Report, Verdict
 
 
@@ -16,4 +16,4 @@ def overall_lines(report: Report) -> list[tuple[Verdict, str]]:
     if report.frames:
         return verdicts_over_frames(report)
     common = common_weakenings(report)
-    return [(pair.verdict, line(pair, common)) for pair in report.pairs]
+    return [(pair.verdict, verdict_line(pair, common)) for pair in report.pairs]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from qverify.plural import count
 from qverify.renderers import verdict_lines
-from qverify.renderers.blamed import also
+from qverify.renderers.blamed import list_others
 from qverify.renderers.tensor_table import name_pair
 from qverify.report import weakenings
 from qverify.report.document import Pair
@@ -35,7 +35,7 @@ def _join_equal(pairs: list[Pair], fact: Callable[[Pair], Iterable[str]]) -> lis
 def _describe_coverage(pair: Pair) -> Iterable[str]:
     ledger = pair.coverage
     if pair.cause == "does_not_run" and not ledger.compared:
-        yield f"nothing compared: {verdict_lines.which_side(pair)}"  # the verdict line has the reason
+        yield f"nothing compared: {verdict_lines.shorten_reason(pair)}"  # the verdict line has the reason
         return
     digests = f" ({ledger.by_digest} of them by digest)" if ledger.by_digest else ""
     not_offered = f", {len(ledger.not_offered)} not offered" if ledger.not_offered else ""
@@ -64,7 +64,7 @@ def _list_names(names: list[str]) -> str:
 
 def _describe_first(pair: Pair) -> Iterable[str]:
     if (first := pair.first_divergence) is not None:
-        yield f"first divergence: {first.tensor} ({first.op}){also(first.also)}"
+        yield f"first divergence: {first.tensor} ({first.op}){list_others(first.also)}"
 
 
 def _describe_digits(pair: Pair) -> Iterable[str]:

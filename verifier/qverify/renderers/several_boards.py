@@ -6,7 +6,7 @@ from __future__ import annotations
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers.text_view import TextView
-from qverify.renderers.verdict_lines import common_weakenings, line_over
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line_over
 from qverify.report.document import Pair, Report, Verdict, worst
 from qverify.report.frames_left_out import describe_left_out
 
@@ -32,7 +32,7 @@ def verdicts_over_boards(report: Report, boards: int) -> list[tuple[Verdict, str
     return [
         (
             worst([best_verdict, *(p.verdict for p in pairs)]),
-            line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, best_verdict),
+            verdict_line_over(pairs, [_count_boards(pairs, boards), *left_out], weakenings, best_verdict),
         )
         for pairs in by_sides.values()
     ]

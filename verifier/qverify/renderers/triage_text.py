@@ -7,7 +7,7 @@ from typing import Any
 from qverify.plural import count
 from qverify.printable import visible
 from qverify.renderers import drafts, fault_explanation, heading, neighbourhood_drawing
-from qverify.renderers.blamed import also
+from qverify.renderers.blamed import list_others
 from qverify.renderers.columns import Column
 from qverify.renderers.columns import render as render_table
 from qverify.renderers.shortened_names import shorten
@@ -115,7 +115,7 @@ def _list_evidence(rung: Rung) -> str:
     lines += [f"  {line}" for line in rung.evidence]
     first = rung.first_divergence
     if first is not None:
-        lines.append(f"  first divergence: {first.tensor} ({first.op}){also(first.also, MAX_SHOWN)}")
+        lines.append(f"  first divergence: {first.tensor} ({first.op}){list_others(first.also, MAX_SHOWN)}")
     if rung.forced_failures:
         more = " ..." if len(rung.forced_failures) > MAX_SHOWN else ""
         share = f"{len(rung.forced_failures)} of {count(rung.forced, 'tensor')}"
@@ -220,7 +220,7 @@ def _next_step(text: str, view: TextView) -> list[str]:
     return [view.wrap(f"next step: {advice}:"), f"qverify {command}"]
 
 
-def reduced(outcome: dict[str, Any]) -> str:
+def describe_reduction(outcome: dict[str, Any]) -> str:
     """Returns one line on a reduction. outcome: session.triage.reduce_model.ReductionResult as a dictionary."""
     row = visible(outcome)
     if row["state"] == "nothing":

@@ -22,15 +22,15 @@ CAUSES = {
 PLAIN = TextView()
 
 
-def line(pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = ()) -> str:
+def verdict_line(pair: Pair, common: Sequence[str] = (), earlier_reasons: Collection[str] = ()) -> str:
     """Returns the verdict line of one pair. common: facts that every line of the report states. earlier_reasons:
     reasons in earlier lines; if a side did not run, only the beginning of such a reason is repeated."""
-    text = which_side(pair) if pair.why in earlier_reasons else pair.why
+    text = shorten_reason(pair) if pair.why in earlier_reasons else pair.why
     why = [t for t in (text, f"cause: {_name_cause(pair)}" if pair.cause else "") if t]
-    return line_over([pair], why if pair.verdict != "PASSED" else [], common)
+    return verdict_line_over([pair], why if pair.verdict != "PASSED" else [], common)
 
 
-def which_side(pair: Pair) -> str:
+def shorten_reason(pair: Pair) -> str:
     """Returns the reason of the verdict. If a side did not run, it is shortened to this fact."""
     return pair.why.partition(": ")[0] if pair.cause == "does_not_run" else pair.why
 
@@ -47,7 +47,7 @@ def _name_cause(pair: Pair) -> str:
     return f"{side} not run" + (" to its end" if "ran only partly" in pair.why else "")
 
 
-def line_over(
+def verdict_line_over(
     pairs: Sequence[Pair], why: Sequence[str] = (), common: Sequence[str] = (), best_verdict: Verdict = "PASSED"
 ) -> str:
     """Returns one line for the same two sides over several frames or boards: the worst verdict, and the weakenings of
@@ -75,5 +75,7 @@ def render(report: Report, view: TextView = PLAIN) -> str:
     common = common_weakenings(report)
     pairs = report.pairs
     earlier_reasons = [[earlier.why for earlier in pairs[:number]] for number in range(len(pairs))]
-    lines = [view.paint(line(p, common, before), p.verdict) for p, before in zip(pairs, earlier_reasons, strict=True)]
+    lines = [
+        view.paint(verdict_line(p, common, before), p.verdict) for p, before in zip(pairs, earlier_reasons, strict=True)
+    ]
     return "\n".join(lines or [f"nothing compared: {report.verdict}"])

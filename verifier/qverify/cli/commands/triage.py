@@ -213,7 +213,7 @@ def _emit_reduced(
     reports.save(triage, stdout=False)  # so that nothing is lost if the reduction is interrupted
     triage.reduced = run_reduction(triage, failing, reduction, lambda line: click.echo(line, err=True))
     if not reports.stdout_taken:
-        click.echo(text.reduced(triage.reduced))
+        click.echo(text.describe_reduction(triage.reduced))
     reports.save(triage)
     annotate(triage)
     return exit_status(triage)

@@ -10,7 +10,7 @@ from typing import Any
 from qverify.printable import shortened, visible
 from qverify.renderers.overall_lines import overall_lines
 from qverify.renderers.report_text import write_report
-from qverify.renderers.verdict_lines import common_weakenings, line
+from qverify.renderers.verdict_lines import common_weakenings, verdict_line
 from qverify.report.document import Pair, Report, Verdict
 
 SUFFIX = ".codequality.json"
@@ -44,7 +44,7 @@ def _issues(report: Report, pair: Pair, place: str) -> list[dict[str, Any]]:
     if pair.verdict == "PASSED":
         return []
     who = (pair.a, pair.b, pair.frame, pair.board)
-    issues = [_issue("verdict", line(pair, common_weakenings(report)), pair.verdict, 0, place, who)]
+    issues = [_issue("verdict", verdict_line(pair, common_weakenings(report)), pair.verdict, 0, place, who)]
     for row in [row for row in pair.tensors if row.verdict != "PASSED"][:MAX_TENSORS]:
         text = f"{pair.a} ~ {pair.b}: {row.name} ({row.op}) {row.verdict}: {row.why or f'{row.failing} of {row.elements} differ'}"
         issues.append(_issue("tensor", text, row.verdict, 1, place, (*who, row.name)))

@@ -156,7 +156,7 @@ def _explained(document: TriageDocument) -> str:
 
 
 def _reduced(outcome: dict[str, Any] | None) -> str:
-    return element("p", text(triage_text.reduced(outcome))) if outcome else ""
+    return element("p", text(triage_text.describe_reduction(outcome))) if outcome else ""
 
 
 def _unknown(document: TriageDocument) -> str:

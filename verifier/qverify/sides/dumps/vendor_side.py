@@ -49,8 +49,8 @@ def record_dump(dump: VendorDump, path: str, side: str, other_side: OtherSide, d
     dump.missing |= {name: "the dump contains it twice" for (name, _), times in counts.items() if times > 1}
     dump.tensors = [t for t in dump.tensors if t.name not in dump.missing]
     reading = _Reading(dump, path, other_side, dtypes)
-    groups = _groups(dump)
-    pairs = _pairs(groups, other_side, dump)
+    groups = _group_by_name(dump)
+    pairs = _pair_with_other_side(groups, other_side, dump)
     reading.missing = {**dump.missing, **pairs.doubtful}
     for name, tensors in groups.items():
         if tensors[0].is_input and name not in pairs.b_of_a:
@@ -121,7 +121,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:MAX_SHOWN]) + (" ..." if len(names) > MAX_SHOWN else "")
 
 
-def _groups(dump: VendorDump) -> dict[str, list[VendorTensor]]:
+def _group_by_name(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     """Returns the files of each tensor, by name."""
     groups: dict[str, list[VendorTensor]] = {}
     for tensor in dump.tensors:
@@ -129,20 +129,22 @@ def _groups(dump: VendorDump) -> dict[str, list[VendorTensor]]:
     return groups
 
 
-def _named(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
+def _named_tensors(groups: Mapping[str, list[VendorTensor]]) -> list[NamedTensor]:
     return [NamedTensor((n, *g[0].other_names), g[0].index) for n, g in groups.items()]
 
 
-def _pairs(groups: Mapping[str, list[VendorTensor]], other_side: OtherSide, dump: VendorDump) -> PairedNames:
+def _pair_with_other_side(
+    groups: Mapping[str, list[VendorTensor]], other_side: OtherSide, dump: VendorDump
+) -> PairedNames:
     if other_side.dump is not None:
-        others = _named(_groups(other_side.dump))
+        others = _named_tensors(_group_by_name(other_side.dump))
         spelled = common_spelling(dump.respell, other_side.dump.respell)
     else:
         others = [NamedTensor((name,)) for name in other_side.specs]
         spelled = common_spelling(dump.respell, None)
-    pairs = pair_names(_named(groups), others, spelled, other_side.model)
+    pairs = pair_names(_named_tensors(groups), others, spelled, other_side.model)
     if other_side.outputs and other_side.dump is None:
-        pair_by_index(pairs, _named(groups), other_side.outputs, set(other_side.specs))
+        pair_by_index(pairs, _named_tensors(groups), other_side.outputs, set(other_side.specs))
     return pairs
 
 
@@ -173,7 +175,7 @@ def _sort_by_similarity(tensors: list[VendorTensor], other: TensorSpec | None) -
 def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
     """Returns the specs that a dump states itself, for comparison with the other side."""
     specs = {}
-    for name, tensors in _groups(dump).items():
+    for name, tensors in _group_by_name(dump).items():
         tensor = _sort_by_similarity(tensors, None)[0]
         if len(tensor.dtypes) == 1 and tensor.shape is not None:
             spec = TensorSpec(name, _numpy_dtype(tensor.dtypes[0]), tensor.shape, layout=tensor.layout)
@@ -185,7 +187,7 @@ def declared_specs(dump: VendorDump) -> dict[str, TensorSpec]:
 def align_profiles(a: VendorDump, b: VendorDump) -> None:
     """Prepares two dumps of one profile for comparison: each form of a tensor that both have becomes a separate tensor.
     If neither dump states the dtype, equal bytes count as equal values."""
-    forms = [{n: {t.form for t in g} for n, g in _groups(dump).items()} for dump in (a, b)]
+    forms = [{n: {t.form for t in g} for n, g in _group_by_name(dump).items()} for dump in (a, b)]
     for dump in (a, b):
         kept = []
         for tensor in dump.tensors:

@@ -31,7 +31,13 @@ from qverify.tensors.prepared import PreparedInputs
 from qverify.tensors.recording import Array, Recording
 from qverify.tensors.spec import TensorSpec
 
-SETTINGS = (("disable_all", 1), ("basic", 1), ("extended", 1), ("all", 1), ("all", 2))
+VARIANT_SETTINGS = (
+    ("disable_all", 1),
+    ("basic", 1),
+    ("extended", 1),
+    ("all", 1),
+    ("all", 2),
+)  # optimization level, threads
 
 
 class Reference:
@@ -47,15 +53,17 @@ class Reference:
         self._model, self._constants = exact.model, exact.constants
         computed = {o for node in self._model.graph.node for o in node.output}
         self.names = [n for n in graph.observable() if n in computed]
-        self._bounded = any(node.op == "non_max_suppression" for node in graph.nodes)
-        self._by_host = [n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals]
+        self._has_bounded_rows = any(node.op == "non_max_suppression" for node in graph.nodes)
+        self._host_tensors = [
+            n for island in graph.islands for n in island.made if n in graph.tensors or n in island.finals
+        ]
         self._cutter: Cutter | None = None
         self._inputs = [i.name for i in self._model.graph.input]
-        self._front = preprocessing_of(graph, self._inputs)
+        self._preprocessing = preprocessing_of(graph, self._inputs)
 
     @cached_property
     def _engine(self) -> Engine:
-        return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._by_host])
+        return open_exposed(LightModel(self._model, self._constants), [*self.names, *self._host_tensors])
 
     def computed_by(self, kinds: set[str]) -> list[str]:
         """Returns the tensors that onnxruntime computes with operators of the types `kinds`, or with products that it
@@ -68,13 +76,13 @@ class Reference:
         """Returns every observable tensor. digests: True to add their digests. The Recording is partial if a host
         island computes another shape than the model states, or if a node after an island fails."""
         engine, start = self._engine, time.perf_counter()
-        network_inputs = run_preprocessing(self.graph, self._front, prepared.arrays())
+        network_inputs = run_preprocessing(self.graph, self._preprocessing, prepared.arrays())
         values, why = self._run_engine({**prepared.arrays(), **network_inputs})
         values |= network_inputs
         duration = time.perf_counter() - start
         finals = frozenset(self.graph.outputs)
         values |= {n: v for n, v in prepared.arrays().items() if n in finals}
-        verified = {n: v for n, v in values.items() if n not in self._by_host}
+        verified = {n: v for n, v in values.items() if n not in self._host_tensors}
         specs = {n: self.graph.spec(n) for n in verified}
         return Recording(
             "reference",
@@ -96,11 +104,11 @@ class Reference:
     def _run_engine(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
         """Returns the tensors that onnxruntime computes, and "". If an island does not fit model.bin, the tensors that
         depend on it are left out, and the second value is the reason."""
-        names = [*self.names, *self._by_host]
+        names = [*self.names, *self._host_tensors]
         try:
             values = self._engine.run(inputs, names)
         except BadFileError as error:
-            dependent = dependents_of(self.graph, self._by_host)
+            dependent = dependents_of(self.graph, self._host_tensors)
             names = [n for n in self.names if n not in dependent]
             if not self.graph.islands or not names:
                 raise
@@ -115,11 +123,11 @@ class Reference:
     def variants(self, prepared: PreparedInputs) -> list[ReferenceVariant]:
         """Returns the runs of this reference under onnxruntime's other settings (every optimization level, one thread),
         and of the original ONNX under every level."""
-        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._front, prepared.arrays())}
+        inputs = {**prepared.arrays(), **run_preprocessing(self.graph, self._preprocessing, prepared.arrays())}
         feed, base = {n: inputs[n] for n in self._inputs}, self._engine.run(inputs, self.names)
         model = with_data(expose_tensors(self._model, self.names), self._constants).SerializeToString()
         specs = {n: self.graph.spec(n) for n in self.names}
-        variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in SETTINGS]
+        variants = [ReferenceVariant(model, feed, base, specs, level, threads) for level, threads in VARIANT_SETTINGS]
         if self.original is None:
             return variants
         stripped = self._stripped("outputs")
@@ -133,7 +141,7 @@ class Reference:
     def run_unit(self, unit: Unit, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs the unit's ONNX nodes on the given inputs, and preprocessing nodes with the simulator's arithmetic.
         Returns its outputs by name."""
-        if any(node in self._front for node in unit.nodes):
+        if any(node in self._preprocessing for node in unit.nodes):
             return run_preprocessing(self.graph, list(unit.nodes), inputs)
         part = self._cut(unit.inputs, unit.outputs)
         lent = {i.name: self._constants[i.name] for i in part.graph.initializer if i.name in self._constants}
@@ -172,7 +180,7 @@ class Reference:
         if default onnxruntime fails on the model, which its optimizations may cause."""
         if self.original is None:
             return {}
-        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._front, prepared.arrays()))
+        feed = self._original_feed(prepared, run_preprocessing(self.graph, self._preprocessing, prepared.arrays()))
         try:
             return Engine(self.original, level="all").run(feed, list(self._original_outputs()))
         except BadFileError as error:
@@ -192,7 +200,7 @@ class Reference:
             if named[name] not in finals:  # the recording is partial
                 continue
             ours = self._unquantized(named[name], finals[named[name]], self._stripped("outputs"))
-            ours = _first_rows(ours, value.shape) if self._bounded else ours
+            ours = _first_rows(ours, value.shape) if self._has_bounded_rows else ours
             distance = (
                 float(np.abs(value.astype(np.float64) - ours.astype(np.float64)).max(initial=0.0))
                 if value.shape == ours.shape
